@@ -1,0 +1,423 @@
+"""The training plan: every public number that all silos agree on, in one frozen value.
+
+A plan is one TOML file. Unknown keys are refused, every value is checked when the plan is made, and the canonical hash of the
+plan binds every protocol message and every ledger entry. Data-dependent values never live here; speed and paths do not either.
+
+    plan = TrainingPlan.load("plans/digits.toml")
+    plan = plan.with_overrides({"privacy.epsilon": "3"})
+    plan.hash                                       # 64 hexadecimal digits
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self, final
+
+from sumus.errors import PlanError
+from sumus.plan_rules import Rule, bit_count, choice, flag, names, number, optional, table, text, whole
+
+__all__ = [
+    "AggregationPlan",
+    "DataPlan",
+    "EvaluationPlan",
+    "FederationPlan",
+    "NoisePlan",
+    "PrivacyPlan",
+    "ReportPlan",
+    "SiloPlan",
+    "TrainingPlan",
+    "TrainingSectionPlan",
+]
+
+_HASH_DOMAIN = "sumus-plan-v1"
+ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
+MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
+ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
+
+
+def _key(default: Any, rule: Rule) -> Any:
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Section:
+    """One table of the plan; checks every value against its rule when it is made."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            rule: Rule = item.metadata["rule"]
+            checked = rule.check(f"{self.title()}.{item.name}", getattr(self, item.name))
+            object.__setattr__(self, item.name, checked)
+
+    @classmethod
+    def title(cls) -> str:
+        return cls.__name__.removesuffix("Plan").removesuffix("Section").lower()
+
+    @classmethod
+    def from_table(cls, entries: object, *, prefix: str | None = None) -> Self:
+        """Build the section from a TOML table, refusing keys it does not know."""
+        title = prefix or cls.title()
+        if not isinstance(entries, Mapping):
+            raise PlanError(title, entries, "must be a table of keys", f"Write [{title}] on a line of its own.")
+        known = [item.name for item in fields(cls)]
+        for key in entries:
+            if key not in known:
+                raise PlanError(f"{title}.{key}", entries[key], "is not a key of the plan", _closest(str(key), known))
+        return cls(**entries)
+
+    def as_table(self) -> dict[str, Any]:
+        """Every key that has a value, in declaration order."""
+        return {item.name: _plain(value) for item in fields(self) if (value := getattr(self, item.name)) is not None}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPlan(_Section):
+    """What is promised. `epsilon` is the target that noise is calibrated to."""
+
+    epsilon: float | None = _key(None, optional(number(above=0.0)))
+    delta: float = _key(1e-5, number(above=0.0, below=1.0))
+    unit: str = _key("record", choice("record", "silo"))
+    accountant: str = _key("pld", choice(*ACCOUNTANTS))
+    calibrate_to: str = _key("proved", choice("proved", "per-step"))  # "per-step": the paper's theorem 4.5, not proved for S > 1
+    tuning_runs: float | None = _key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FederationPlan(_Section):
+    """Who takes part, how often, and whom the guarantee counts on."""
+
+    silos: int | None = _key(None, optional(whole(low=1)))  # omitted: taken from the data
+    rounds: int = _key(10, whole(low=1))
+    local_steps: int | None = _key(None, optional(whole(low=1)))
+    local_epochs: float | None = _key(None, optional(number(above=0.0)))
+    dropouts: int = _key(0, whole(low=0))  # tolerated per round
+    colluding: int = _key(0, whole(low=0))  # silos that may share what they know with the server
+    selection: str = _key("all", choice("all", "fixed", "poisson"))
+    selected: int | None = _key(None, optional(whole(low=1)))  # selection = "fixed": silos per round
+    selection_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
+    selection_secret: bool = _key(False, flag())  # nobody learns who took part: only then selection amplifies privacy
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrainingSectionPlan(_Section):
+    """What every silo computes."""
+
+    algorithm: str = _key("convex-pass", choice(*ALGORITHMS))
+    model: str = _key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
+    features: str = _key("none", text())  # public fixed feature map in front of the model
+    feature_bound: float = _key(1.0, number(above=0.0))  # every record is scaled to norm at most this, bias included
+    sampling_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))
+    batch_size: float | None = _key(None, optional(number(above=0.0)))  # expected, per silo and step
+    passes: int = _key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
+    clip_norm: float = _key(1.0, number(above=0.0))
+    learning_rate: float = _key(0.5, number(above=0.0))
+    learning_rates: tuple[float, ...] | None = _key(None, optional(names(number(above=0.0))))  # one per local step, instead
+    local_momentum: float = _key(0.0, number(low=0.0, below=1.0))
+    l2_penalty: float = _key(0.0, number(low=0.0))
+    divisor: float | None = _key(None, optional(number(above=0.0)))  # public; default: the expected batch size
+    dimension: int | None = _key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
+    state_noise: float = _key(2.0, number(low=0.0))  # split-noise: variance of the unsent noise, in shares (κ)
+    server_learning_rate: float = _key(1.0, number(above=0.0))
+    server_momentum: float = _key(0.0, number(low=0.0, below=1.0))
+    server_optimizer: str = _key("sgd", choice("sgd", "adam", "yogi"))
+    iterate_average: float = _key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
+    init_seed: int = _key(0, whole(low=0))  # public: the first model is no secret
+    hidden: tuple[int, ...] = _key((64,), names(whole(low=1)))  # mlp: widths of the hidden layers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoisePlan(_Section):
+    """How noise is drawn and how real vectors become integers."""
+
+    mechanism: str = _key("skellam", choice(*MECHANISMS))
+    noise_multiplier: float | None = _key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
+    resolution_bits: int = _key(16, whole(low=4, high=24))
+    rounding: str = _key("auto", choice("auto", "record", "stochastic", "sum"))
+    removable: bool = _key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AggregationPlan(_Section):
+    """How integer vectors are summed."""
+
+    protocol: str = _key("secagg", choice("secagg", "trusted", "gopa", "turbo"))
+    modulus_bits: int = _key(32, bit_count(low=16, high=64))
+    threshold: int | None = _key(None, optional(whole(low=1)))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DataPlan(_Section):
+    """Where records come from and what is publicly known about them."""
+
+    name: str | None = _key(None, optional(text()))
+    path: str | None = _key(None, optional(text()))
+    silo_column: str | None = _key(None, optional(text()))
+    label_column: str | None = _key(None, optional(text()))
+    partition: str = _key("iid", choice("iid", "shards", "dirichlet", "natural"))
+    dirichlet_alpha: float = _key(0.5, number(above=0.0))
+    shards_per_silo: int = _key(2, whole(low=1))
+    split_seed: int = _key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
+    test_fraction: float = _key(0.2, number(low=0.0, below=1.0))
+    validation_fraction: float = _key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
+    records_per_silo: tuple[int, ...] | None = _key(None, optional(names(whole(low=0))))  # public upper bounds, one per silo
+    bounds: Mapping[str, tuple[float, float]] | None = _key(None, optional(table("bounds")))
+    categories: Mapping[str, tuple[str, ...]] | None = _key(None, optional(table("categories")))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan(_Section):
+    """How accuracy and loss are measured."""
+
+    metrics: str = _key("simulation", choice("simulation", "secure", "none"))
+    noise_multiplier: float = _key(20.0, number(above=0.0))  # secure: noise on the counts of correct records
+    every: int = _key(1, whole(low=1))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ReportPlan(_Section):
+    """Where progress is written besides the run folder."""
+
+    loggers: tuple[str, ...] = _key((), names(choice("tensorboard", "mlflow")))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SiloPlan(_Section):
+    """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
+
+    learning_rate: float | None = _key(None, optional(number(above=0.0)))
+    clip_norm: float | None = _key(None, optional(number(above=0.0)))
+    noise_share: float | None = _key(None, optional(number(above=0.0)))  # factor on the standard deviation of its noise share
+    sampling_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))
+    local_steps: int | None = _key(None, optional(whole(low=1)))
+
+
+_SECTIONS: dict[str, type[_Section]] = {
+    "privacy": PrivacyPlan,
+    "federation": FederationPlan,
+    "training": TrainingSectionPlan,
+    "noise": NoisePlan,
+    "aggregation": AggregationPlan,
+    "data": DataPlan,
+    "evaluation": EvaluationPlan,
+    "report": ReportPlan,
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """Every public number of a federation.
+
+    Guarantee: two plans have the same `hash` if and only if all their values are equal (up to SHA-256 collisions);
+        a plan that exists satisfies every rule that does not depend on data.
+    """
+
+    privacy: PrivacyPlan = field(default_factory=PrivacyPlan)
+    federation: FederationPlan = field(default_factory=FederationPlan)
+    training: TrainingSectionPlan = field(default_factory=TrainingSectionPlan)
+    noise: NoisePlan = field(default_factory=NoisePlan)
+    aggregation: AggregationPlan = field(default_factory=AggregationPlan)
+    data: DataPlan = field(default_factory=DataPlan)
+    evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
+    report: ReportPlan = field(default_factory=ReportPlan)
+    silo: Mapping[str, SiloPlan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_together(self)
+
+    # -- TOML in and out ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrainingPlan:
+        """Read a plan from a TOML file."""
+        try:
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError("plan", str(path), "must be a readable TOML file", f"{error}.") from None
+
+    @classmethod
+    def from_toml(cls, source: str) -> TrainingPlan:
+        """Parse a plan from TOML text."""
+        try:
+            entries = tomllib.loads(source)
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError("plan", source.strip()[:40], "must be valid TOML", f"{error}.") from None
+        return cls.from_table(entries)
+
+    @classmethod
+    def from_table(cls, entries: Mapping[str, Any]) -> TrainingPlan:
+        """Build a plan from nested tables."""
+        sections: dict[str, Any] = {}
+        for title, value in entries.items():
+            if title == "silo":
+                if not isinstance(value, Mapping):
+                    raise PlanError("silo", value, "must be a table of tables", "Write [silo.NAME] for each silo that differs.")
+                sections["silo"] = {name: SiloPlan.from_table(each, prefix=f"silo.{name}") for name, each in sorted(value.items())}
+            elif title in _SECTIONS:
+                sections[title] = _SECTIONS[title].from_table(value)
+            else:
+                raise PlanError(title, value, "is not a section of the plan", _closest(title, [*_SECTIONS, "silo"]))
+        return cls(**sections)
+
+    def as_table(self) -> dict[str, Any]:
+        """The plan as nested plain tables, defaults included, unset keys left out."""
+        out: dict[str, Any] = {title: getattr(self, title).as_table() for title in _SECTIONS}
+        if self.silo:
+            out["silo"] = {name: each.as_table() for name, each in sorted(self.silo.items())}
+        return out
+
+    def to_toml(self) -> str:
+        """The plan as TOML text; `from_toml` of it gives an equal plan."""
+        lines: list[str] = []
+        for title, entries in self.as_table().items():
+            groups = {f"{title}.{name}": each for name, each in entries.items()} if title == "silo" else {title: entries}
+            for heading, keys in groups.items():
+                lines += [f"[{heading}]" if title != "silo" else f"[silo.{_quoted(heading.removeprefix('silo.'))}]"]
+                lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items()]
+                lines += [""]
+        return "\n".join(lines)
+
+    # -- change and identity --------------------------------------------------------------------------------------------
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> TrainingPlan:
+        """A plan with some values replaced: keys as `section.key`, values as TOML text or as Python values ("none" unsets)."""
+        entries = self.as_table()
+        for dotted, value in overrides.items():
+            parts = dotted.split(".")
+            if len(parts) != 2 and not (parts[0] == "silo" and len(parts) == 3):
+                raise PlanError(dotted, value, "must name a key as section.key", "For example --set privacy.epsilon=3.")
+            target = entries
+            for part in parts[:-1]:
+                target = target.setdefault(part, {})
+            parsed = _parse_value(value) if isinstance(value, str) else value
+            if parsed is None:
+                target.pop(parts[-1], None)
+            else:
+                target[parts[-1]] = parsed
+        return TrainingPlan.from_table(entries)
+
+    def replace(self, section: str, **changes: Any) -> TrainingPlan:
+        """A plan with keys of one section replaced by Python values."""
+        return replace(self, **{section: replace(getattr(self, section), **changes)})
+
+    @property
+    def canonical(self) -> bytes:
+        """Canonical bytes of the plan: JSON with sorted keys and shortest round-trip numbers."""
+        return json.dumps(self.as_table(), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical bytes, in hexadecimal."""
+        return hashlib.sha256(_HASH_DOMAIN.encode() + b"\0" + self.canonical).hexdigest()
+
+    # -- derived public numbers -----------------------------------------------------------------------------------------
+
+    @property
+    def noise_contributors(self) -> int:
+        """k: silos of a round whose noise the guarantee may count, N − tolerated drop-outs − colluding silos."""
+        taking_part = self.federation.selected if self.federation.selection == "fixed" else self.federation.silos
+        if taking_part is None:
+            raise PlanError("federation.silos", None, "must be known to size the noise", "Set it or name a data set.")
+        return taking_part - self.federation.dropouts - self.federation.colluding
+
+    @property
+    def resolution(self) -> int:
+        """r: grid steps per clip norm."""
+        return 1 << self.noise.resolution_bits
+
+
+def _check_together(plan: TrainingPlan) -> None:
+    """Rules that join several keys."""
+    federation, training = plan.federation, plan.training
+    if federation.local_steps is not None and federation.local_epochs is not None:
+        raise PlanError("federation.local_epochs", federation.local_epochs, "cannot stand beside local_steps", "Keep one of them.")
+    if training.sampling_rate is not None and training.batch_size is not None:
+        raise PlanError("training.batch_size", training.batch_size, "cannot stand beside sampling_rate", "Keep one of them.")
+    if training.algorithm == "single-step" and (federation.local_steps or 1) != 1:
+        raise PlanError("federation.local_steps", federation.local_steps, 'must be 1 for "single-step"', 'Use "dp-sgd" for more.')
+    if (plan.privacy.unit == "silo") != (training.algorithm == "silo") and training.algorithm != "fedavg":
+        rule = 'must be "silo" exactly when training.algorithm is "silo"'
+        raise PlanError("privacy.unit", plan.privacy.unit, rule, "Change one of the two.")
+    if plan.noise.mechanism == "poisson-binomial" and plan.privacy.unit != "silo":
+        rule = 'can be "poisson-binomial" only for privacy.unit = "silo"'
+        raise PlanError("noise.mechanism", plan.noise.mechanism, rule, 'Use "skellam".')
+    if training.algorithm == "convex-pass" and training.local_momentum:
+        rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
+        raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
+    if training.local_momentum and training.learning_rates is not None:
+        raise PlanError("training.learning_rates", training.learning_rates, "cannot stand beside local_momentum", "Keep one.")
+    if training.learning_rates is not None and federation.local_steps not in (None, len(training.learning_rates)):
+        rule = f"must hold one rate per local step ({federation.local_steps})"
+        raise PlanError("training.learning_rates", training.learning_rates, rule, "Add or remove rates.")
+    if federation.selection == "fixed" and federation.selected is None:
+        raise PlanError("federation.selected", None, 'must be set for selection = "fixed"', "Give the number of silos per round.")
+    if federation.selection == "poisson" and federation.selection_rate is None:
+        raise PlanError("federation.selection_rate", None, 'must be set for selection = "poisson"', "Give a probability.")
+    silos = federation.selected if federation.selection == "fixed" else federation.silos
+    if federation.silos is not None and federation.selected is not None and federation.selected > federation.silos:
+        raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")
+    if silos is not None and silos - federation.dropouts - federation.colluding < 1:
+        rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
+        raise PlanError(
+            "federation.dropouts", federation.dropouts, rule, f"Use at most {max(silos - federation.colluding - 1, 0)}."
+        )
+    if plan.data.name is not None and plan.data.path is not None:
+        raise PlanError("data.path", plan.data.path, "cannot stand beside data.name", "Keep one of them.")
+    if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):
+        missing = "label_column" if plan.data.label_column is None else "silo_column"
+        raise PlanError(f"data.{missing}", None, "must be set when data.path is", "Name a column of the file.")
+
+
+def _closest(key: str, known: list[str]) -> str:
+    import difflib
+
+    match = difflib.get_close_matches(key, known, n=1)
+    return f"Did you mean {match[0]}?" if match else f"Known: {', '.join(known)}."
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in sorted(value.items())}
+    return value
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(key)} = {_toml_value(each)}" for key, each in value.items()) + "}"
+    return repr(value)
+
+
+def _parse_value(source: str) -> Any:
+    """A TOML value as typed on a command line; a bare word is a string, `none` unsets the key."""
+    if source.strip().lower() == "none":
+        return None
+    try:
+        return tomllib.loads(f"value = {source}")["value"]
+    except tomllib.TOMLDecodeError:
+        return source
