@@ -1,0 +1,88 @@
+"""How many numbers a named model and a named feature map hold, without importing torch.
+
+`sumus account` and `sumus plan` need the dimension d of the released vector and nothing else of a model, so the arithmetic lives
+here, below the training package. The training package builds its modules from the same layer lists; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from sumus.errors import PlanError
+
+__all__ = [
+    "CNN_CONVOLUTIONS",
+    "CNN_HIDDEN",
+    "MODELS",
+    "cnn_flat_features",
+    "logit_count",
+    "parameter_count",
+]
+
+MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
+
+# The convolutional network of Papernot et al. (arXiv:2007.14191) and of the paper: (channels, kernel, stride, padding),
+# each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden layer.
+CNN_CONVOLUTIONS = ((16, 8, 2, 2), (32, 4, 2, 0))
+CNN_HIDDEN = 32
+
+
+def logit_count(model: str, classes: int) -> int:
+    """Outputs of a named model: one logit for binary logistic regression, one per class otherwise."""
+    if classes < 2:
+        raise PlanError("classes", classes, "must be at least 2", "A label column needs two values or more.")
+    if model == "logistic" and classes != 2:
+        raise PlanError("training.model", model, f"must fit the {classes} classes of the data", 'Use "softmax".')
+    return 1 if model == "logistic" else classes
+
+
+def parameter_count(model: str, *, shape: Sequence[int], classes: int, hidden: Sequence[int] = (64,), bias: bool = True) -> int:
+    """d: the number of parameters of a named model.
+
+    Args:
+        model: one of `MODELS`; a model named by python path must be built to be counted (`sumus.training.models`).
+        shape: one record's shape without the batch: (features,) or (channels, height, width).
+        classes: number of classes.
+        hidden: widths of the hidden layers of "mlp".
+        bias: whether softmax and logistic have their own bias; False when the features carry a bias feature.
+    """
+    flat = math.prod(shape)
+    outputs = logit_count(model, classes)
+    if model in ("softmax", "linear", "logistic"):
+        return outputs * (flat + int(bias))
+    if model == "mlp":
+        widths = [flat, *hidden, outputs]
+        return sum((inner + 1) * outer for inner, outer in itertools.pairwise(widths))
+    if model == "cnn":
+        count, channels = 0, cnn_channels(shape)
+        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
+            count += filters * (channels * kernel * kernel + 1)
+            channels = filters
+        return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
+    raise PlanError(
+        "training.model", model, f"must be one of {', '.join(MODELS)}", "Set training.dimension for a model of your own."
+    )
+
+
+def cnn_channels(shape: Sequence[int]) -> int:
+    """Input channels of an image shape (channels, height, width)."""
+    if len(shape) != 3:
+        rule = 'must be an image shape (channels, height, width) for model "cnn"'
+        raise PlanError("shape", tuple(shape), rule, 'Use "softmax" or "mlp" for flat records.')
+    return shape[0]
+
+
+def cnn_flat_features(shape: Sequence[int]) -> int:
+    """Numbers that the convolutional part of "cnn" hands to its first fully connected layer."""
+    cnn_channels(shape)
+    sides, channels = list(shape[1:]), shape[0]
+    for filters, kernel, stride, padding in CNN_CONVOLUTIONS:
+        # a 2 × 2 maximum with stride 1 takes one row and one column
+        sides = [(side + 2 * padding - kernel) // stride + 1 - 1 for side in sides]
+        channels = filters
+    if min(sides) < 1:
+        rule = 'must be at least 18 × 18 pixels for model "cnn"'
+        raise PlanError("shape", tuple(shape), rule, 'Use "mlp" or "softmax" for small images.')
+    return channels * math.prod(sides)

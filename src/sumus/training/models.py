@@ -1,0 +1,127 @@
+"""The models a plan can name, built from public numbers only.
+
+    build_model("cnn", shape=(1, 28, 28), classes=10)            # the paper's network, 26,010 parameters
+    build_model("my_package.nets:Net", shape=(12,), classes=2)   # any class that this silo can already import
+
+The first model of a run is public: softmax and logistic regression start at zero, everything else from the plan's `init_seed`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from sumus.errors import PlanError
+from sumus.shapes import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features, logit_count
+
+__all__ = ["build_model", "flat_parameters", "load_flat", "object_at"]
+
+
+def build_model(
+    name: str,
+    *,
+    shape: Sequence[int],
+    classes: int,
+    hidden: Sequence[int] = (64,),
+    init_seed: int = 0,
+    bias: bool = True,
+) -> nn.Module:
+    """The module that `training.model` names, with its public first parameters.
+
+    Guarantee: the same arguments give the same module and the same parameters bit for bit (same torch version); the global torch
+        generator is left as it was found.
+
+    Args:
+        name: softmax | linear | logistic | mlp | cnn, or "package.module:Class". A class is called with those of the keyword
+            arguments shape, in_features, classes, hidden that its constructor names.
+        shape: one record's shape without the batch, (features,) or (channels, height, width).
+        classes: number of classes.
+        hidden: widths of the hidden layers of "mlp".
+        init_seed: public seed of the first parameters.
+        bias: whether softmax and logistic have a bias of their own; False when the features carry a bias feature.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(init_seed)
+        if ":" in name:
+            return _foreign(name, shape=shape, classes=classes, hidden=hidden)
+        if name not in MODELS:
+            known = ", ".join(MODELS)
+            raise PlanError("training.model", name, f'must be one of {known} or "package.module:Class"', "Check the spelling.")
+        outputs = logit_count(name, classes)
+        if name == "cnn":
+            return _cnn(shape, outputs)
+        if name == "mlp":
+            return _mlp(math.prod(shape), hidden, outputs)
+        head = nn.Linear(math.prod(shape), outputs, bias=bias)
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
+        return nn.Sequential(nn.Flatten(), head) if len(shape) > 1 else nn.Sequential(head)
+
+
+def flat_parameters(model: nn.Module) -> torch.Tensor:
+    """All parameters as one vector (a copy), in the order of `model.parameters()`."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+
+def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
+    """Write a flat vector into the parameters of a model, in the order of `flat_parameters`."""
+    dimension = sum(parameter.numel() for parameter in model.parameters())
+    if parameters.shape != (dimension,):
+        rule = f"must be one vector of {dimension} numbers"
+        raise PlanError("parameters", tuple(parameters.shape), rule, "Was it saved by another model?")
+    with torch.no_grad():
+        start = 0
+        for parameter in model.parameters():
+            parameter.copy_(parameters[start : start + parameter.numel()].view_as(parameter))
+            start += parameter.numel()
+
+
+def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
+    """Fully connected layers with tanh, which keeps activations and so gradients bounded (arXiv:2007.14191)."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inner, outer in itertools.pairwise([inputs, *hidden]):
+        layers += [nn.Linear(inner, outer), nn.Tanh()]
+    return nn.Sequential(*layers, nn.Linear([inputs, *hidden][-1], outputs))
+
+
+def _cnn(shape: Sequence[int], outputs: int) -> nn.Module:
+    """The paper's convolutional network."""
+    flat = cnn_flat_features(shape)
+    layers: list[nn.Module] = []
+    channels = shape[0]
+    for filters, kernel, stride, padding in CNN_CONVOLUTIONS:
+        layers += [nn.Conv2d(channels, filters, kernel, stride, padding), nn.Tanh(), nn.MaxPool2d(2, 1)]
+        channels = filters
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, CNN_HIDDEN), nn.Tanh(), nn.Linear(CNN_HIDDEN, outputs))
+
+
+def object_at(path: str, *, field: str) -> Any:
+    """What "package.module:Name" refers to; the package must already be installed, nothing is fetched."""
+    module_name, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        fix = f"{error}. Install the package or correct the name."
+        raise PlanError(field, path, 'must be an importable "package.module:Name"', fix) from None
+
+
+def _foreign(path: str, *, shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.Module:
+    """A user's module, called with the public numbers that its constructor asks for by name."""
+    offered = {"shape": tuple(shape), "in_features": math.prod(shape), "classes": classes, "hidden": tuple(hidden)}
+    maker = object_at(path, field="training.model")
+    try:
+        wanted = inspect.signature(maker).parameters
+        model = maker(**{name: value for name, value in offered.items() if name in wanted})
+    except (TypeError, ValueError) as error:
+        fix = f"{error}. Give its constructor defaults or name its arguments shape, in_features, classes, hidden."
+        raise PlanError("training.model", path, "must be constructible from public numbers", fix) from None
+    if not isinstance(model, nn.Module):
+        raise PlanError("training.model", path, "must make a torch.nn.Module", f"It made a {type(model).__name__}.")
+    return model
