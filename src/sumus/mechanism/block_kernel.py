@@ -1,0 +1,56 @@
+"""The compiled inner loop of the block sampler. Apart from its caller so that only drawing pays for importing numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["draw_from_ring"]
+
+
+def _draw_from_ring(
+    outer_words: npt.NDArray[np.uint64],
+    inner_words: npt.NDArray[np.uint64],
+    cell_shift: np.uint64,
+    offset_bits: np.uint64,
+    thresholds: npt.NDArray[np.uint64],
+    aliases: npt.NDArray[np.uint64],
+    starts: npt.NDArray[np.int64],
+    squeezes: npt.NDArray[np.uint64],
+    out: npt.NDArray[np.int64],
+    undecided: npt.NDArray[np.int64],
+    undecided_block: npt.NDArray[np.int64],
+    undecided_coin: npt.NDArray[np.uint64],
+) -> int:
+    """One candidate per pair of words; returns how many the squeeze left undecided (listed by position, block and coin)."""
+    coin_mask = (np.uint64(1) << cell_shift) - np.uint64(1)
+    offset_mask = (np.uint64(1) << offset_bits) - np.uint64(1)
+    count = 0
+    for position in range(outer_words.size):
+        word = outer_words[position]
+        block = word >> cell_shift
+        if (word & coin_mask) >= thresholds[block]:
+            block = aliases[block]
+        inner = inner_words[position]
+        out[position] = starts[block] + np.int64(inner & offset_mask)
+        coin = inner >> offset_bits
+        if coin >= squeezes[block]:
+            undecided[count] = position
+            undecided_block[count] = np.int64(block)
+            undecided_coin[count] = coin
+            count += 1
+    return count
+
+
+def _compile(function: Callable[..., int]) -> Any:
+    try:
+        return numba.njit(function, cache=True, nogil=True)
+    except RuntimeError:  # no writable place for the compiled code: compile once per process instead
+        return numba.njit(function, nogil=True)
+
+
+draw_from_ring = _compile(_draw_from_ring)
