@@ -1,0 +1,83 @@
+"""What is released, described apart from who computes with it.
+
+A `Release` is a list of steps that are composed adaptively. Each step is a Poisson-subsampled query whose noise is dominated by a
+Gaussian with the given multiplier; the same value serves the Rényi accountant, the privacy-loss accountant and the calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from sumus.accounting.dominating import gaussian_multiplier
+from sumus.accounting.renyi import RenyiCurve, gaussian_curve, minimum, skellam_curve
+from sumus.errors import PlanError
+from sumus.mechanism.noise import Gaussian, IntegerNoise, Skellam
+
+__all__ = ["Release", "Step", "noisy_step"]
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """`count` adaptive repetitions of one Poisson-subsampled Gaussian-dominated query.
+
+    Args:
+        gaussian_multiplier: standard deviation of the dominating Gaussian over the L2 sensitivity.
+        sampling_rate: q, probability that a record joins the query; 1 means always.
+        count: repetitions.
+        curve: Rényi curve of the query before subsampling; by default that of the dominating Gaussian.
+    """
+
+    gaussian_multiplier: float
+    sampling_rate: float = 1.0
+    count: int = 1
+    curve: RenyiCurve | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.gaussian_multiplier > 0.0 and math.isfinite(self.gaussian_multiplier)):
+            raise PlanError("noise_multiplier", self.gaussian_multiplier, "must be a finite number above 0", "Add noise.")
+        if not 0.0 < self.sampling_rate <= 1.0:
+            raise PlanError("sampling_rate", self.sampling_rate, "must be a number in (0, 1]", "Give a probability.")
+        if not (isinstance(self.count, int) and self.count >= 1):
+            raise PlanError("steps", self.count, "must be a whole number at least 1", "Count every noisy query.")
+
+    @property
+    def renyi(self) -> RenyiCurve:
+        """The Rényi curve of one unsubsampled query."""
+        return self.curve if self.curve is not None else gaussian_curve(self.gaussian_multiplier)
+
+
+@final
+@dataclass(frozen=True)
+class Release:
+    """Steps that are composed adaptively: the adversary sees all of them and may choose each after the last."""
+
+    steps: tuple[Step, ...]
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def repeated(self, times: int) -> Release:
+        """The whole release, `times` times."""
+        return Release(tuple(Step(s.gaussian_multiplier, s.sampling_rate, s.count * times, s.curve) for s in self.steps))
+
+
+def noisy_step(
+    noise: IntegerNoise | Gaussian, *, l2_grid: float, dimension: int, sampling_rate: float = 1.0, count: int = 1
+) -> Step:
+    """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise is drawn from `noise`.
+
+    Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of the drawn law, for every
+        integer query of `dimension` coordinates with that sensitivity (docs/mathematics.md, "integer noise as a Gaussian").
+    """
+    if isinstance(noise, Gaussian):
+        return Step(noise.std / l2_grid, sampling_rate, count)
+    multiplier = gaussian_multiplier(noise, l2_grid)
+    curve = None
+    if isinstance(noise, Skellam):
+        published = skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
+        curve = minimum(gaussian_curve(multiplier), published)
+    return Step(multiplier, sampling_rate, count, curve)

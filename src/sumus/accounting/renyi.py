@@ -1,0 +1,123 @@
+"""Rényi differential privacy at integer orders: curves of single queries, Poisson subsampling, conversions to (ε, δ).
+
+References: Mironov 2017 (arXiv 1702.07476); Agarwal, Kairouz, Liu 2021 (arXiv 2110.04995); Canonne, Kamath, Steinke 2020
+(arXiv 2004.00010); Kairouz, Liu, Steinke 2021 (arXiv 2102.06387); Zhu, Wang 2019 (ICML) and Steinke 2022 (arXiv 2210.00597, thm 11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+__all__ = [
+    "ORDERS",
+    "PAPER_ORDERS",
+    "RenyiCurve",
+    "discrete_gaussian_curve",
+    "epsilon_cks",
+    "epsilon_mironov",
+    "gaussian_curve",
+    "minimum",
+    "skellam_curve",
+    "subsampled",
+]
+
+Orders = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+RenyiCurve = Callable[[Orders], Values]
+"""Integer orders α ≥ 2 to an upper bound ε(α) on the Rényi divergence of neighbouring outputs, in both directions."""
+
+PAPER_ORDERS: Orders = np.arange(2, 256)
+ORDERS: Orders = np.concatenate([np.arange(2, 129), np.unique(np.geomspace(130, 2048, 40).astype(np.int64))])
+_MAXIMUM_ORDER_SUBSAMPLED = 512  # orders above are never the best one once a sampling rate enters, and cost a long sum each
+
+
+def gaussian_curve(noise_multiplier: float) -> RenyiCurve:
+    """ε(α) = α / (2σ²) for the Gaussian mechanism with noise multiplier σ."""
+    return lambda orders: orders / (2.0 * noise_multiplier**2)
+
+
+def skellam_curve(variance_grid: float, *, l2_grid: float, dimension: int) -> RenyiCurve:
+    """The published bound for symmetric Skellam noise of variance v on integer vectors (Agarwal, Kairouz, Liu 2021, thm 3.5).
+
+        ε(α) ≤ αΔ₂²/(2v) + min{ ((2α − 1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v) },   Δ₁ = Δ₂·min(√d, Δ₂)
+
+    Guarantee: holds at integer orders for integer-valued queries.
+    """
+    l1_grid = l2_grid * min(math.sqrt(dimension), l2_grid)
+
+    def curve(orders: Orders) -> Values:
+        first = ((2.0 * orders - 1.0) * l2_grid**2 + 6.0 * l1_grid) / (4.0 * variance_grid**2)
+        return np.asarray(orders * l2_grid**2 / (2.0 * variance_grid) + np.minimum(first, 3.0 * l1_grid / (2.0 * variance_grid)))
+
+    return curve
+
+
+def discrete_gaussian_curve(scale2_grid: float, *, count: int, l2_grid: float, dimension: int) -> RenyiCurve:
+    """Sum of `count` discrete Gaussians with parameter σ² each: α·ε²/2 with the ε of Kairouz, Liu, Steinke 2021, theorem 1.
+
+        ε = min{ √(Δ₂²/(nσ²) + τd/2), Δ₂/(√n·σ) + τ√d },   τ = 10 Σ_{k<n} e^{−2π²σ²k/(k+1)}
+
+    Guarantee: σ² ≥ 1/2 (below, the curve is infinite). A single discrete Gaussian has τ = 0.
+    """
+    if scale2_grid < 0.5:
+        return lambda orders: np.full(len(orders), math.inf)
+    terms = np.arange(1, count)
+    tau = 10.0 * float(np.exp(-2.0 * math.pi**2 * scale2_grid * terms / (terms + 1)).sum())
+    total2 = count * scale2_grid
+    root = min(
+        math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0), l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension)
+    )
+    return lambda orders: orders * root**2 / 2.0
+
+
+def minimum(*curves: RenyiCurve) -> RenyiCurve:
+    """The pointwise smallest of several valid curves of the same query."""
+    return lambda orders: np.minimum.reduce([curve(orders) for curve in curves])
+
+
+def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Values:
+    """Rényi curve of the query on a Poisson sample, at integer orders (Zhu, Wang 2019; Steinke 2022, thm 11).
+
+        ε′(α) = 1/(α−1)·log[ (1−q)^{α−1}(1 + (α−1)q) + Σ_{j=2}^{α} C(α, j)(1−q)^{α−j} q^j e^{(j−1)ε(j)} ]
+
+    Guarantee: upper bound in both directions of add/remove neighbours. Orders above 512 come back infinite when q < 1.
+    """
+    if sampling_rate == 1.0:
+        return curve(orders)
+    short = orders[orders <= _MAXIMUM_ORDER_SUBSAMPLED]
+    inner = np.arange(2, int(short.max()) + 1)
+    log_terms = _log_binomial_table(tuple(short.tolist()), sampling_rate) + (inner - 1.0) * curve(inner)
+    peak = log_terms.max(axis=1)
+    log_sum = peak + np.log(np.exp(log_terms - peak[:, None]).sum(axis=1))
+    log_rest = (short - 1) * math.log1p(-sampling_rate) + np.log1p((short - 1) * sampling_rate)
+    out = np.full(len(orders), math.inf)
+    out[: len(short)] = np.maximum(np.logaddexp(log_rest, log_sum), 0.0) / (short - 1)
+    return out
+
+
+@lru_cache(maxsize=64)
+def _log_binomial_table(orders: tuple[int, ...], sampling_rate: float) -> Values:
+    """log[C(α, j)(1−q)^{α−j} q^j] with a row per order α and a column per j = 2 … max α; −∞ where j > α."""
+    alpha = np.array(orders, dtype=np.float64)[:, None]
+    j = np.arange(2, max(orders) + 1, dtype=np.float64)[None, :]
+    inside = np.where(j <= alpha, alpha - j, 0.0)
+    table = gammaln(alpha + 1) - gammaln(j + 1) - gammaln(inside + 1)
+    table += inside * math.log1p(-sampling_rate) + j * math.log(sampling_rate)
+    return np.where(j <= alpha, table, -np.inf)
+
+
+def epsilon_mironov(orders: Orders, values: Values, delta: float) -> float:
+    """ε = min_α ε(α) + log(1/δ)/(α − 1) (Mironov 2017, prop. 3; the paper's conversion)."""
+    return max(0.0, float(np.min(values + math.log(1.0 / delta) / (orders - 1))))
+
+
+def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
+    """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12); never worse than Mironov's."""
+    bounds = values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(0.0, float(np.min(bounds)))
