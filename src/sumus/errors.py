@@ -78,7 +78,7 @@ class PeerProtocolError(ProtocolError):
     """The other side sent something that a correct peer never sends."""
 
 
-class RoundAborted(ProtocolError):
+class RoundAborted(ProtocolError):  # noqa: N818 - says what happened to the round
     """Too few silos remain to finish this round with the promised noise and threshold."""
 
 

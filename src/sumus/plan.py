@@ -372,9 +372,7 @@ def _check_together(plan: TrainingPlan) -> None:
         raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")
     if silos is not None and silos - federation.dropouts - federation.colluding < 1:
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
-        raise PlanError(
-            "federation.dropouts", federation.dropouts, rule, f"Use at most {max(silos - federation.colluding - 1, 0)}."
-        )
+        raise PlanError("federation.dropouts", federation.dropouts, rule, f"Use at most {max(silos - federation.colluding - 1, 0)}.")
     if plan.data.name is not None and plan.data.path is not None:
         raise PlanError("data.path", plan.data.path, "cannot stand beside data.name", "Keep one of them.")
     if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):

@@ -64,7 +64,7 @@ class RandomSource:
 
     def fill(self, out: npt.NDArray[np.generic]) -> None:
         """Overwrite a C-contiguous array with random bytes."""
-        view = memoryview(out).cast("B")
+        view = memoryview(out.data).cast("B")
         for start in range(0, len(view), len(_ZEROS)):
             stop = min(start + len(_ZEROS), len(view))
             self._stream.update_into(_ZEROS[: stop - start] if stop - start < len(_ZEROS) else _ZEROS, view[start:stop])

@@ -65,9 +65,7 @@ class Release:
         return Release(tuple(Step(s.gaussian_multiplier, s.sampling_rate, s.count * times, s.curve) for s in self.steps))
 
 
-def noisy_step(
-    noise: IntegerNoise | Gaussian, *, l2_grid: float, dimension: int, sampling_rate: float = 1.0, count: int = 1
-) -> Step:
+def noisy_step(noise: IntegerNoise | Gaussian, *, l2_grid: float, dimension: int, sampling_rate: float = 1.0, count: int = 1) -> Step:
     """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise is drawn from `noise`.
 
     Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of the drawn law, for every

@@ -39,7 +39,7 @@ _MAXIMUM_ORDER_SUBSAMPLED = 512  # orders above are never the best one once a sa
 
 def gaussian_curve(noise_multiplier: float) -> RenyiCurve:
     """ε(α) = α / (2σ²) for the Gaussian mechanism with noise multiplier σ."""
-    return lambda orders: orders / (2.0 * noise_multiplier**2)
+    return lambda orders: np.asarray(orders / (2.0 * noise_multiplier**2), dtype=np.float64)
 
 
 def skellam_curve(variance_grid: float, *, l2_grid: float, dimension: int) -> RenyiCurve:
@@ -70,10 +70,8 @@ def discrete_gaussian_curve(scale2_grid: float, *, count: int, l2_grid: float, d
     terms = np.arange(1, count)
     tau = 10.0 * float(np.exp(-2.0 * math.pi**2 * scale2_grid * terms / (terms + 1)).sum())
     total2 = count * scale2_grid
-    root = min(
-        math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0), l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension)
-    )
-    return lambda orders: orders * root**2 / 2.0
+    root = min(math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0), l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension))
+    return lambda orders: np.asarray(orders * (root**2 / 2.0), dtype=np.float64)
 
 
 def minimum(*curves: RenyiCurve) -> RenyiCurve:
