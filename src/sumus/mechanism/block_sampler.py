@@ -90,6 +90,8 @@ class _Blocks:
 
 def draw_blocks(law: IntegerNoise, count: int, source: RandomSource) -> npt.NDArray[np.int64]:
     """`count` independent draws of the law."""
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
     table = block_table(law)
     out, refused, escaped = _try_ring(law, table, ring_index=0, count=count, source=source)
     pending = [(1, escaped), (0, refused)]
@@ -112,15 +114,17 @@ def _try_ring(
     offset_bits = np.uint64(table.offset_bits)
     chunk = min(count, _CHUNK)
     out = np.empty(count, dtype=np.int64)
-    words = np.empty((2 if table.offset_bits else 1, chunk), dtype=np.uint64)
+    words_per_draw = 2 if table.offset_bits else 1  # one word suffices where a block is a point: its coin cannot refuse
+    buffer = np.empty(words_per_draw * chunk, dtype=np.uint64)
     positions, blocks = np.empty(chunk, dtype=np.int64), np.empty(chunk, dtype=np.int64)
     coins = np.empty(chunk, dtype=np.uint64)
     undecided: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
     for start in range(0, count, _CHUNK):
         size = min(_CHUNK, count - start)
+        words = buffer[: words_per_draw * size]
         source.fill(words)
         found = draw_from_ring(
-            words[0, :size], words[-1, :size], ring.cell_shift, offset_bits, ring.thresholds, ring.aliases,
+            words[:size], words[-size:], ring.cell_shift, offset_bits, ring.thresholds, ring.aliases,
             ring.starts, ring.squeezes, out[start : start + size], positions, blocks, coins,
         )  # fmt: skip
         undecided.append((positions[:found] + start, blocks[:found].copy(), coins[:found].copy()))

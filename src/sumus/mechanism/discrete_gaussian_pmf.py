@@ -3,7 +3,8 @@
 Poisson summation gives Z = √(2πσ²)·(1 + 2 Σ_n e^(−2π²σ²n²)); from σ² = 4 on the correction is below 1e-34, so that
 Z = √(2πσ²) and the variance is σ² to the last bit. Below, the defining sums have a few dozen positive terms.
 
-Reference: Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Fact 19; Kairouz, Liu, Steinke 2021 (arXiv:2102.06387), Theorem 9.
+Reference: Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Fact 19; Kairouz, Liu, Steinke 2021 (arXiv:2102.06387),
+convolution of discrete Gaussians.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def discrete_gaussian_scale2(variance_grid: float) -> float:
 def sum_log_ratio(scale2_grid: float, count: int) -> float:
     """sup_k |log P[ΣX_i = k] / P[Y = k]| for `count` copies X_i of DG(σ²) and Y of DG(count·σ²).
 
-    Bounded by 10 Σ_{j<count} e^(−2π²σ² j/(j+1)), for σ² ≥ ½ (Kairouz, Liu, Steinke 2021, Theorem 9).
+    Bounded by 10 Σ_{j<count} e^(−2π²σ² j/(j+1)), for σ² ≥ ½ (Kairouz, Liu, Steinke 2021).
     """
     if count == 1:
         return 0.0

@@ -69,6 +69,10 @@ class IntegerNoise(ABC):
     def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """log P[X = k] at every point k."""
 
+    @abstractmethod
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        """A proved bound on log P[X_1 + … + X_draws ≥ threshold] for independent draws and a threshold ≥ 0."""
+
     @property
     def log_ratio_slack(self) -> float:
         """sup |log(drawn/declared probability)| of one coordinate outside the tail event."""
@@ -112,6 +116,12 @@ class Skellam(IntegerNoise):
     def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return skellam_log_pmf(points, self.variance_grid)
 
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        """Cramér's bound r − v − t·asinh(t/v), r = √(t² + v²), for the summed variance v."""
+        variance = self.variance_grid * _check_count("draws", draws)
+        radius = math.hypot(threshold_grid, variance)
+        return threshold_grid**2 / (radius + variance) - threshold_grid * math.asinh(threshold_grid / variance)
+
 
 @final
 @dataclass(frozen=True)
@@ -142,6 +152,10 @@ class DiscreteGaussian(IntegerNoise):
 
     def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return discrete_gaussian_log_pmf(points, self.scale2_grid)
+
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        """−t²/(2·draws·σ²): the discrete Gaussian is sub-Gaussian with its own parameter (Canonne et al. 2020)."""
+        return -(threshold_grid**2) / (2.0 * self.scale2_grid * _check_count("draws", draws))
 
 
 @final
@@ -200,6 +214,9 @@ class DiscreteGaussianSum(IntegerNoise):
         log_pmf[inside] = table[np.asarray(points)[inside] + reach]
         return log_pmf
 
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        return DiscreteGaussian(self.scale2_grid).log_tail_bound(threshold_grid, draws * self.count)
+
     @property
     def log_ratio_slack(self) -> float:
         declared = sum_log_ratio(self.scale2_grid, self.count) if self._smooth else 0.0
@@ -235,6 +252,10 @@ class Gaussian:
         """Log-density at every point."""
         return np.asarray(-0.5 * np.square(points / self.std) - math.log(self.std * math.sqrt(2.0 * math.pi)))
 
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        """−t²/(2·draws·σ²)."""
+        return -(threshold_grid**2) / (2.0 * self.variance_grid * _check_count("draws", draws))
+
     def sample(self, size: int | tuple[int, ...], source: RandomSource) -> npt.NDArray[np.float64]:
         """Independent draws in double precision."""
         shape = (size,) if isinstance(size, int) else tuple(size)
@@ -251,9 +272,7 @@ def noise_law(mechanism: str, variance_grid: float) -> IntegerNoise | Gaussian:
     if mechanism == "gaussian":
         _check_positive("variance_grid", variance_grid)
         return Gaussian(math.sqrt(variance_grid))
-    raise PlanError(
-        "noise.mechanism", mechanism, "must name an additive noise law", "Choose skellam, discrete-gaussian or gaussian."
-    )
+    raise PlanError("noise.mechanism", mechanism, "must name an additive noise law", "Choose skellam, discrete-gaussian or gaussian.")
 
 
 def _check_positive(name: str, value: float) -> None:
