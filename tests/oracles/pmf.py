@@ -34,14 +34,14 @@ def skellam_log_pmf(point: int, variance: float) -> mp.mpf:
 def discrete_gaussian_log_pmf(point: int, scale2: float) -> mp.mpf:
     """log of exp(−k²/2σ²) / Σ_j exp(−j²/2σ²)."""
     with mp.workdps(DIGITS):
-        return -mp.mpf(point) ** 2 / (2 * mp.mpf(scale2)) - mp.log(_theta(mp.mpf(scale2)))
+        return -(mp.mpf(point) ** 2) / (2 * mp.mpf(scale2)) - mp.log(_theta(mp.mpf(scale2)))
 
 
 def discrete_gaussian_variance(scale2: float) -> mp.mpf:
     """Σ j² exp(−j²/2σ²) / Σ exp(−j²/2σ²)."""
     with mp.workdps(DIGITS):
         s2 = mp.mpf(scale2)
-        return 2 * sum(mp.mpf(j) ** 2 * mp.exp(-mp.mpf(j) ** 2 / (2 * s2)) for j in range(1, _reach(s2))) / _theta(s2)
+        return 2 * sum(mp.mpf(j) ** 2 * mp.exp(-(mp.mpf(j) ** 2) / (2 * s2)) for j in range(1, _reach(s2))) / _theta(s2)
 
 
 def discrete_gaussian_sum_log_pmf(points: Sequence[int], scale2: float, count: int) -> list[mp.mpf]:
@@ -49,7 +49,7 @@ def discrete_gaussian_sum_log_pmf(points: Sequence[int], scale2: float, count: i
     with mp.workdps(2 * DIGITS):
         s2 = mp.mpf(scale2)
         reach = _reach(s2)
-        weights = [mp.exp(-mp.mpf(j) ** 2 / (2 * s2)) for j in range(reach)]
+        weights = [mp.exp(-(mp.mpf(j) ** 2) / (2 * s2)) for j in range(reach)]
         size = 2 * max(max(map(abs, points)), int(24 * mp.sqrt(s2 * count))) + 2
         theta = weights[0] + 2 * sum(weights[1:])
         powers = []
@@ -66,5 +66,5 @@ def _reach(scale2: mp.mpf) -> int:
 def _theta(scale2: mp.mpf) -> mp.mpf:
     """Σ_j exp(−j²/2σ²): the sum itself where it is short, else its Poisson transform (one identity of Jacobi)."""
     if scale2 < 10**4:
-        return 1 + 2 * sum(mp.exp(-mp.mpf(j) ** 2 / (2 * scale2)) for j in range(1, _reach(scale2)))
+        return 1 + 2 * sum(mp.exp(-(mp.mpf(j) ** 2) / (2 * scale2)) for j in range(1, _reach(scale2)))
     return mp.sqrt(2 * mp.pi * scale2)

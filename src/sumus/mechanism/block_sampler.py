@@ -48,6 +48,7 @@ _BLOCKS_PER_RING = 1022  # with the escape and the refused entry: 1024 cells, wh
 _ESCAPE_TARGET = 2.0**-10
 _LIGHTEST_ESCAPE = 2.0**-16
 _TABLE_ERROR = 1e-13
+_OUTSIDE_TARGET = SAMPLER_TAIL_MASS / 2.0
 _CHUNK = 1 << 14  # draws per call of the compiled loop: its words and its table fit into the L2 cache
 
 
@@ -142,9 +143,9 @@ def block_table(law: IntegerNoise) -> BlockTable:
     offset_bits = max(0, math.ceil(math.log2(std / 150.0)))  # ring 0 then holds about ±3.3 standard deviations
     blocks = _cut_into_blocks(law, width=1 << offset_bits, reach=14.0 * std + 64.0)
     outside = np.cumsum(blocks.envelopes[::-1])[::-1] + blocks.beyond
-    end = int(np.argmax(outside <= SAMPLER_TAIL_MASS))
+    end = int(np.argmax(outside <= _OUTSIDE_TARGET))
     outside_mass, blocks = float(outside[end]), blocks[:end]
-    if outside_mass > SAMPLER_TAIL_MASS or (blocks.log_bottoms - blocks.log_tops).min() < math.log(0.5):
+    if outside_mass > _OUTSIDE_TARGET or (blocks.log_bottoms - blocks.log_tops).min() < math.log(0.5):
         raise ArithmeticError(f"the law {law!r} is not smooth enough for the block sampler")
     remaining = np.append(np.cumsum(blocks.envelopes[::-1])[::-1], 0.0)
     rings: list[Ring] = []

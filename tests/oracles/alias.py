@@ -1,0 +1,46 @@
+"""The exact law of a block sampler's tables, in rationals, and a plain-Python reading of its inner loop."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sumus.mechanism.block_sampler import BlockTable, Ring
+
+WORD = 1 << 64
+
+
+def entry_probabilities(ring: Ring) -> list[Fraction]:
+    """Probability of every entry of one table if the outer word is uniform on 2^64 values: count the words."""
+    cells = len(ring.thresholds)
+    capacity = WORD // cells
+    masses = [0] * cells
+    for cell in range(cells):
+        masses[cell] += int(ring.thresholds[cell])
+        masses[int(ring.aliases[cell])] += capacity - int(ring.thresholds[cell])
+    return [Fraction(mass, WORD) for mass in masses]
+
+
+def block_probabilities(table: BlockTable) -> dict[int, tuple[Fraction, float]]:
+    """Start of every block → (probability of becoming the candidate block before any refusal, its declared log-top)."""
+    blocks: dict[int, tuple[Fraction, float]] = {}
+    reached = Fraction(1)
+    for ring in table.rings:
+        probabilities = entry_probabilities(ring)
+        for entry in range(ring.escape):
+            start = int(ring.starts[entry])
+            before = blocks.get(start, (Fraction(0), 0.0))[0]
+            blocks[start] = (before + reached * probabilities[entry], float(ring.log_tops[entry]))
+        reached *= probabilities[ring.escape]
+    return blocks
+
+
+def candidate(ring: Ring, outer: int, inner: int, offset_bits: int) -> tuple[int, int | None]:
+    """Value of one pair of words and, if the squeeze cannot decide, the entry it came from."""
+    cells = len(ring.thresholds)
+    capacity = WORD // cells
+    entry, coin = divmod(outer, capacity)
+    if coin >= int(ring.thresholds[entry]):
+        entry = int(ring.aliases[entry])
+    value = int(ring.starts[entry]) + inner % (1 << offset_bits)
+    undecided = inner >> offset_bits >= int(ring.squeezes[entry])
+    return value, entry if undecided else None
