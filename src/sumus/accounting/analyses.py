@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from sumus.accounting.dominating import unit_shift
@@ -42,11 +42,11 @@ class Setting:
         noise_multiplier: σ, total, in units of the plan's clip norm (r grid steps).
         contributors: k, silos whose noise is counted.
         resolution: r, grid steps per clip norm.
-        l2_grid: Δ₂, the most one record of this silo moves one noisy query, grid steps.
+        l2_grid: Δ₂, the most one record of this silo moves one noisy query (all passes of a convex pass), grid steps.
         dimension: d.
-        passes: P, convex-pass only.
         state_noise: κ, split-noise only.
         round_rate: probability that this silo takes part in a round, where that is kept secret; 1 otherwise.
+        surge_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of a convex pass).
         own_share: this silo's noise variance over an equal share.
         other_shares: the same, summed over the k − 1 other silos that are counted.
     """
@@ -61,9 +61,9 @@ class Setting:
     resolution: int
     l2_grid: float
     dimension: int
-    passes: int = 1
     state_noise: float = 0.0
     round_rate: float = 1.0
+    surge_rate: float = 0.0
     own_share: float = 1.0
     other_shares: float | None = None
 
@@ -117,10 +117,10 @@ def _single_step(s: Setting) -> Release:
 
 
 def _local(s: Setting) -> Release:
-    queries = 1 if s.algorithm in ("convex-pass", "silo") else s.local_steps
-    rate = 1.0 if s.algorithm in ("convex-pass", "silo") else s.sampling_rate
-    count = s.rounds * queries
-    return Release((noisy_step(s.own, l2_grid=s.passes * s.l2_grid, dimension=s.dimension, sampling_rate=rate, count=count),))
+    if s.algorithm in ("convex-pass", "silo"):
+        return _one_draw_per_round(replace(s, round_rate=1.0), s.own)
+    count = s.rounds * s.local_steps
+    return Release((noisy_step(s.own, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count),))
 
 
 def _per_step(s: Setting) -> Release:
@@ -133,8 +133,14 @@ def _split_noise(s: Setting) -> Release:
 
 
 def _whole_update(s: Setting) -> Release:
-    l2_grid = s.passes * s.l2_grid
-    return Release((noisy_step(s.total, l2_grid=l2_grid, dimension=s.dimension, sampling_rate=s.round_rate, count=s.rounds),))
+    return _one_draw_per_round(s, s.total)
+
+
+def _one_draw_per_round(s: Setting, noise: IntegerNoise | Gaussian) -> Release:
+    if s.round_rate < 1.0 and s.surge_rate > 0.0:  # a secret choice of silos and a surge at once: pay for the surge always
+        s = replace(s, l2_grid=2.0 * s.l2_grid, surge_rate=0.0)
+    step = noisy_step(noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.round_rate, count=s.rounds, surge_rate=s.surge_rate)
+    return Release((step,))
 
 
 def split_noise_multiplier(s: Setting) -> float:

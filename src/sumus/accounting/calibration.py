@@ -39,7 +39,7 @@ def least_noise(
     if not 0.0 < delta < 1.0:
         raise PlanError("delta", delta, "must be a number in (0, 1)", "A usual choice is below one over the number of records.")
     search = limit or build
-    if all(step.sampling_rate == 1.0 for step in search(1.0)) and accountant == "pld":
+    if accountant == "pld" and all(step.sampling_rate == 1.0 and step.surge_rate == 0.0 for step in search(1.0)):
         # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian limit
         mu_at_one = math.sqrt(sum(step.count / step.gaussian_multiplier**2 for step in search(1.0)))
         candidate = mu_at_one / gdp_parameter(epsilon, delta)

@@ -7,11 +7,14 @@ Balle, Wang 2018 (arXiv 1805.06530, thm 8) for the Gaussian without subsampling.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import binom
 
 from sumus.accounting.release import Release
 from sumus.errors import GuaranteeError, PlanError
@@ -29,7 +32,7 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         interval: width of a privacy-loss bucket; a wider one is faster and never optimistic.
     """
     if all(step.sampling_rate == 1.0 for step in release):
-        return epsilon_gaussian(math.sqrt(sum(s.count / s.gaussian_multiplier**2 for s in release)), delta)
+        return _epsilon_unsampled(release, delta)
     if delta < SMALLEST_DELTA:
         rule = f"must be at least {SMALLEST_DELTA:g} for the privacy-loss accountant"
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
@@ -41,6 +44,30 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
     if not math.isfinite(epsilon):
         raise GuaranteeError(f"no finite ε at δ = {delta:g}: the noise is too small for {release}.")
     return max(epsilon, 0.0)
+
+
+def _epsilon_unsampled(release: Release, delta: float) -> float:
+    """Closed form without subsampling; surges make it a mixture of Gaussians over the number of queries that surged.
+
+    δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other steps)
+    """
+    surging = [step for step in release if step.surge_rate > 0.0]
+    if not surging:
+        return epsilon_gaussian(math.sqrt(sum(s.count / s.gaussian_multiplier**2 for s in release)), delta)
+    if len(surging) > 1:
+        raise GuaranteeError("only one kind of surging query can be accounted exactly. Give all rounds the same noise.")
+    (step,) = surging
+    base2 = sum(s.count / s.gaussian_multiplier**2 for s in release)
+    surges = np.arange(step.count + 1)
+    log_weights = binom.logpmf(surges, step.count, step.surge_rate)
+    parameters = np.sqrt(base2 + 3.0 * surges / step.gaussian_multiplier**2)
+    kept = log_weights > math.log(delta) - 60.0  # what is left out has weight below δ·e^-60·T: nothing against the rounding up
+    mixture = [(float(w), float(m)) for w, m in zip(log_weights[kept], parameters[kept], strict=True)]
+
+    def log_delta(epsilon: float) -> float:
+        return float(logsumexp([weight + _log_delta(epsilon, mu) for weight, mu in mixture]))
+
+    return _root_of(log_delta, delta)
 
 
 @lru_cache(maxsize=32)
@@ -65,14 +92,20 @@ def _log_delta(epsilon: float, mu: float) -> float:
 
 def epsilon_gaussian(mu: float, delta: float) -> float:
     """ε at δ of a μ-GDP mechanism, rounded up."""
-    if _log_delta(0.0, mu) <= math.log(delta):
+    return _root_of(lambda epsilon: _log_delta(epsilon, mu), delta)
+
+
+def _root_of(log_delta: Callable[[float], float], delta: float) -> float:
+    """The ε at which a decreasing log δ(ε) falls to log δ, rounded up."""
+    target = math.log(delta)
+    if log_delta(0.0) <= target:
         return 0.0
     high = 1.0
-    while _log_delta(high, mu) > math.log(delta):
+    while log_delta(high) > target:
         high *= 2.0
         if high > 1e9:
-            raise GuaranteeError(f"no finite ε at δ = {delta:g} for μ = {mu:g}: add noise.")
-    root = float(brentq(lambda e: _log_delta(e, mu) - math.log(delta), 0.0, high, xtol=1e-13, rtol=1e-13))
+            raise GuaranteeError(f"no finite ε at δ = {delta:g}. Add noise.")
+    root = float(brentq(lambda epsilon: log_delta(epsilon) - target, 0.0, high, xtol=1e-13, rtol=1e-13))
     return root * (1.0 + 1e-11)
 
 

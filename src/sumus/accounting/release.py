@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 from sumus.accounting.dominating import gaussian_multiplier
-from sumus.accounting.renyi import RenyiCurve, gaussian_curve, minimum, skellam_curve
+from sumus.accounting.renyi import RenyiCurve, gaussian_curve, minimum, skellam_curve, surging_curve
 from sumus.errors import PlanError
 from sumus.mechanism.noise import Gaussian, IntegerNoise, Skellam
 
@@ -29,12 +29,14 @@ class Step:
         sampling_rate: q, probability that a record joins the query; 1 means always.
         count: repetitions.
         curve: Rényi curve of the query before subsampling; by default that of the dominating Gaussian.
+        surge_rate: probability, independent in every repetition and known to the adversary, that the sensitivity doubles.
     """
 
     gaussian_multiplier: float
     sampling_rate: float = 1.0
     count: int = 1
     curve: RenyiCurve | None = None
+    surge_rate: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.gaussian_multiplier > 0.0 and math.isfinite(self.gaussian_multiplier)):
@@ -43,10 +45,14 @@ class Step:
             raise PlanError("sampling_rate", self.sampling_rate, "must be a number in (0, 1]", "Give a probability.")
         if not (isinstance(self.count, int) and self.count >= 1):
             raise PlanError("steps", self.count, "must be a whole number at least 1", "Count every noisy query.")
+        if self.surge_rate > 0.0 and self.sampling_rate < 1.0:
+            raise PlanError("surge_rate", self.surge_rate, "must be 0 for a subsampled query", "Double the sensitivity instead.")
 
     @property
     def renyi(self) -> RenyiCurve:
         """The Rényi curve of one unsubsampled query."""
+        if self.surge_rate > 0.0:
+            return surging_curve(self.gaussian_multiplier, self.surge_rate)
         return self.curve if self.curve is not None else gaussian_curve(self.gaussian_multiplier)
 
 
@@ -60,22 +66,26 @@ class Release:
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
-    def repeated(self, times: int) -> Release:
-        """The whole release, `times` times."""
-        return Release(tuple(Step(s.gaussian_multiplier, s.sampling_rate, s.count * times, s.curve) for s in self.steps))
 
-
-def noisy_step(noise: IntegerNoise | Gaussian, *, l2_grid: float, dimension: int, sampling_rate: float = 1.0, count: int = 1) -> Step:
+def noisy_step(
+    noise: IntegerNoise | Gaussian,
+    *,
+    l2_grid: float,
+    dimension: int,
+    sampling_rate: float = 1.0,
+    count: int = 1,
+    surge_rate: float = 0.0,
+) -> Step:
     """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise is drawn from `noise`.
 
     Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of the drawn law, for every
         integer query of `dimension` coordinates with that sensitivity (docs/mathematics.md, "integer noise as a Gaussian").
     """
     if isinstance(noise, Gaussian):
-        return Step(noise.std / l2_grid, sampling_rate, count)
+        return Step(noise.std / l2_grid, sampling_rate, count, None, surge_rate)
     multiplier = gaussian_multiplier(noise, l2_grid)
     curve = None
     if isinstance(noise, Skellam):
         published = skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
         curve = minimum(gaussian_curve(multiplier), published)
-    return Step(multiplier, sampling_rate, count, curve)
+    return Step(multiplier, sampling_rate, count, curve, surge_rate)

@@ -25,6 +25,7 @@ __all__ = [
     "minimum",
     "skellam_curve",
     "subsampled",
+    "surging_curve",
 ]
 
 Orders = npt.NDArray[np.int64]
@@ -77,6 +78,17 @@ def discrete_gaussian_curve(scale2_grid: float, *, count: int, l2_grid: float, d
 def minimum(*curves: RenyiCurve) -> RenyiCurve:
     """The pointwise smallest of several valid curves of the same query."""
     return lambda orders: np.minimum.reduce([curve(orders) for curve in curves])
+
+
+def surging_curve(noise_multiplier: float, surge_rate: float) -> RenyiCurve:
+    """A Gaussian whose sensitivity doubles with a revealed probability p: e^{(α−1)ε(α)} = (1−p)·e^{(α−1)α/2σ²} + p·e^{(α−1)·4α/2σ²}."""
+
+    def curve(orders: Orders) -> Values:
+        exponent = (orders - 1.0) * orders / (2.0 * noise_multiplier**2)
+        log_mean = np.logaddexp(math.log1p(-surge_rate) + exponent, math.log(surge_rate) + 4.0 * exponent)
+        return np.asarray(log_mean / (orders - 1.0), dtype=np.float64)
+
+    return curve
 
 
 def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Values:

@@ -1,0 +1,285 @@
+"""The guarantee of a plan: ε with unit, neighbour relation, trust assumption, analysis, and whether it is proved for what runs.
+
+account = sumus.account(plan)
+account.epsilon, account.analysis, account.proved
+print(account)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, final
+
+from sumus.accounting.accountant import epsilon_of
+from sumus.accounting.analyses import ANALYSES, Analysis, applicable, release_of
+from sumus.accounting.calibration import least_noise
+from sumus.accounting.dominating import TAIL_LOG_MASS
+from sumus.accounting.release import Release
+from sumus.accounting.tuning import epsilon_with_tuning
+from sumus.design import NoiseDesign, SiloDesign, design
+from sumus.errors import GuaranteeError, PlanError
+from sumus.mechanism.noise import Gaussian
+from sumus.plan import TrainingPlan
+
+__all__ = ["Account", "account", "calibrated", "certify"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a plan guarantees.
+
+    Args:
+        epsilon: of the best proved analysis, for the worst silo.
+        analyses: every analysis that says something about the plan, proved or not.
+        epsilon_per_silo: the same headline analysis for each silo, where silos differ.
+        target_epsilon: what the plan asks for, if it does.
+    """
+
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    accountant: str
+    noise_multiplier: float
+    local_noise_multiplier: float
+    unit: str
+    neighbours: str
+    trust: str
+    releases: str
+    analyses: tuple[Analysis, ...]
+    epsilon_per_silo: dict[str, float]
+    target_epsilon: float | None
+    tuning_epsilon: float | None
+    plan_hash: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"ε ≤ {_round_up(self.epsilon)} at δ = {self.delta:g}".ljust(34)
+            + f"{'proved' if self.proved else 'NOT PROVED'} ({self.analysis})",
+            f"  protects     {self.neighbours}",
+            f"  counts on    {self.trust}",
+            f"  releases     {self.releases}",
+            f"  accountant   {_ACCOUNTANT_NAMES[self.accountant]}",
+            f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, {self.local_noise_multiplier:.4g} per silo",
+        ]
+        for each in self.analyses:
+            if each.name != self.analysis:
+                mark = "" if each.proved else "  (paper's theorem 4.5, not proved for several local steps)"
+                lines.append(f"  for comparison: {_COMPARISON[each.name]} ε ≤ {_round_up(each.epsilon)}{mark}")
+        if self.tuning_epsilon is not None:
+            lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
+        return "\n".join(lines)
+
+
+_ACCOUNTANT_NAMES = {
+    "pld": "privacy-loss distribution",
+    "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
+    "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
+}
+_COMPARISON = {
+    "single-step": "one step per round",
+    "local": "local noise alone",
+    "per-step": "every step counted with the noise of all silos",
+    "split-noise": "split noise",
+    "convex-pass": "convex pass",
+    "silo": "whole update",
+}
+
+
+def account(plan: TrainingPlan) -> Account:
+    """ε of a plan, every analysis side by side; calibrates the noise first if the plan gives only a target.
+
+    Guarantee: `epsilon` is an upper bound, at `delta`, for every record (or silo) of every silo, of everything released in all rounds:
+        float rounding, integer rounding, the sampler's distance from its declared law and overflowing bins are included.
+    """
+    return account_of(calibrated(plan))
+
+
+def calibrated(plan: TrainingPlan) -> NoiseDesign:
+    """The plan resolved against its public facts, with its noise calibrated to the target ε unless the plan fixes the noise."""
+    from sumus.data import public_facts
+    from sumus.resolve import resolve
+
+    facts = public_facts(plan)
+    return calibrate_design(resolve(plan, facts), facts.silo_names)
+
+
+def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
+    """`calibrated` for a plan that is resolved already."""
+    if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
+        return design(plan, silo_names)
+    if plan.privacy.epsilon is None:
+        rule = "must be set (or noise.noise_multiplier)"
+        raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
+    trial = design(plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64), silo_names)
+    multiplier = max(_least_multiplier(trial, silo) for silo in _distinct(trial))
+    return design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
+
+
+def certify(built: NoiseDesign) -> Account:
+    """The account of a design about to be run; refuses one that exceeds the plan's own target.
+
+    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (where the plan calibrates to proved analyses).
+    """
+    made = account_of(built)
+    target = built.plan.privacy.epsilon
+    if target is not None and built.plan.privacy.calibrate_to == "proved" and made.epsilon > target:
+        fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
+        raise GuaranteeError(f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ {_round_up(made.epsilon)}. {fix}")
+    return made
+
+
+def account_of(built: NoiseDesign) -> Account:
+    """The account of a design with known noise."""
+    plan = built.plan
+    if plan.training.algorithm == "fedavg":
+        raise GuaranteeError(
+            'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", "split-noise" or "dp-sgd".'
+        )
+    per_silo = {silo: _analyses(built, silo) for silo in _distinct(built)}
+    worst = max(per_silo.values(), key=lambda found: _headline(found).epsilon)
+    head = _headline(worst)
+    names = {silo.name: _headline(per_silo[_representative(per_silo, silo)]).epsilon for silo in built.silos} if len(per_silo) > 1 else {}
+    worst_silo = next(silo for silo, found in per_silo.items() if found is worst)
+    return Account(
+        epsilon=head.epsilon,
+        delta=plan.privacy.delta,
+        proved=head.proved,
+        analysis=head.name,
+        accountant=plan.privacy.accountant,
+        noise_multiplier=plan.noise.noise_multiplier or 0.0,
+        local_noise_multiplier=math.sqrt(built.share.variance_grid) / built.grid.resolution,
+        unit=plan.privacy.unit,
+        neighbours=_neighbours(plan),
+        trust=_trust(plan),
+        releases=f"{plan.federation.rounds} sums, one per round",
+        analyses=tuple(worst),
+        epsilon_per_silo=names,
+        target_epsilon=plan.privacy.epsilon,
+        tuning_epsilon=_tuning(built, worst_silo, head.name),
+        plan_hash=plan.hash,
+    )
+
+
+def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
+    setting = built.setting(silo)
+    found = []
+    for name, proved in applicable(setting).items():
+        epsilon = _certified_epsilon(built, release_of(name, setting))
+        found.append(Analysis(name=name, epsilon=epsilon, delta=built.plan.privacy.delta, proved=proved, statement=ANALYSES[name][1]))
+    return found
+
+
+def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
+    """ε of a release with everything paid for; infinite where the sampler's exactness cannot carry so large an ε."""
+    assumed = built.plan.privacy.epsilon or 1.0
+    while True:
+        slack_epsilon, delta = _budget(built, assumed)
+        if delta <= 0.0:
+            return math.inf
+        epsilon = slack_epsilon + epsilon_of(release, delta=delta, accountant=built.plan.privacy.accountant)
+        if epsilon <= assumed:
+            return epsilon
+        assumed = 1.1 * epsilon
+
+
+def _headline(found: list[Analysis]) -> Analysis:
+    """The smallest proved ε; an unproved analysis is never the headline."""
+    return min((each for each in found if each.proved), key=lambda each: each.epsilon)
+
+
+def _budget(built: NoiseDesign, epsilon: float) -> tuple[float, float]:
+    """(ε to add, δ left) after the sampler's distance from its law and the far tails are paid for.
+
+    If the drawn law is within a factor e^{±ρ} of the declared one outside an event of mass τ, per coordinate and draw, then n draws
+    cost 2nρ in ε and (1 + e^ε)·n·τ in δ (docs/mathematics.md, "from the declared law to the drawn one").
+
+    Args:
+        epsilon: any upper bound on the ε that will be stated.
+    """
+    plan = built.plan
+    delta, law = plan.privacy.delta, built.share
+    if isinstance(law, Gaussian):
+        return 0.0, delta
+    contributors = plan.noise_contributors
+    sums = plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1)
+    draws = contributors * sums * (2 if built.state_noise is not None else 1)
+    declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack  # distance of the summed law from the one accounted
+    tail = draws * law.tail_mass + 2.0 * sums * math.exp(TAIL_LOG_MASS)
+    return 2.0 * (draws * law.log_ratio_slack + sums * declared), delta - (1.0 + math.exp(min(epsilon, 500.0))) * tail
+
+
+def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
+    """Least noise for one silo's records, in the analysis the plan calibrates to."""
+    plan = trial.plan
+    found = applicable(trial.setting(silo))
+    name = (
+        "per-step" if plan.privacy.calibrate_to == "per-step" and "per-step" in found else next(n for n, proved in found.items() if proved)
+    )
+    target = plan.privacy.epsilon or 0.0
+    slack_epsilon, delta = _budget(trial, target)
+    if target <= slack_epsilon or delta <= 0.0:
+        raise GuaranteeError(f"epsilon = {target:g} at delta = {plan.privacy.delta:g} is less than the exactness of the sampler costs.")
+    base = trial.setting(silo)
+    continuous = replace(base, mechanism="gaussian")
+    return least_noise(
+        lambda sigma: release_of(name, replace(base, noise_multiplier=sigma)),
+        limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
+        epsilon=target - slack_epsilon,
+        delta=delta,
+        accountant=plan.privacy.accountant,
+    )
+
+
+def _signature(built_silo: SiloDesign) -> tuple[object, ...]:
+    s = built_silo
+    return (s.l2_grid, s.sampling_rate, s.local_steps, s.noise_share, s.surge_rate)
+
+
+def _distinct(built: NoiseDesign) -> list[SiloDesign]:
+    """One silo of every kind: silos with the same public numbers have the same ε."""
+    kinds: dict[tuple[object, ...], SiloDesign] = {}
+    for silo in built.silos:
+        kinds.setdefault(_signature(silo), silo)
+    return list(kinds.values())
+
+
+def _representative(kinds: dict[SiloDesign, list[Analysis]], silo: SiloDesign) -> SiloDesign:
+    return next(each for each in kinds if _signature(each) == _signature(silo))
+
+
+def _tuning(built: NoiseDesign, silo: SiloDesign, name: str) -> float | None:
+    plan = built.plan
+    if plan.privacy.tuning_runs is None:
+        return None
+    slack_epsilon, delta = _budget(built, 10.0)
+    release = release_of(name, built.setting(silo))
+    return slack_epsilon + epsilon_with_tuning(release, delta=delta, expected_runs=plan.privacy.tuning_runs)
+
+
+def _neighbours(plan: TrainingPlan) -> str:
+    if plan.privacy.unit == "silo":
+        return "all records of one silo: present, or emptied while the silo still takes part"
+    return "one record of one silo, add or remove"
+
+
+def _trust(plan: TrainingPlan) -> str:
+    parties = plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
+    kept = f"{plan.noise_contributors} of {parties} silos present and honest"
+    if plan.aggregation.protocol == "trusted":
+        return f"{kept}; a trusted aggregator (simulation of the paper's ideal)"
+    return f"{kept}; server honest-but-curious"
+
+
+def _round_up(value: float) -> str:
+    """Four significant digits, never rounded down: a printed bound must still be one."""
+    if not math.isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{math.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.4g}"
