@@ -66,19 +66,20 @@ def build_model(
 
 
 def flat_parameters(model: nn.Module) -> torch.Tensor:
-    """All parameters as one vector (a copy), in the order of `model.parameters()`."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+    """All parameters that take a gradient as one vector (a copy), in the order of `model.parameters()`."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters() if parameter.requires_grad])
 
 
 def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
     """Write a flat vector into the parameters of a model, in the order of `flat_parameters`."""
-    dimension = sum(parameter.numel() for parameter in model.parameters())
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    dimension = sum(parameter.numel() for parameter in trainable)
     if parameters.shape != (dimension,):
         rule = f"must be one vector of {dimension} numbers"
         raise PlanError("parameters", tuple(parameters.shape), rule, "Was it saved by another model?")
     with torch.no_grad():
         start = 0
-        for parameter in model.parameters():
+        for parameter in trainable:
             parameter.copy_(parameters[start : start + parameter.numel()].view_as(parameter))
             start += parameter.numel()
 

@@ -1,0 +1,189 @@
+"""Compiled loops that clip record gradients, put them on the integer grid and add them up.
+
+Every loop treats one record after the other with the same instructions, so what a record contributes depends on that record only,
+bit for bit. A record's gradient comes in one of two shapes: a *row* of d floats, or an *outer product* δ ⊗ a of a fully connected
+layer, which is never stored.
+
+    scale_j = r / max(‖g_j‖, C) · (1 − 2^-20)            r = resolution, C = clip norm, norms in float64
+    integers += trunc(scale_j · g_j)                       towards zero, so no coordinate grows
+
+Guarantee: ‖trunc(scale_j · g_j)‖₂ ≤ r for every finite float gradient with d ≤ 2^28 coordinates; a record with a NaN or an infinity
+    has scale 0 and contributes exactly zero. Proof: a coordinate that survives truncation has magnitude at least 1, so it and its
+    factors are normal floats and carry at most three relative errors of 2^-24 (float32 scale, factor and product; float64 errors are
+    smaller); the norm is low by at most d·2^-53 ≤ 2^-25 relatively. (1 − 2^-20)(1 + 2^-24)³(1 + 2^-24) < 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "LARGEST_DIMENSION",
+    "add_outer_truncated",
+    "add_rows_rounded",
+    "add_rows_truncated",
+    "add_rows_weighted",
+    "outer_norms2",
+    "row_norms2",
+    "scales",
+]
+
+Floats = npt.NDArray[np.floating]
+LARGEST_DIMENSION = 1 << 28
+_SHRINK = 1.0 - 2.0**-20
+# float32 scales must be normal numbers with room on both sides; outside this range the product is taken in float64
+_SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter lock; sums may be reordered (vectorised), the same way for every record."""
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
+    try:
+        return numba.njit(function, cache=True, **options)
+    except RuntimeError:  # no writable place for the compiled code: compile once per process instead
+        return numba.njit(function, **options)
+
+
+@_compiled
+def row_norms2(rows: Floats, norms2: npt.NDArray[np.float64]) -> None:
+    """Add each row's squared L2 norm, summed in float64, to `norms2` (NaN and inf propagate)."""
+    for record in range(norms2.size):
+        row = rows[record]
+        total = 0.0
+        for index in range(row.size):
+            value = np.float64(row[index])
+            total += value * value
+        norms2[record] += total
+
+
+@_compiled
+def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray[np.float64]) -> None:
+    """Add ‖δ ⊗ [a, 1]‖² = ‖δ‖²·(‖a‖² + 1) of each record to `norms2`; without bias ‖δ‖²·‖a‖²."""
+    for record in range(norms2.size):
+        delta2, input2 = 0.0, 0.0
+        for index in range(deltas.shape[1]):
+            value = np.float64(deltas[record, index])
+            delta2 += value * value
+        for index in range(inputs.shape[1]):
+            value = np.float64(inputs[record, index])
+            input2 += value * value
+        norms2[record] += delta2 * (input2 + (1.0 if bias else 0.0))
+
+
+@_compiled
+def scales(norms2: npt.NDArray[np.float64], clip_norm: float, resolution: float, out: npt.NDArray[np.float64]) -> tuple[int, int]:
+    """Grid steps per unit of each record's gradient; 0 for a record that is not finite. Returns (clipped, non-finite) counts."""
+    clipped, nonfinite = 0, 0
+    for record in range(norms2.size):
+        norm = np.sqrt(norms2[record])
+        if not np.isfinite(norm):
+            out[record] = 0.0
+            nonfinite += 1
+            continue
+        if norm > clip_norm:
+            clipped += 1
+        out[record] = resolution / max(norm, clip_norm) * _SHRINK
+    return clipped, nonfinite
+
+
+@_compiled
+def add_rows_truncated(rows: Floats, scale: npt.NDArray[np.float64], total: npt.NDArray[np.int32]) -> None:
+    """total += trunc(scale_j · row_j) for every record j. The caller keeps records · r below 2^31."""
+    for record in range(scale.size):
+        factor = scale[record]
+        if factor == 0.0:
+            continue
+        row = rows[record]
+        if _SMALLEST_SCALE < factor < _LARGEST_SCALE:
+            narrow = np.float32(factor)
+            for index in range(total.size):
+                total[index] += np.int32(row[index] * narrow)
+        else:
+            for index in range(total.size):
+                total[index] += np.int32(np.float64(row[index]) * factor)
+
+
+@_compiled
+def add_outer_truncated(
+    deltas: Floats,
+    inputs: Floats,
+    scale: npt.NDArray[np.float64],
+    weight_total: npt.NDArray[np.int32],
+    bias_total: npt.NDArray[np.int32],
+) -> None:
+    """weight_total += trunc(scale_j · δ_j ⊗ a_j), bias_total += trunc(scale_j · δ_j); an empty `bias_total` means no bias.
+
+    δ is brought to grid steps times ‖a‖ and a to unit length before both become float32, so no factor over- or underflows
+    unless its product truncates to zero.
+    """
+    unit = np.empty(inputs.shape[1], np.float32)
+    for record in range(scale.size):
+        factor = scale[record]
+        if factor == 0.0:
+            continue
+        input2 = 0.0
+        for index in range(inputs.shape[1]):
+            value = np.float64(inputs[record, index])
+            input2 += value * value
+        length = np.sqrt(input2)
+        shrink = 1.0 / length if length > 0.0 else 0.0
+        for index in range(inputs.shape[1]):
+            unit[index] = np.float32(np.float64(inputs[record, index]) * shrink)
+        for output in range(deltas.shape[1]):
+            delta = np.float64(deltas[record, output]) * factor
+            if bias_total.size:
+                bias_total[output] += np.int32(delta)
+            steep = np.float32(delta * length)
+            weights = weight_total[output]
+            for index in range(unit.size):
+                weights[index] += np.int32(steep * unit[index])
+
+
+@_compiled
+def add_rows_rounded(
+    rows: Floats,
+    scale: npt.NDArray[np.float64],
+    words: npt.NDArray[np.uint32],
+    longest2: int,
+    total: npt.NDArray[np.int64],
+    rejected: npt.NDArray[np.bool_],
+) -> None:
+    """total += stochastic rounding of scale_j · row_j, one 32-bit word a coordinate, unless its squared integer norm exceeds `longest2`.
+
+    A coordinate goes up with probability ⌊2^32·fraction⌋·2^-32. Rejected records add nothing and are marked for fresh words.
+    """
+    rounded = np.empty(total.size, np.int64)
+    for record in range(scale.size):
+        rejected[record] = False
+        factor = scale[record]
+        if factor == 0.0:
+            continue
+        norm2 = np.int64(0)
+        for index in range(total.size):
+            value = np.float64(rows[record, index]) * factor
+            floor = np.floor(value)
+            up = np.float64(words[record, index]) < np.floor((value - floor) * 4294967296.0)
+            integer = np.int64(floor) + (np.int64(1) if up else np.int64(0))
+            rounded[index] = integer
+            norm2 += integer * integer
+        if norm2 > longest2:
+            rejected[record] = True
+        else:
+            for index in range(total.size):
+                total[index] += rounded[index]
+
+
+@_compiled
+def add_rows_weighted(rows: Floats, scale: npt.NDArray[np.float64], total: npt.NDArray[np.float64]) -> None:
+    """total += scale_j · row_j in float64; records of scale 0 are left out, so that 0 · NaN cannot enter."""
+    for record in range(scale.size):
+        factor = scale[record]
+        if factor == 0.0:
+            continue
+        for index in range(total.size):
+            total[index] += np.float64(rows[record, index]) * factor

@@ -1,0 +1,173 @@
+"""Clipped integer sums of per-record gradients, for any module that keeps its records apart.
+
+    gradients = PerRecordGradients(model)
+    step = gradients.clipped_sum(parameters, x, y, clip_norm=1.0, resolution=1 << 16)
+    step.integers                                   # Σ_j trunc(r/C · clip_C(∇f_j)), int64
+
+The fastest path is chosen by the shape of the model: `linear` (softmax and logistic regression, closed form), `layers` (chains of
+fully connected and convolutional layers, one batched pass) or `vmap` (everything else, `torch.func`). Chunks of a fixed number of
+records keep memory under a cap and give every record the same kernels whatever its batch is; the last chunk is padded.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final, final
+
+import torch
+from torch import nn
+
+from sumus.errors import DataError, GuaranteeError, PlanError
+from sumus.mechanism.grid import Grid
+from sumus.randomness import RandomSource
+from sumus.training.clipping import LARGEST_DIMENSION
+from sumus.training.isolation import is_isolated, refuse_mixing_layers
+from sumus.training.layers import LayeredPath
+from sumus.training.totals import Totals
+from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy
+
+__all__ = ["GradientSum", "PerRecordGradients"]
+
+_CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
+
+
+@final
+@dataclass(frozen=True)
+class GradientSum:
+    """The integer sum over one batch and what happened on the way. Only `integers` plus noise may leave the silo.
+
+    Args:
+        integers: Σ of clipped gradients in grid steps, flat, int64; C is `resolution` steps.
+        clipped: records whose gradient was longer than C.
+        nonfinite: records whose gradient held a NaN or an infinity and contributed zero.
+        records: records in the batch.
+    """
+
+    integers: torch.Tensor
+    clipped: int
+    nonfinite: int
+    records: int
+
+
+@final
+class PerRecordGradients:
+    """Per-record gradients of one model and loss, clipped, on the grid, summed.
+
+    Guarantee: with rounding "record" adding or removing one record changes `integers` by an L2 norm of at most `resolution`, with
+        "stochastic" by at most `Grid.sensitivity_grid(STOCHASTIC, d)`, with "sum" by at most resolution + √d +
+        `summation_slack_grid(terms=float_sum_terms(records))`. What a record contributes never depends on other records: verified
+        bit by bit on the machine at the first use for a record shape, or else computed one record at a time.
+
+    Args:
+        model: any module without cross-record layers; parameters with `requires_grad` are the flat vector, in `parameters()` order.
+        loss: "cross-entropy" (a model with one output gets the binary logistic loss) or a function (logits, y) → scalar that
+            is called with one record.
+        memory_cap_bytes: bounds what a chunk may hold.
+    """
+
+    def __init__(self, model: nn.Module, *, loss: str | RecordLoss = "cross-entropy", memory_cap_bytes: int = 512 << 20) -> None:
+        refuse_mixing_layers(model)
+        if isinstance(loss, str) and loss != "cross-entropy":
+            raise PlanError("loss", loss, 'must be "cross-entropy" or a function', "Pass a function (logits, y) → scalar.")
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.dimension = sum(parameter.numel() for parameter in trainable)
+        if self.dimension > LARGEST_DIMENSION:
+            raise PlanError("model", self.dimension, f"must have at most {LARGEST_DIMENSION} parameters", "Freeze some of them.")
+        self._dtype = trainable[0].dtype
+        self._model = model
+        layered = LayeredPath.of(model) if isinstance(loss, str) else None
+        self._path: LayeredPath | VmapPath = layered or VmapPath(model, cross_entropy if isinstance(loss, str) else loss)
+        self.path = self._path.name
+        budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
+        if budget < 1:
+            rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
+            raise PlanError("memory_cap_bytes", memory_cap_bytes, rule, "Raise the cap or use a smaller model.")
+        self._largest_chunk = min(_CHUNK[self.path], budget)
+        self._chunks: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    def clipped_sum(
+        self,
+        parameters: torch.Tensor,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        clip_norm: float,
+        resolution: int,
+        rounding: str = "record",
+        source: RandomSource | None = None,
+    ) -> GradientSum:
+        """Σ_j round(r/C · clip_C(∇f_j)) over a batch, which may be empty.
+
+        Args:
+            parameters: θ, flat, length `dimension`.
+            x: records, first axis the batch.
+            y: labels, integers.
+            clip_norm: C, gradient units.
+            resolution: r, grid steps per clip norm.
+            rounding: "record" truncates each record towards zero, "stochastic" rounds each record at random without bias, "sum"
+                adds in float64 and truncates once.
+            source: random bits for "stochastic".
+        """
+        grid = Grid(clip_norm, resolution)
+        if rounding not in ("record", "stochastic", "sum"):
+            raise PlanError("rounding", rounding, 'must be "record", "stochastic" or "sum"', "Check the spelling.")
+        if rounding == "stochastic" and source is None:
+            raise PlanError("source", None, 'must be given for rounding "stochastic"', "Pass a RandomSource.")
+        if parameters.shape != (self.dimension,):
+            rule = f"must be one vector of {self.dimension} numbers"
+            raise PlanError("parameters", tuple(parameters.shape), rule, "Use flat_parameters(model).")
+        if len(x) != len(y):
+            raise DataError(f"x and y must have the same length, got {len(x)} and {len(y)}. Check the data set.")
+        with torch.no_grad():
+            totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
+            if len(x):
+                self._add_batch(parameters.detach().to(self._dtype), x.to(self._dtype), y.long(), totals)
+            integers = self._path.restore(totals.integers())
+        return GradientSum(integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x))
+
+    def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
+        """Go through a batch chunk by chunk; the last one is filled up with zero records that are not counted."""
+        chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
+        if int(y.min()) < 0 or int(y.max()) >= max(outputs, 2):
+            raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
+        chunk_gradients = self._path.bind(parameters)
+        for start in range(0, len(x), chunk):
+            chunk_x, chunk_y = x[start : start + chunk], y[start : start + chunk]
+            count = len(chunk_x)
+            if count < chunk:
+                chunk_x = torch.cat([chunk_x, x.new_zeros(chunk - count, *x.shape[1:])])
+                chunk_y = torch.cat([chunk_y, y.new_zeros(chunk - count)])
+            totals.add(chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"), count)
+
+    def _chunk_for(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """(records per chunk, model outputs) for a record shape; tests isolation the first time."""
+        with self._lock:
+            if shape not in self._chunks:
+                self._chunks[shape] = self._examine(shape)
+            return self._chunks[shape]
+
+    def _examine(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Try the model on made-up records; fall back to single records if a record's bits depend on its company."""
+        generator = torch.Generator().manual_seed(0)
+        chunk = self._largest_chunk
+        x = torch.randn(chunk, *shape, generator=generator, dtype=self._dtype)
+        before = {name: buffer.clone() for name, buffer in self._model.named_buffers()}
+        try:
+            logits = self._model(x[:1])
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"records of shape {shape} do not fit the model: {reason}. Check the data or the feature map.") from None
+        if any(not torch.equal(before[name], buffer) for name, buffer in self._model.named_buffers()):
+            raise GuaranteeError("model changes a buffer in its forward pass, which mixes records. Remove the running statistics.")
+        if logits.dim() != 2:
+            raise DataError(f"model must return (records, classes), got {tuple(logits.shape)}. Flatten its output.")
+        y = torch.arange(chunk) % max(logits.shape[1], 2)
+        chunk_gradients = self._path.bind(0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype))
+
+        def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
+            parts = [part for ghost in (False, True) for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)]
+            return [tensor for part in parts for tensor in part.tensors()]
+
+        return (chunk if is_isolated(compute, x, y) else 1), logits.shape[1]

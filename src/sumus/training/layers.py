@@ -1,0 +1,212 @@
+"""Per-record gradients layer by layer: one batched pass forward, one back to the layers' outputs, no gradient of any weight.
+
+For a chain of fully connected and convolutional layers with parameter-free layers between them, a record's gradient is made of
+what entered a layer (a) and the loss gradient at its output (δ): δ ⊗ a for a fully connected layer, a sum of such products over
+positions for a convolution. Softmax and logistic regression need no backward pass at all: δ is p − y.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from sumus.training.parts import ChunkGradients, Outer, Part, Positions, Rows
+
+__all__ = ["LayeredPath", "loss_gradient"]
+
+_PARAMETER_FREE = (
+    nn.AdaptiveAvgPool2d,
+    nn.AvgPool2d,
+    nn.ELU,
+    nn.GELU,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.MaxPool2d,
+    nn.ReLU,
+    nn.SELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Tanh,
+)
+# The error analysis of `Positions` counts operations up to this many positions.
+_MOST_GHOST_POSITIONS = 1024
+# Writing and reading back a stored gradient costs about as much as this many multiplications per coordinate.
+_STORED_PASS_COST = 32
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One step of the chain; `layer` holds parameters if `start` ≥ 0, at that offset of the flat vector."""
+
+    layer: nn.Module
+    start: int
+    weight_shape: tuple[int, ...]
+    bias: bool
+
+
+@final
+class LayeredPath:
+    """A chain of layers whose per-record gradients come from one batched pass."""
+
+    def __init__(self, slots: Sequence[_Slot], dimension: int) -> None:
+        self._slots = tuple(slots)
+        self.dimension = dimension
+        holding = [index for index, slot in enumerate(slots) if slot.start >= 0]
+        self._last = holding[-1]
+        linear = isinstance(slots[-1].layer, nn.Linear) and len(holding) == 1
+        self.name = "linear" if linear else "layers"
+        # convolutions store a row per record and its patches; fully connected layers only their factors
+        stored = sum(math.prod(slot.weight_shape) for slot in slots if len(slot.weight_shape) == 4)
+        self.numbers_per_record = 4 * stored + 16 * max((sum(slot.weight_shape) for slot in slots if slot.start >= 0), default=1)
+
+    @classmethod
+    def of(cls, model: nn.Module) -> LayeredPath | None:
+        """The path for a model that is such a chain, or None."""
+        chain = _flattened(model)
+        if chain is None:
+            return None
+        slots, start = [], 0
+        for layer in chain:
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                bias = layer.bias is not None
+                slots.append(_Slot(layer, start, tuple(layer.weight.shape), bias))
+                start += layer.weight.numel() + (len(layer.weight) if bias else 0)
+            else:
+                slots.append(_Slot(layer, -1, (), bias=False))
+        trainable = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        # a layer that occurs twice, or a frozen one, has no place of its own in the flat vector
+        if start == 0 or start != trainable or any(not parameter.requires_grad for parameter in model.parameters()):
+            return None
+        return cls(slots, start)
+
+    def bind(self, parameters: torch.Tensor) -> ChunkGradients:
+        """The gradients of any chunk at these parameters, one part per layer that has some, in flat order."""
+        return partial(self._parts, self._unpack(parameters))
+
+    def _unpack(self, parameters: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
+        """The weight and bias of every slot that has them, as pieces of the flat vector."""
+        pieces: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        for slot in self._slots:
+            if slot.start < 0:
+                continue
+            size = math.prod(slot.weight_shape)
+            weight = parameters[slot.start : slot.start + size].view(slot.weight_shape)
+            if weight.dim() == 4:
+                weight = weight.contiguous(memory_format=torch.channels_last)
+            end = slot.start + size
+            pieces.append((weight, parameters[end : end + slot.weight_shape[0]] if slot.bias else None))
+        return pieces
+
+    def _parts(
+        self, pieces: Sequence[tuple[torch.Tensor, torch.Tensor | None]], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
+    ) -> list[Part]:
+        """Forward through the chain, back to the outputs of its layers, and one part for each."""
+        inputs: list[torch.Tensor] = []
+        outputs: list[torch.Tensor] = []
+        weights = iter(pieces)
+        hidden = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+        with torch.enable_grad():
+            for index, slot in enumerate(self._slots):
+                if slot.start < 0:
+                    hidden = slot.layer(hidden)
+                    continue
+                weight, bias = next(weights)
+                inputs.append(hidden.detach())
+                hidden = _apply(slot.layer, hidden, weight, bias)
+                if not hidden.requires_grad and index < self._last:
+                    hidden.requires_grad_()
+                outputs.append(hidden)
+        logits_gradient = loss_gradient(hidden.detach(), y)
+        if hidden.requires_grad:
+            deltas: Sequence[torch.Tensor] = torch.autograd.grad(hidden, outputs, logits_gradient)
+        else:
+            deltas = [logits_gradient]
+        held = [slot for slot in self._slots if slot.start >= 0]
+        return [_part(slot, a, delta, ghost=ghost) for slot, a, delta in zip(held, inputs, deltas, strict=True)]
+
+    def restore(self, vector: torch.Tensor) -> torch.Tensor:
+        """From the order of the parts (convolutions: output, height, width, input) to the flat order of the model."""
+        for slot in self._slots:
+            if len(slot.weight_shape) == 4:
+                outputs, channels, height, width = slot.weight_shape
+                segment = vector[slot.start : slot.start + math.prod(slot.weight_shape)]
+                segment.copy_(segment.view(outputs, height, width, channels).permute(0, 3, 1, 2).reshape(-1).clone())
+        return vector
+
+
+def loss_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """p − y: the gradient of the cross-entropy of each record at its logits (one logit: binary logistic loss)."""
+    if logits.shape[1] == 1:
+        return torch.sigmoid(logits) - y[:, None].to(logits.dtype)
+    gradient = torch.softmax(logits, dim=1)
+    return gradient.scatter_add_(1, y[:, None], gradient.new_full((len(y), 1), -1.0))
+
+
+def _flattened(model: nn.Module) -> list[nn.Module] | None:
+    """The chain of layers of nested `nn.Sequential`s, or None if there is anything else in it."""
+    if type(model) is nn.Sequential:
+        chains = [_flattened(child) for child in model]
+        return None if any(chain is None for chain in chains) else [layer for chain in chains for layer in chain or ()]
+    known = (
+        type(model) in _PARAMETER_FREE
+        or type(model) is nn.Linear
+        or (type(model) is nn.Flatten and model.start_dim == 1 and model.end_dim == -1)
+        or (type(model) is nn.Conv2d and _plain(model))
+    )
+    hooked = bool(model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or model._backward_pre_hooks)
+    return [model] if known and not hooked else None
+
+
+def _plain(layer: nn.Conv2d) -> bool:
+    """Whether patches of a convolution are what `_patches` cuts out."""
+    return layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+def _apply(layer: nn.Module, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """The layer with given parameters, which take no gradient."""
+    if isinstance(layer, nn.Conv2d):
+        assert not isinstance(layer.padding, str)  # noqa: S101 -- `_plain` refused it
+        return functional.conv2d(hidden, weight, bias, layer.stride, layer.padding)
+    return functional.linear(hidden, weight, bias)
+
+
+def _part(slot: _Slot, entered: torch.Tensor, delta: torch.Tensor, *, ghost: bool) -> Part:
+    """The cheapest form of one layer's per-record gradients."""
+    if isinstance(slot.layer, nn.Conv2d):
+        entered = _patches(entered, slot.layer)
+        delta = delta.permute(0, 2, 3, 1).reshape(len(delta), -1, delta.shape[1])
+    elif entered.dim() == 2:
+        return Outer(delta.contiguous(), entered.contiguous(), slot.bias)
+    else:
+        entered, delta = entered.flatten(1, -2), delta.flatten(1, -2)
+    factors = Positions(delta, entered, slot.bias)
+    positions, width, outputs = delta.shape[1], entered.shape[2], delta.shape[2]
+    # multiplications per record: products among positions and a sum, both in float64, against one gradient and passes over it
+    ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
+    cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
+    return factors if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS else Rows(factors.as_rows())
+
+
+def _patches(image: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:
+    """(records, positions, height · width · channels): what each output pixel of a convolution sees.
+
+    Images are channels-last, so a row of a patch is one run of memory and the copy is fast.
+    """
+    assert not isinstance(layer.padding, str)  # noqa: S101 -- `_plain` refused it
+    above, left = layer.padding
+    pixels = image.permute(0, 2, 3, 1)
+    pixels = functional.pad(pixels, (0, 0, left, left, above, above)) if above or left else pixels.contiguous()
+    records, height, width, channels = pixels.shape
+    (kernel_height, kernel_width), (down, right) = layer.kernel_size, layer.stride
+    rows, columns = (height - kernel_height) // down + 1, (width - kernel_width) // right + 1
+    record, row, column, _ = pixels.stride()
+    shape = (records, rows, columns, kernel_height, kernel_width * channels)
+    return pixels.as_strided(shape, (record, row * down, column * right, row, 1)).reshape(records, rows * columns, -1)
