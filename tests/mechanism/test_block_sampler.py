@@ -10,8 +10,8 @@ import mpmath as mp
 import numpy as np
 import numpy.typing as npt
 import pytest
-from oracles import alias, pmf
 
+from oracles import alias, pmf
 from sumus.mechanism.block_kernel import draw_from_ring
 from sumus.mechanism.block_sampler import SAMPLER_LOG_RATIO, SAMPLER_TAIL_MASS, block_table, draw_blocks
 from sumus.mechanism.noise import DiscreteGaussian, IntegerNoise, Skellam
@@ -73,16 +73,16 @@ def test_compiled_loop_does_what_the_definition_says(law: IntegerNoise) -> None:
     words = RandomSource.simulation(11).words(4000).reshape(2, -1)
     words[:, :4] = [[0, alias.WORD - 1, 0, alias.WORD - 1], [0, alias.WORD - 1, alias.WORD - 1, 0]]
     for ring in table.rings[:3]:
-        out, positions, blocks = (np.empty(2000, dtype=np.int64) for _ in range(3))
+        out, positions, slots = (np.empty(2000, dtype=np.int64) for _ in range(3))
         coins = np.empty(2000, dtype=np.uint64)
         found = draw_from_ring(
-            words[0], words[1], ring.cell_shift, np.uint64(table.offset_bits), ring.thresholds, ring.aliases,
-            ring.starts, ring.squeezes, out, positions, blocks, coins,
+            words[0], words[1], ring.cell_shift, np.uint64(table.offset_bits), ring.thresholds,
+            ring.starts, ring.squeezes, out, positions, slots, coins,
         )  # fmt: skip
         expected = [alias.candidate(ring, int(a), int(b), table.offset_bits) for a, b in words.T]
         assert out.tolist() == [value for value, _ in expected]
-        undecided = [(position, entry) for position, (_, entry) in enumerate(expected) if entry is not None]
-        assert list(zip(positions[:found].tolist(), blocks[:found].tolist(), strict=True)) == undecided
+        undecided = [(position, slot) for position, (_, slot) in enumerate(expected) if slot is not None]
+        assert list(zip(positions[:found].tolist(), slots[:found].tolist(), strict=True)) == undecided
         assert coins[:found].tolist() == [int(words[1, position]) >> table.offset_bits for position, _ in undecided]
 
 
@@ -91,10 +91,10 @@ def test_squeeze_only_accepts_what_the_exact_comparison_would(law: IntegerNoise)
     table = block_table(law)
     width = 1 << table.offset_bits
     for ring in table.rings:
-        entries = np.arange(ring.escape)
-        points = ring.starts[entries, None] + np.arange(width)
-        acceptance = np.exp(law.log_pmf(points) - ring.log_tops[entries, None])
-        squeeze = ring.squeezes[entries].astype(np.float64) * 2.0 ** (table.offset_bits - 64)
+        slots = np.flatnonzero(ring.entries < ring.escape)
+        points = ring.starts[slots, None] + np.arange(width)
+        acceptance = np.exp(law.log_pmf(points) - ring.log_tops[slots, None])
+        squeeze = ring.squeezes[slots].astype(np.float64) * 2.0 ** (table.offset_bits - 64)
         assert (acceptance <= 1.0 + 1e-14).all()
         assert (squeeze <= acceptance.min(axis=1) + 1e-14).all()
         assert (squeeze >= acceptance.min(axis=1) - 1e-14).all()
@@ -118,12 +118,12 @@ def test_every_ring_is_reached_through_its_escapes_and_a_refusal_starts_again_at
     for depth, ring in enumerate(table.rings):
         landing = _word_for(depth, ring.escape - 1, law)
         script = [word for escape in escapes[:depth] for word in (escape, certain)] + [landing, certain]
-        assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [int(ring.starts[ring.escape - 1])]  # type: ignore[arg-type]
+        assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [_start(depth, ring.escape - 1, law)]  # type: ignore[arg-type]
         assert not script
     refused = [_word_for(2, table.rings[2].escape - 1, law), alias.WORD - 1]  # last point of the block, coin almost one
     centre = [_word_for(0, 0, law), certain]
     script = [escapes[0], certain, escapes[1], certain, *refused, *centre]
-    assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [int(table.rings[0].starts[0])]  # type: ignore[arg-type]
+    assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [_start(0, 0, law)]  # type: ignore[arg-type]
     assert not script
 
 
@@ -150,10 +150,20 @@ def _word_for(ring_index: int, entry: int, law: IntegerNoise) -> int:
     """An outer word that selects an entry of a ring's table."""
     ring = block_table(law).rings[ring_index]
     capacity = alias.WORD // len(ring.thresholds)
-    if int(ring.thresholds[entry]):
-        return entry * capacity
-    cell = int(np.flatnonzero((ring.aliases == entry) & (ring.thresholds < capacity))[0])
-    return cell * capacity + capacity - 1
+    slot = _slots(ring_index, entry, law)[0]
+    return slot // 2 * capacity + (capacity - 1) * (slot % 2)
+
+
+def _start(ring_index: int, entry: int, law: IntegerNoise) -> int:
+    return int(block_table(law).rings[ring_index].starts[_slots(ring_index, entry, law)[0]])
+
+
+def _slots(ring_index: int, entry: int, law: IntegerNoise) -> list[int]:
+    """Slots of an entry that some word leads to."""
+    ring = block_table(law).rings[ring_index]
+    capacity = alias.WORD // len(ring.thresholds)
+    reachable = [(t > 0, t < capacity) for t in map(int, ring.thresholds)]
+    return [slot for slot in np.flatnonzero(ring.entries == entry).tolist() if reachable[slot // 2][slot % 2]]
 
 
 def _log(value: Fraction) -> mp.mpf:

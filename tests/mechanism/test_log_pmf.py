@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import pmf
 
+from oracles import pmf
 from sumus.mechanism.discrete_gaussian_pmf import discrete_gaussian_scale2, discrete_gaussian_variance, sum_log_ratio
 from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, IntegerNoise, Skellam
 

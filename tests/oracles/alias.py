@@ -15,8 +15,8 @@ def entry_probabilities(ring: Ring) -> list[Fraction]:
     capacity = WORD // cells
     masses = [0] * cells
     for cell in range(cells):
-        masses[cell] += int(ring.thresholds[cell])
-        masses[int(ring.aliases[cell])] += capacity - int(ring.thresholds[cell])
+        masses[int(ring.entries[2 * cell])] += int(ring.thresholds[cell])
+        masses[int(ring.entries[2 * cell + 1])] += capacity - int(ring.thresholds[cell])
     return [Fraction(mass, WORD) for mass in masses]
 
 
@@ -27,20 +27,18 @@ def block_probabilities(table: BlockTable) -> dict[int, tuple[Fraction, float]]:
     for ring in table.rings:
         probabilities = entry_probabilities(ring)
         for entry in range(ring.escape):
-            start = int(ring.starts[entry])
+            slot = ring.entries.tolist().index(entry)
+            start = int(ring.starts[slot])
             before = blocks.get(start, (Fraction(0), 0.0))[0]
-            blocks[start] = (before + reached * probabilities[entry], float(ring.log_tops[entry]))
+            blocks[start] = (before + reached * probabilities[entry], float(ring.log_tops[slot]))
         reached *= probabilities[ring.escape]
     return blocks
 
 
 def candidate(ring: Ring, outer: int, inner: int, offset_bits: int) -> tuple[int, int | None]:
-    """Value of one pair of words and, if the squeeze cannot decide, the entry it came from."""
-    cells = len(ring.thresholds)
-    capacity = WORD // cells
-    entry, coin = divmod(outer, capacity)
-    if coin >= int(ring.thresholds[entry]):
-        entry = int(ring.aliases[entry])
-    value = int(ring.starts[entry]) + inner % (1 << offset_bits)
-    undecided = inner >> offset_bits >= int(ring.squeezes[entry])
-    return value, entry if undecided else None
+    """Value of one pair of words and, if the squeeze cannot decide, the slot it came from."""
+    cell, coin = divmod(outer, WORD // len(ring.thresholds))
+    slot = 2 * cell if coin < int(ring.thresholds[cell]) else 2 * cell + 1
+    value = int(ring.starts[slot]) + inner % (1 << offset_bits)
+    undecided = inner >> offset_bits >= int(ring.squeezes[slot])
+    return value, slot if undecided else None

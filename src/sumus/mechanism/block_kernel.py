@@ -18,29 +18,27 @@ def _draw_from_ring(
     cell_shift: np.uint64,
     offset_bits: np.uint64,
     thresholds: npt.NDArray[np.uint64],
-    aliases: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
     squeezes: npt.NDArray[np.uint64],
     out: npt.NDArray[np.int64],
     undecided: npt.NDArray[np.int64],
-    undecided_block: npt.NDArray[np.int64],
+    undecided_slot: npt.NDArray[np.int64],
     undecided_coin: npt.NDArray[np.uint64],
 ) -> int:
-    """One candidate per pair of words; returns how many the squeeze left undecided (listed by position, block and coin)."""
+    """One candidate per pair of words; returns how many the squeeze left undecided (listed by position, slot and coin)."""
     coin_mask = (np.uint64(1) << cell_shift) - np.uint64(1)
     offset_mask = (np.uint64(1) << offset_bits) - np.uint64(1)
     count = 0
     for position in range(outer_words.size):
         word = outer_words[position]
-        block = word >> cell_shift
-        if (word & coin_mask) >= thresholds[block]:
-            block = aliases[block]
+        cell = word >> cell_shift
+        slot = (cell << np.uint64(1)) + np.uint64((word & coin_mask) >= thresholds[cell])
         inner = inner_words[position]
-        out[position] = starts[block] + np.int64(inner & offset_mask)
+        out[position] = starts[slot] + np.int64(inner & offset_mask)
         coin = inner >> offset_bits
-        if coin >= squeezes[block]:
+        if coin >= squeezes[slot]:
             undecided[count] = position
-            undecided_block[count] = np.int64(block)
+            undecided_slot[count] = np.int64(slot)
             undecided_coin[count] = coin
             count += 1
     return count

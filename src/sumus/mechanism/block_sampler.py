@@ -54,11 +54,15 @@ _CHUNK = 1 << 14  # draws per call of the compiled loop: its words and its table
 
 @dataclass(frozen=True)
 class Ring:
-    """Alias table over the blocks of one ring, plus two entries that are no blocks: `escape` and, last, the refused one."""
+    """Alias table of one ring. Entries are its blocks, then `escape`, then the one that is always refused.
+
+    Slots 2i and 2i + 1 describe the entry of cell i below its threshold and its alias. Both are written out, so that the
+    compiled loop computes a slot instead of branching on a coin that no processor can predict.
+    """
 
     cell_shift: np.uint64
-    thresholds: npt.NDArray[np.uint64]
-    aliases: npt.NDArray[np.uint64]
+    thresholds: npt.NDArray[np.uint64]  # per cell
+    entries: npt.NDArray[np.int64]  # per slot, like the rest
     starts: npt.NDArray[np.int64]
     squeezes: npt.NDArray[np.uint64]
     log_tops: npt.NDArray[np.float64]
@@ -117,7 +121,7 @@ def _try_ring(
     out = np.empty(count, dtype=np.int64)
     words_per_draw = 2 if table.offset_bits else 1  # one word suffices where a block is a point: its coin cannot refuse
     buffer = np.empty(words_per_draw * chunk, dtype=np.uint64)
-    positions, blocks = np.empty(chunk, dtype=np.int64), np.empty(chunk, dtype=np.int64)
+    positions, slots = np.empty(chunk, dtype=np.int64), np.empty(chunk, dtype=np.int64)
     coins = np.empty(chunk, dtype=np.uint64)
     undecided: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint64]]] = []
     for start in range(0, count, _CHUNK):
@@ -125,14 +129,14 @@ def _try_ring(
         words = buffer[: words_per_draw * size]
         source.fill(words)
         found = draw_from_ring(
-            words[:size], words[-size:], ring.cell_shift, offset_bits, ring.thresholds, ring.aliases,
-            ring.starts, ring.squeezes, out[start : start + size], positions, blocks, coins,
+            words[:size], words[-size:], ring.cell_shift, offset_bits, ring.thresholds,
+            ring.starts, ring.squeezes, out[start : start + size], positions, slots, coins,
         )  # fmt: skip
-        undecided.append((positions[:found] + start, blocks[:found].copy(), coins[:found].copy()))
-    position, block, coin = (np.concatenate(column) for column in zip(*undecided, strict=True))
-    escaped = block == ring.escape
+        undecided.append((positions[:found] + start, slots[:found].copy(), coins[:found].copy()))
+    position, slot, coin = (np.concatenate(column) for column in zip(*undecided, strict=True))
+    escaped = ring.entries[slot] == ring.escape
     uniform = (coin.astype(np.float64) + 0.5) * 2.0 ** (table.offset_bits - 64)
-    accepted = uniform < np.exp(law.log_pmf(out[position]) - ring.log_tops[block])
+    accepted = uniform < np.exp(law.log_pmf(out[position]) - ring.log_tops[slot])
     return out, position[~accepted & ~escaped], position[escaped]
 
 
@@ -187,13 +191,14 @@ def _ring(blocks: _Blocks, *, escape: float, offset_bits: int) -> tuple[Ring, fl
     ratios = np.exp(blocks.log_bottoms - blocks.log_tops)
     squeezes = [min(int(math.ldexp(float(ratio), 64 - offset_bits)), _WORD - 1) for ratio in ratios]
     others = len(thresholds) - len(squeezes)  # escape, refused and empty cells: never accepted by a coin
+    entries = np.stack([np.arange(len(thresholds)), np.array(aliases)], axis=1).ravel()
     ring = Ring(
         cell_shift=np.uint64(65 - len(thresholds).bit_length()),
         thresholds=np.array(thresholds, dtype=np.uint64),
-        aliases=np.array(aliases, dtype=np.uint64),
-        starts=np.append(blocks.starts, np.zeros(others, dtype=np.int64)),
-        squeezes=np.array(squeezes + [0] * others, dtype=np.uint64),
-        log_tops=np.append(blocks.log_tops, np.full(others, np.inf)),
+        entries=entries,
+        starts=np.append(blocks.starts, np.zeros(others, dtype=np.int64))[entries],
+        squeezes=np.array(squeezes + [0] * others, dtype=np.uint64)[entries],
+        log_tops=np.append(blocks.log_tops, np.full(others, np.inf))[entries],
         escape=len(squeezes),
     )
     return ring, 1.5 / lightest + 2.0**-50

@@ -48,14 +48,14 @@ def _debye(magnitudes: npt.NDArray[np.float64], radius: npt.NDArray[np.float64],
     """Debye's expansion; stops at the first order whose largest possible term no longer moves a double."""
     if magnitudes.size == 0:
         return np.empty_like(magnitudes)
-    smallest_radius = float(radius.min())
+    polynomials = _debye_polynomials()
+    scale, orders = float(radius.min()), 1
+    while orders < _DEBYE_TERMS and polynomials[orders][0] > 1e-18 * scale ** (orders + 1):  # |U_j| is largest at p = 0
+        orders += 1
     p2 = np.square(magnitudes / radius)
     correction = np.zeros_like(radius)
-    for order, coefficients in reversed(list(enumerate(_debye_polynomials(), start=1))):
-        if np.abs(coefficients).sum() > 1e-18 * smallest_radius**order:
-            correction = (correction + np.polynomial.polynomial.polyval(p2, coefficients)) / radius
-        else:
-            correction = correction / radius
+    for coefficients in reversed(polynomials[:orders]):
+        correction = (correction + np.polynomial.polynomial.polyval(p2, coefficients)) / radius
     exponent = np.square(magnitudes) / (radius + variance_grid) - magnitudes * np.arcsinh(magnitudes / variance_grid)
     return exponent - 0.5 * np.log(2.0 * np.pi * radius) + np.log1p(correction)
 

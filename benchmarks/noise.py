@@ -1,0 +1,96 @@
+"""What one integer draw costs, against two Poisson draws of NumPy in the same run.
+
+    python benchmarks/noise.py [--draws 2000000] [--repeats 7]
+
+Prints a table and ends with one JSON line. Times are the least of several repeats that alternate between the two contenders, so that
+a busy machine disturbs both alike; ours includes the AES-CTR keystream, NumPy's generator (PCG64) is not cryptographic.
+`floor_ns` is the keystream alone: one or two 64-bit words a draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from sumus.mechanism.block_sampler import block_table
+from sumus.mechanism.noise import DiscreteGaussian, IntegerNoise, Skellam
+from sumus.randomness import RandomSource
+
+VARIANCES = (1e2, 1e4, 1e5, 1e6, 1e8, 1e10, 1e12, 2.0**46)
+FIRST_DRAW = """
+import time
+from sumus.mechanism.noise import Skellam
+from sumus.randomness import RandomSource
+start = time.perf_counter()
+Skellam(1e6).sample(1000, RandomSource())
+print(time.perf_counter() - start)
+"""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(law: IntegerNoise, draws: int, repeats: int) -> dict[str, float]:
+    """Least nanoseconds a draw of our sampler, of NumPy's two Poisson draws and of the keystream alone."""
+    source, generator = RandomSource(), np.random.default_rng()
+    rate = law.variance_grid / 2.0
+    words = np.empty(draws * (2 if block_table(law).offset_bits else 1), dtype=np.uint64)
+    work: dict[str, Callable[[], object]] = {
+        "sumus_ns": lambda: law.sample(draws, source),
+        "numpy_ns": lambda: generator.poisson(rate, draws) - generator.poisson(rate, draws),
+        "floor_ns": lambda: source.fill(words),
+    }
+    law.sample(1000, source)
+    least = dict.fromkeys(work, float("inf"))
+    for _ in range(repeats):
+        for name, job in work.items():
+            least[name] = min(least[name], seconds(job) / draws * 1e9)
+    return least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2_000_000)
+    parser.add_argument("--repeats", type=int, default=7)
+    options = parser.parse_args()
+
+    print(f"{'law':<34}{'sumus':>9}{'keystream':>11}{'2 x numpy':>11}{'ratio':>8}   ns a draw, least of {options.repeats}")
+    typical: list[dict[str, float]] = []
+    every: dict[str, dict[str, float]] = {}
+    for law in [*map(Skellam, VARIANCES), *map(DiscreteGaussian, (1e4, 1e8))]:
+        row = compare(law, options.draws, options.repeats)
+        name = f"{type(law).__name__} {law.variance_grid:.3g}"
+        every[name] = row
+        if isinstance(law, Skellam) and 1e4 <= law.variance_grid <= 1e8:
+            typical.append(row)
+        ratio = row["numpy_ns"] / row["sumus_ns"]
+        print(f"{name:<34}{row['sumus_ns']:>9.1f}{row['floor_ns']:>11.1f}{row['numpy_ns']:>11.1f}{ratio:>8.1f}")
+
+    block_table.cache_clear()
+    table_ms = seconds(lambda: block_table(Skellam(1e6))) * 1e3
+    first = float(subprocess.run([sys.executable, "-c", FIRST_DRAW], check=True, capture_output=True, text=True).stdout)
+    print(f"table of a law: {table_ms:.1f} ms once; first draw of a process, numba import included: {first:.2f} s")
+    summary = {
+        "benchmark": "noise",
+        "draws": options.draws,
+        "worst_ns_variance_1e4_to_1e8": round(max(row["sumus_ns"] for row in typical), 2),
+        "worst_ns_all_variances": round(max(row["sumus_ns"] for row in every.values()), 2),
+        "least_speedup_over_numpy_1e4_to_1e8": round(min(row["numpy_ns"] / row["sumus_ns"] for row in typical), 2),
+        "worst_ratio_to_keystream_floor": round(max(row["sumus_ns"] / row["floor_ns"] for row in every.values()), 2),
+        "table_ms": round(table_ms, 2),
+        "first_draw_seconds": round(first, 3),
+    }
+    print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()
