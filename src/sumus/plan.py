@@ -164,6 +164,7 @@ class DataPlan(_Section):
     path: str | None = _key(None, optional(text()))
     silo_column: str | None = _key(None, optional(text()))
     label_column: str | None = _key(None, optional(text()))
+    columns: tuple[str, ...] | None = _key(None, optional(names(text())))  # feature columns of the file; omitted: all others
     partition: str = _key("iid", choice("iid", "shards", "dirichlet", "natural"))
     dirichlet_alpha: float = _key(0.5, number(above=0.0))
     shards_per_silo: int = _key(2, whole(low=1))

@@ -1,0 +1,122 @@
+"""How a pooled data set is dealt to simulated silos, and how a silo splits its records.
+
+Every deal is a function of class labels and of `data.split_seed`. That seed is public and predictable: it exists to make
+simulations reproducible and protects nobody. In a real federation each silo already holds its own records (partition
+"natural") and only the train/test split below applies.
+
+    deal(labels, kind="dirichlet", silos=10, seed=0, alpha=0.5)    # one index array per silo: disjoint, exhaustive
+    deal_sizes(class_counts, kind="dirichlet", ...)                # their lengths, without the data
+    split(1000, test_fraction=0.2, validation_fraction=0.3, …)     # train, validation, test positions
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from sumus.errors import DataError
+from sumus.randomness import RandomSource
+
+__all__ = ["deal", "deal_sizes", "split", "split_sizes"]
+
+Indices = NDArray[np.int64]
+
+
+def deal(labels: NDArray[np.int64], *, kind: str, silos: int, seed: int, alpha: float, shards_per_silo: int) -> tuple[Indices, ...]:
+    """Deal records to simulated silos.
+
+    iid:        a random order cut into N parts whose sizes differ by at most one.
+    shards:     records sorted by label, cut into N·`shards_per_silo` runs, dealt at random (McMahan et al. 2017).
+    dirichlet:  for each class, shares p ~ Dirichlet(α, …, α) over the N silos (Hsu, Qi, Brown 2019, arXiv:1909.06335).
+
+    Guarantee: the parts are disjoint, together hold every record, and depend only on `labels`, the kind and the seed.
+
+    Args:
+        labels: class of each pooled record.
+        kind: iid, shards or dirichlet.
+        silos: N.
+        seed: public seed of the simulation.
+        alpha: α, concentration of the Dirichlet shares; small means unlike silos.
+        shards_per_silo: runs of equal label that one silo receives.
+    """
+    source = RandomSource.simulation(seed, "deal", kind)
+    order = source.permutation(len(labels))
+    if kind == "iid":
+        return tuple(np.array_split(order, silos))
+    by_label = order[np.argsort(labels[order], kind="stable")]
+    if kind == "shards":
+        shards = np.array_split(by_label, silos * shards_per_silo)
+        hands = _shard_hands(silos, shards_per_silo, seed)
+        return tuple(np.concatenate([shards[index] for index in hand]) for hand in hands)
+    if kind == "dirichlet":
+        counts = np.bincount(labels)
+        sizes = _dirichlet_sizes(tuple(int(count) for count in counts), silos, seed, alpha)
+        runs = np.split(by_label, np.cumsum(sizes.reshape(-1))[:-1])  # class-major: all silos of class 0, then of class 1, …
+        return tuple(np.concatenate(runs[silo::silos]) for silo in range(silos))
+    raise DataError(f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet for this data set.")
+
+
+def deal_sizes(class_counts: tuple[int, ...], *, kind: str, silos: int, seed: int, alpha: float, shards_per_silo: int) -> tuple[int, ...]:
+    """Lengths of the parts that `deal` makes from records with these class counts."""
+    total = sum(class_counts)
+    if kind == "iid":
+        return _even_sizes(total, silos)
+    if kind == "shards":
+        sizes = _even_sizes(total, silos * shards_per_silo)
+        return tuple(sum(sizes[index] for index in hand) for hand in _shard_hands(silos, shards_per_silo, seed))
+    if kind == "dirichlet":
+        return tuple(int(size) for size in _dirichlet_sizes(class_counts, silos, seed, alpha).sum(axis=0))
+    raise DataError(f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet for this data set.")
+
+
+def split_sizes(count: int, test_fraction: float, validation_fraction: float) -> tuple[int, int, int]:
+    """Numbers of training, validation and test records among `count`; one record or more always trains."""
+    test = min(round(count * test_fraction), max(count - 1, 0))
+    validation = min(round((count - test) * validation_fraction), max(count - test - 1, 0))
+    return count - test - validation, validation, test
+
+
+def split(count: int, *, test_fraction: float, validation_fraction: float, seed: int, silo: str) -> tuple[Indices, Indices, Indices]:
+    """Positions of a silo's training, validation and test records.
+
+    The paper uses 0.8/0.2 for train/test and, for tuning only, 0.7/0.3 of the training part for training and validation.
+
+    Guarantee: the three parts are disjoint and together hold 0 … count − 1; the test part does not depend on `validation_fraction`.
+
+    Args:
+        count: records of the silo.
+        test_fraction: share that is kept for testing.
+        validation_fraction: share of what is left that is kept for tuning.
+        seed: public seed of the simulation.
+        silo: name of the silo, so that silos are split independently.
+    """
+    _, validation, test = split_sizes(count, test_fraction, validation_fraction)
+    order = RandomSource.simulation(seed, "split", silo).permutation(count)
+    return order[test + validation :], order[test : test + validation], order[:test]
+
+
+def _even_sizes(total: int, parts: int) -> tuple[int, ...]:
+    whole, rest = divmod(total, parts)
+    return tuple(whole + (index < rest) for index in range(parts))
+
+
+def _shard_hands(silos: int, shards_per_silo: int, seed: int) -> list[list[int]]:
+    """Which shards each silo receives."""
+    order = RandomSource.simulation(seed, "shards").permutation(silos * shards_per_silo)
+    return [[int(index) for index in hand] for hand in order.reshape(silos, shards_per_silo)]
+
+
+def _dirichlet_sizes(class_counts: tuple[int, ...], silos: int, seed: int, alpha: float) -> NDArray[np.int64]:
+    """Records of each class (row) that each silo (column) receives; every row sums to its class count."""
+    shape = (len(class_counts), silos)
+    source = RandomSource.simulation(seed, "dirichlet")
+    # Gamma(α) = Gamma(α + 1)·U^(1/α), kept in logarithms: for small α the plain quantile underflows to zero in every silo
+    first, second = (1.0 - source.uniforms(shape[0] * shape[1]).reshape(shape) for _ in range(2))
+    log_gamma = np.log(np.maximum(gammaincinv(alpha + 1.0, first), 1e-300)) + np.log(second) / alpha
+    shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    ends = np.rint(np.cumsum(shares, axis=1) * np.array(class_counts)[:, None]).astype(np.int64)
+    ends[:, -1] = class_counts
+    sizes: NDArray[np.int64] = np.diff(ends, axis=1, prepend=0)
+    return sizes

@@ -1,0 +1,116 @@
+"""What training receives: records of every silo, split into training, validation and test parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumus.errors import DataError
+
+__all__ = ["FederatedData", "PublicFacts", "Records", "SiloRecords"]
+
+
+@final
+@dataclass(frozen=True)
+class Records:
+    """Records and their labels.
+
+    Args:
+        x: one record per row, any shape after the first axis.
+        y: class of each record, 0 … classes − 1.
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or self.y.ndim != 1:
+            raise DataError(f"records must come with one label each, got {len(self.x)} records and labels of shape {self.y.shape}.")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@final
+@dataclass(frozen=True)
+class SiloRecords:
+    """All records of one silo. The three parts share no record."""
+
+    name: str
+    train: Records
+    validation: Records
+    test: Records
+
+    def __len__(self) -> int:
+        return len(self.train) + len(self.validation) + len(self.test)
+
+
+@final
+@dataclass(frozen=True)
+class PublicFacts:
+    """What everybody may know about the data before training: never a function of a single record's content.
+
+    Args:
+        name: of the data set, or the file name.
+        silo_names: one per silo, in the order of the federation.
+        records_per_silo: upper bounds on the *training* records of each silo.
+        shape: of one record, after public encoding.
+        classes: number of labels.
+        class_names: one per label, in label order.
+        assumptions: what had to be assumed to be public, one line each.
+    """
+
+    name: str
+    silo_names: tuple[str, ...]
+    records_per_silo: tuple[int, ...]
+    shape: tuple[int, ...]
+    classes: int
+    class_names: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def silos(self) -> int:
+        """N: number of silos."""
+        return len(self.silo_names)
+
+
+@final
+@dataclass(frozen=True)
+class FederatedData:
+    """The records of a whole federation, as a simulation or one silo's process holds them.
+
+    Args:
+        assumptions: what was assumed or taken as public, one line each; every front end shows them.
+    """
+
+    name: str
+    silos: tuple[SiloRecords, ...]
+    shape: tuple[int, ...]
+    classes: int
+    class_names: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.silos:
+            raise DataError(f"{self.name}: must hold at least one silo, got none. Name the silo column or pass one pair (x, y) per silo.")
+        repeated = {silo.name for silo in self.silos if sum(silo.name == other.name for other in self.silos) > 1}
+        if repeated:
+            raise DataError(f"{self.name}: silo names must differ, {sorted(repeated)[0]!r} appears twice. Rename one.")
+        for silo in self.silos:
+            if not len(silo.train):
+                raise DataError(f"{self.name}: silo {silo.name!r} has no training records. Leave it out or give it records.")
+
+    def facts(self) -> PublicFacts:
+        """The same data as public facts, its training record counts taken as public bounds."""
+        return PublicFacts(
+            name=self.name,
+            silo_names=tuple(silo.name for silo in self.silos),
+            records_per_silo=tuple(len(silo.train) for silo in self.silos),
+            shape=self.shape,
+            classes=self.classes,
+            class_names=self.class_names,
+            assumptions=self.assumptions,
+        )

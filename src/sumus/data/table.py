@@ -1,0 +1,185 @@
+"""Bring your own: a CSV or Parquet file with a silo column and a label column becomes federated data.
+
+What the plan declares (`data.bounds`, `data.categories`, `data.columns`) is used as it stands. What it does not declare is encoded by
+fixed public functions (see `columns`), or, where that is impossible, read off the file and said so in `assumptions`: which columns
+hold numbers (CSV only), which silos and which classes there are, and how many records each silo has.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumus.data.columns import Column, Encoder, HashedText, KnottedNumber, NumberColumn, OneHot, ScaledNumber, TextColumn
+from sumus.data.csv_table import read_csv
+from sumus.data.labels import as_text, codes_of, number_or_text, parse_numbers
+from sumus.data.locations import find
+from sumus.data.parquet_table import read_parquet
+from sumus.data.pool import Pool
+from sumus.errors import DataError
+from sumus.plan import DataPlan
+
+__all__ = ["OwnTable", "open_table", "table_pool"]
+
+_MAX_CLASSES = 1000
+_ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
+
+
+@final
+@dataclass(frozen=True)
+class OwnTable:
+    """A file read into columns."""
+
+    path: Path
+    columns: dict[str, Column]
+    typed: bool  # the file's schema declares what is a number
+
+    def column(self, name: str, key: str) -> Column:
+        """The column of that name; `key` is the plan key that asked for it."""
+        if name in self.columns:
+            return self.columns[name]
+        close = difflib.get_close_matches(name, self.columns, n=1)
+        known = list(self.columns)
+        listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        fix = f"Did you mean {close[0]!r}?" if close else f"Columns: {listed}."
+        raise DataError(f"{key}: {self.path.name} has no column {name!r}. {fix}")
+
+
+def open_table(data: DataPlan) -> OwnTable:
+    """Read the file that `data.path` names: as given, or below a folder of the search path."""
+    given = Path(data.path or "").expanduser()
+    path = given if given.exists() else None if given.is_absolute() else find(str(given))
+    if path is None or path.is_dir():
+        what = "is a folder" if path is not None else "does not exist"
+        raise DataError(f"data.path {data.path!r} {what}. Give a CSV or Parquet file, relative to the current folder or to $SUMUS_DATA.")
+    state = path.stat()
+    return _read(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
+    """One reading serves facts, check and load; a changed file is read again."""
+    with path.open("rb") as file:
+        typed = file.read(4) == b"PAR1"
+    if not typed and path.suffix.lower() in (".parquet", ".pq"):
+        raise DataError(f"{path} is named like a Parquet file but is none. Save it again, or rename it to .csv.")
+    return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
+
+
+def table_pool(table: OwnTable, data: DataPlan) -> Pool:
+    """The records of a table with their silos and labels, and the public encoding the plan and the rules of this module give.
+
+    Args:
+        table: the file, read.
+        data: names silo and label column, and declares bounds, categories, feature columns.
+    """
+    silo_column, label_column = data.silo_column or "", data.label_column or ""
+    if silo_column == label_column:
+        raise DataError(f"data.silo_column and data.label_column must differ, both are {silo_column!r}. Name two columns.")
+    silos = as_text(table.column(silo_column, "data.silo_column"))
+    labels = as_text(table.column(label_column, "data.label_column"))
+    declared = data.categories or {}
+    silo_names, silo_of = codes_of(silos, "data.silo_column", declared.get(silo_column))
+    class_names, classes = codes_of(labels, "data.label_column", declared.get(label_column))
+    if not 2 <= len(class_names) <= _MAX_CLASSES:
+        raise DataError(
+            f"data.label_column {label_column!r} must hold between 2 and {_MAX_CLASSES} classes, got {len(class_names)}. "
+            "Name another column, or turn the numbers into classes."
+        )
+    encoders, assumptions = _encoders(table, data)
+    if silo_column not in declared:
+        assumptions.append(f"{len(silo_names)} silos and their record counts were read off column {silo_column} and are taken as public")
+    if label_column not in declared:
+        shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")
+        assumptions.append(f"classes were read off column {label_column}: {shown} (data.categories.{label_column} declares them)")
+    return Pool(
+        name=table.path.name,
+        labels=classes,
+        encode=functools.partial(_encode, encoders),
+        shape=(sum(encoder.width for encoder in encoders),),
+        class_names=class_names,
+        silo_names=silo_names,
+        silo_of=silo_of,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    ends = np.cumsum([encoder.width for encoder in encoders])
+    out = np.zeros((len(rows), int(ends[-1])), dtype=np.float32)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        block = slice(start, start + _ROWS_AT_ONCE)
+        for encoder, end in zip(encoders, ends, strict=True):
+            encoder.write(rows[block], out[block, end - encoder.width : end])
+    return out
+
+
+def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]]:
+    """One encoder per feature column, and a line for each thing that had to be assumed."""
+    bounds, categories = data.bounds or {}, data.categories or {}
+    for key, named in (("data.bounds", bounds), ("data.categories", categories)):
+        for name in named:
+            table.column(name, f"{key}.{name}")
+    names = data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
+    if not names:
+        raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
+    found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": []}
+    encoders: list[Encoder] = []
+    for name in names:
+        if name in (data.silo_column, data.label_column):
+            raise DataError(f"data.columns must not name the silo or label column, got {name!r}. Remove it.")
+        column = table.column(name, "data.columns")
+        if name in categories:
+            encoders.append(_listed(column, categories[name]))
+            continue
+        if isinstance(column, TextColumn) and not table.typed and name not in bounds:
+            found["kind"].append(name)
+        if name in bounds:
+            low, high = bounds[name]
+            encoders.append(ScaledNumber(parse_numbers(column, f"data.bounds.{name}"), low, high))
+            continue
+        encoder, why = _undeclared(column if table.typed else number_or_text(column), name)
+        encoders.append(encoder)
+        if why:
+            found[why].append(name)
+    return encoders, _assumption_lines(found)
+
+
+def _listed(column: Column, categories: tuple[str, ...]) -> Encoder:
+    text = as_text(column)
+    if text.values and not set(text.values) & set(categories):
+        raise DataError(
+            f"data.categories.{column.name} lists none of the values of the file, such as {text.values[0]!r}. Correct the list."
+        )
+    return OneHot(text, categories)
+
+
+def _undeclared(column: Column, name: str) -> tuple[Encoder, str | None]:
+    """The public encoder of a column the plan says nothing about, and which assumption it needs."""
+    if isinstance(column, NumberColumn):
+        if column.bounds is not None:
+            return ScaledNumber(column, *column.bounds), None
+        return KnottedNumber(column), "knots"
+    if column.declared and column.values:
+        return OneHot(column, column.values), "schema"
+    return HashedText(column), "hash"
+
+
+def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
+    templates = {
+        "kind": "whether {} hold numbers or text was read off the file (data.bounds and data.categories declare it)",
+        "knots": "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ (data.bounds scales them instead)",
+        "hash": "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories gives one feature per category)",
+        "schema": "categories of {} are those that the schema of the file declares, taken as public",
+    }
+    return [templates[why].format(_named(names)) for why, names in found.items() if names]
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
