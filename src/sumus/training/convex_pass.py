@@ -1,0 +1,122 @@
+"""The noiseless local pass of `convex-pass`: softmax or logistic regression on records of bounded norm, one step per bin.
+
+    θ ← (1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)
+
+Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one record moves the result by at most
+    γC/b per pass, or twice that if its own bin holds more than cap records (THEORY: co-coercivity; docs/mathematics.md). All
+    arithmetic is float64; what its rounding can add is part of the sensitivity (`design.FLOAT_SLACK_GRID`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from sumus.errors import DataError, GuaranteeError
+from sumus.randomness import RandomSource
+
+__all__ = ["LARGEST_WEIGHT_NORM", "convex_pass"]
+
+LARGEST_WEIGHT_NORM = 1e6
+"""Weights beyond this norm would outgrow the float slack that the sensitivity carries; no useful model comes near."""
+
+
+def convex_pass(
+    weights: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    *,
+    bins: int,
+    passes: int,
+    step: float,
+    decay: float,
+    bin_cap: int,
+    feature_bound: float,
+    source: RandomSource,
+) -> npt.NDArray[np.float64]:
+    """The weights after `passes` passes, each with fresh independent uniform bins for every record.
+
+    Args:
+        weights: (outputs, features); one output means binary logistic regression.
+        x: records with the bias feature included, norm at most `feature_bound`.
+        y: labels.
+        bins: S.
+        step: γ/b.
+        decay: γλ.
+        bin_cap: the most records a bin may hold for a step of full length.
+        source: secret random bits for the bins.
+    """
+    _check(weights, x, y, feature_bound)
+    trained = np.array(weights, dtype=np.float64, order="C")
+    for _ in range(passes):
+        assigned = source.below(bins, len(x))
+        order = np.argsort(assigned, kind="stable")
+        ends = np.cumsum(np.bincount(assigned, minlength=bins))
+        _run_pass(trained, np.ascontiguousarray(x), y, order, ends, step, decay, float(bin_cap))
+    if not np.linalg.norm(trained) <= LARGEST_WEIGHT_NORM:  # NaN fails too
+        raise GuaranteeError(f"weights grew beyond norm {LARGEST_WEIGHT_NORM:g}, outside what is proved. Lower the learning rate.")
+    return trained
+
+
+def _check(weights: npt.NDArray[np.float64], x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], feature_bound: float) -> None:
+    norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
+    if not (norms2 <= (feature_bound * (1.0 + 1e-6)) ** 2).all():  # float32 features; NaN fails too
+        largest = math.sqrt(float(np.nan_to_num(norms2, nan=math.inf).max()))
+        raise GuaranteeError(f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. Normalise them first.")
+    classes = max(len(weights), 2)
+    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
+        raise DataError(f"labels must lie in 0 … {classes - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
+    if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:
+        raise GuaranteeError(f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is not usable.")
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator,unused-ignore]
+def _run_pass(
+    weights: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    step: float,
+    decay: float,
+    bin_cap: float,
+) -> None:
+    """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
+    outputs, features = weights.shape
+    gradient = np.zeros((outputs, features))
+    residual = np.empty(outputs)
+    begin = 0
+    for end in ends:
+        count = end - begin
+        gradient[:] = 0.0
+        for position in range(begin, end):
+            record = order[position]
+            row = x[record]
+            largest = -np.inf
+            for k in range(outputs):
+                logit = 0.0
+                for f in range(features):
+                    logit += weights[k, f] * row[f]
+                residual[k] = logit
+                largest = max(largest, logit)
+            if outputs == 1:
+                residual[0] = 1.0 / (1.0 + np.exp(-residual[0])) - y[record]
+            else:
+                total = 0.0
+                for k in range(outputs):
+                    residual[k] = np.exp(residual[k] - largest)
+                    total += residual[k]
+                for k in range(outputs):
+                    residual[k] /= total
+                residual[y[record]] -= 1.0
+            for k in range(outputs):
+                for f in range(features):
+                    gradient[k, f] += residual[k] * row[f]
+        scale = step * min(1.0, bin_cap / count) if count else 0.0
+        for k in range(outputs):
+            for f in range(features):
+                weights[k, f] = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
+        begin = end

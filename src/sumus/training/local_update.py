@@ -1,0 +1,197 @@
+"""What one silo does with the global model: private local steps, and an integer vector that is ready for the secure sum.
+
+| algorithm      | local state moves by               | the silo sends                                   |
+|----------------|------------------------------------|--------------------------------------------------|
+| `dp-sgd`       | γ/b·(g_s + ξ_s)                    | Σ_s w_s·(g_s + ξ_s)        (S = 1: `single-step`) |
+| `split-noise`  | γ/b·(g_s + ξ_s + ζ_s)              | Σ_s w_s·(g_s + ξ_s)                              |
+| `convex-pass`  | a noiseless pass over bins         | round(θ_S − θ₀) + ξ                              |
+| `silo`         | noiseless SGD                      | trunc(clip(θ_S − θ₀)) + ξ                        |
+| `fedavg`       | noiseless SGD (no privacy)         | round(θ_S − θ₀)                                  |
+
+g_s is an integer vector (clipped per-record gradients on the grid), ξ and ζ are integer noise. Everything stays an integer until the
+server decodes the sum. An empty batch adds its noise as always; divisors are public constants of the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sumus.data.silos import Records
+from sumus.design import NoiseDesign, SiloDesign, convex_bounds
+from sumus.errors import DataError, GuaranteeError, PlanError
+from sumus.mechanism.grid import Grid
+from sumus.mechanism.noise import Gaussian
+from sumus.randomness import RandomSource
+from sumus.training.convex_pass import convex_pass
+from sumus.training.gradients import PerRecordGradients
+from sumus.training.plain_steps import plain_steps
+from sumus.training.sampling import poisson_batch
+
+__all__ = ["LocalUpdate", "LocalUpdater", "local_updater"]
+
+Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class LocalUpdate:
+    """A silo's answer to one round. Only `vector` may leave, and only through the secure sum; the counts stay in the silo.
+
+    Args:
+        vector: grid steps, integer (float only for the simulated continuous Gaussian).
+        records: record gradients that were taken.
+        clipped: of these, how many were clipped.
+        nonfinite: of these, how many were not finite and contributed zero.
+        saturated: coordinates that had to be clamped to keep the ring from wrapping.
+    """
+
+    vector: Vector
+    records: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+    saturated: int = 0
+
+
+class LocalUpdater(Protocol):
+    """One silo's side of an algorithm, bound to its records."""
+
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+        """The answer to the global `parameters` of a round, drawing all its randomness from `source`."""
+        ...
+
+
+def local_updater(design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> LocalUpdater:
+    """The updater that the plan's algorithm asks for.
+
+    Guarantee: what it returns has the sensitivity and the noise that `design` declares for this silo, and hence `design`'s account.
+    """
+    if silo.records and len(records) > silo.records:
+        raise DataError(f"silo {silo.name} has {len(records)} records, more than the public bound {silo.records} of data.records_per_silo.")
+    algorithm = design.plan.training.algorithm
+    if algorithm in ("dp-sgd", "single-step", "split-noise"):
+        return NoisySteps(design, silo, records, model)
+    if algorithm == "convex-pass":
+        return ConvexPass(design, silo, records)
+    if algorithm in ("silo", "fedavg"):
+        return WholeUpdate(design, silo, records, model)
+    raise PlanError("training.algorithm", algorithm, "has no local update", "Choose one of the plan's algorithms.")
+
+
+@final
+class NoisySteps:
+    """`dp-sgd`, `single-step` and `split-noise`: S private steps, their integers added up (algorithm 2 of the paper)."""
+
+    def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> None:
+        self._design, self._silo = design, silo
+        self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+        self._gradients = PerRecordGradients(model)
+        if self._gradients.dimension != design.plan.training.dimension:
+            rule = f"must be the model's {self._gradients.dimension} parameters"
+            raise PlanError("training.dimension", design.plan.training.dimension, rule, "Omit it to have it counted.")
+
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        share, unsent = design.drawn_by(silo), design.state_noise
+        step_length = training.learning_rate / (training.divisor or 1.0) * design.grid.granularity
+        state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
+        released: Vector = np.zeros(len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64)
+        taken = clipped = nonfinite = saturated = 0
+        for step in range(silo.local_steps):
+            batch = torch.from_numpy(poisson_batch(len(self._y), silo.sampling_rate, source))
+            found = self._gradients.clipped_sum(
+                torch.from_numpy(state),
+                self._x[batch],
+                self._y[batch],
+                clip_norm=silo.clip_norm,
+                resolution=silo.resolution,
+                rounding=design.plan.noise.rounding,
+                source=source,
+            )
+            gradient, clamped = _saturate(found.integers.numpy(), design.saturation_grid)
+            noisy = gradient + share.sample(len(gradient), source)
+            released += design.step_weights[step] * noisy
+            seen = noisy if unsent is None else noisy + unsent.sample(len(gradient), source)
+            velocity = training.local_momentum * velocity + seen
+            rate = training.learning_rates[step] / training.learning_rate if training.learning_rates else 1.0
+            state = state - step_length * rate * velocity
+            taken, clipped = taken + found.records, clipped + found.clipped
+            nonfinite, saturated = nonfinite + found.nonfinite, saturated + clamped
+        return LocalUpdate(released, records=taken, clipped=clipped, nonfinite=nonfinite, saturated=saturated)
+
+
+@final
+class ConvexPass:
+    """`convex-pass`: a noiseless non-expansive pass, one draw of noise for the whole update."""
+
+    def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records) -> None:
+        self._design, self._silo = design, silo
+        self._x = np.ascontiguousarray(records.x.reshape(len(records), -1))
+        self._y = records.y
+        self._bounds = convex_bounds(design.plan, silo.learning_rate)
+
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        before = np.asarray(parameters, dtype=np.float64).reshape(-1, self._x.shape[1])
+        after = convex_pass(
+            before,
+            self._x,
+            self._y,
+            bins=silo.local_steps,
+            passes=training.passes,
+            step=silo.learning_rate / (training.divisor or 1.0),
+            decay=silo.learning_rate * training.l2_penalty,
+            bin_cap=self._bounds.bin_cap,
+            feature_bound=training.feature_bound,
+            source=source,
+        )
+        update, clamped = _saturate(design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid)
+        noise = design.drawn_by(silo).sample(len(update), source)
+        return LocalUpdate(update + noise, records=training.passes * len(self._y), saturated=clamped)
+
+
+@final
+class WholeUpdate:
+    """`silo` (algorithm 3 of the paper: noiseless SGD, the whole update clipped) and `fedavg` (the same without clip and noise)."""
+
+    def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> None:
+        self._design, self._silo, self._model = design, silo, model
+        self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        update = plain_steps(
+            self._model,
+            parameters,
+            self._x,
+            self._y,
+            steps=silo.local_steps,
+            sampling_rate=silo.sampling_rate,
+            learning_rate=silo.learning_rate,
+            momentum=training.local_momentum,
+            l2_penalty=training.l2_penalty,
+            source=source,
+        )
+        taken = round(silo.local_steps * silo.sampling_rate * len(self._y))
+        if training.algorithm == "fedavg":
+            return LocalUpdate(design.grid.encode_summed(update), records=taken)
+        length = float(np.linalg.norm(update))
+        if not np.isfinite(length):
+            return LocalUpdate(design.drawn_by(silo).sample(len(update), source), nonfinite=taken)
+        integers = Grid(silo.clip_norm, silo.resolution).encode_truncated(update)
+        bounded, clamped = _saturate(integers, design.saturation_grid)
+        noisy = bounded + design.drawn_by(silo).sample(len(update), source)
+        return LocalUpdate(noisy, records=taken, clipped=taken if length > silo.clip_norm else 0, saturated=clamped)
+
+
+def _saturate(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Clamp every coordinate to ± limit. Clamping is 1-Lipschitz per coordinate, so it never raises a sensitivity."""
+    if limit <= 0:
+        raise GuaranteeError("the ring leaves no room for this silo's vector. Raise aggregation.modulus_bits.")
+    over = int(np.count_nonzero(np.abs(values) > limit))
+    return (np.clip(values, -limit, limit), over) if over else (values, 0)

@@ -1,0 +1,61 @@
+"""Ordinary local SGD without privacy, for whole-update clipping (algorithm 3 of the paper) and for non-private comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from sumus.randomness import RandomSource
+from sumus.training.sampling import poisson_batch
+
+__all__ = ["mean_loss", "named_parameters", "plain_steps"]
+
+
+def named_parameters(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Views of a flat vector under the names of the model's trainable parameters."""
+    out, start = {}, 0
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            out[name] = flat[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+    return out
+
+
+def mean_loss(model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy; a model with one output is read as a binary logistic regression."""
+    logits = functional_call(model, named_parameters(model, flat), (x,))
+    if logits.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
+    return functional.cross_entropy(logits, y)
+
+
+def plain_steps(
+    model: nn.Module,
+    parameters: npt.NDArray[np.float64],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    steps: int,
+    sampling_rate: float,
+    learning_rate: float,
+    momentum: float,
+    l2_penalty: float,
+    source: RandomSource,
+) -> npt.NDArray[np.float64]:
+    """θ_S − θ₀ after `steps` steps of mini-batch SGD on Poisson batches; an empty batch is no step."""
+    first = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
+    state, velocity = first.clone(), torch.zeros_like(first)
+    for _ in range(steps):
+        batch = torch.from_numpy(poisson_batch(len(y), sampling_rate, source))
+        if len(batch) == 0:
+            continue
+        state.requires_grad_(True)
+        (gradient,) = torch.autograd.grad(mean_loss(model, state, x[batch], y[batch]), state)
+        with torch.no_grad():
+            velocity = momentum * velocity + gradient + l2_penalty * state
+            state = state - learning_rate * velocity
+    return (state.detach() - first).numpy().astype(np.float64)

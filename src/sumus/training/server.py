@@ -1,0 +1,86 @@
+"""What the server does with a decoded sum: FedAvg, momentum, or an adaptive optimiser. Post-processing, so it costs no privacy."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.design import NoiseDesign
+from sumus.errors import StorageError
+
+__all__ = ["Server"]
+
+Vector = npt.NDArray[np.float64]
+
+
+@final
+class Server:
+    """The global model and its optimiser (algorithm 1 of the paper; Reddi et al. 2021, arXiv 2003.00295, for adam and yogi).
+
+    Args:
+        design: of the plan.
+        parameters: θ₀, public.
+    """
+
+    def __init__(self, design: NoiseDesign, parameters: Vector) -> None:
+        self._design = design
+        self._iterate = np.array(parameters, dtype=np.float64)
+        self._mean = self._iterate.copy()
+        self._first = np.zeros_like(self._iterate)
+        self._second = np.zeros_like(self._iterate)
+        self._rounds = 0
+
+    @property
+    def parameters(self) -> Vector:
+        """The iterate that the next round starts from."""
+        return self._iterate
+
+    @property
+    def released(self) -> Vector:
+        """The model that users get: the iterate, or its running mean where the plan asks for it."""
+        weight = self._design.plan.training.iterate_average
+        return (1.0 - weight) * self._iterate + weight * self._mean
+
+    def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
+        """Decode the sum of `survivors` silos and take one server step; returns the averaged update."""
+        training = self._design.plan.training
+        update = np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity * self._design.update_scale
+        planned = self._design.plan.federation.selected if self._design.plan.federation.selection == "fixed" else None
+        invited = planned or self._design.plan.federation.silos or survivors
+        update *= invited / max(survivors, 1)  # the number of survivors is public
+        self._rounds += 1
+        if training.server_optimizer == "sgd":
+            self._first = training.server_momentum * self._first + update
+            step = self._first
+        else:
+            self._first = training.server_momentum * self._first + (1.0 - training.server_momentum) * update
+            squared = update**2
+            if training.server_optimizer == "adam":
+                self._second = 0.99 * self._second + 0.01 * squared
+            else:
+                self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
+            step = self._first / (np.sqrt(self._second) + 1e-3)
+        self._iterate = self._iterate + training.server_learning_rate * step
+        self._mean = self._mean + (self._iterate - self._mean) / self._rounds
+        return update
+
+    def state(self) -> dict[str, Vector]:
+        """Everything a checkpoint must hold."""
+        return {
+            "iterate": self._iterate,
+            "mean": self._mean,
+            "first": self._first,
+            "second": self._second,
+            "rounds": np.array([float(self._rounds)]),
+        }
+
+    def restore(self, state: dict[str, Vector]) -> None:
+        """Continue from a checkpoint."""
+        for name in ("iterate", "mean", "first", "second", "rounds"):
+            if name not in state or (name != "rounds" and state[name].shape != self._iterate.shape):
+                raise StorageError(f"checkpoint lacks a fitting {name!r}: it was written for another model. Start a new run.")
+        self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
+        self._first, self._second = state["first"].copy(), state["second"].copy()
+        self._rounds = round(float(state["rounds"][0]))
