@@ -31,7 +31,7 @@ _LARGEST_COORDINATE_GRID = 2.0**40  # scaling such a float to the grid is off by
 _SCALING_ERROR = 2.0**-12
 _ROUNDING_BETA = math.exp(-0.5)
 _ROUNDING_RETRIES = 128  # each accepted with probability ≥ 1 − β = 0.39, so giving up has probability below 1e-27
-_SPLITS = 257
+_CHERNOFF_RATES = 257
 
 
 class Rounding(StrEnum):
@@ -146,9 +146,9 @@ class Grid:
     ) -> float:
         """A bound on the probability that any coordinate of the sum leaves [−m/2, m/2).
 
-        With B records in the sum a coordinate is at most r·B + rounded_sums + |noise|. For any split x of the room,
-            P[wrap] ≤ P[r·B ≥ x] + 2d·P[noise ≥ m/2 − x]; the least over 257 splits is returned. B is Poisson-dominated:
-            P[B ≥ b] ≤ exp(b − E − b·log(b/E)) for any sum of independent coins with mean E (Chernoff).
+        With B records in the sum a coordinate is at most r·B + rounded_sums + noise, either way. Chernoff, for every s > 0:
+            P[wrap] ≤ 2d·exp(log E e^(srB) + log E e^(s·noise) − s·(m/2 − rounded_sums)),
+        where log E e^(srB) ≤ E·(e^(sr) − 1) for any sum of independent coins with mean E. The least over 257 values of s.
 
         Args:
             expected_records: E, expected record gradients in one sum (N·S·b).
@@ -159,16 +159,16 @@ class Grid:
             rounded_sums: vectors of kind `summed` in the sum, each up to one step longer than its parts.
         """
         room = 2.0 ** (modulus_bits - 1) - rounded_sums
-        least_signal = self.resolution * expected_records
-        if least_signal >= room:
+        signal = self.resolution * expected_records
+        if signal >= room:
             return 1.0
-        splits = np.linspace(least_signal, room, _SPLITS, endpoint=False) if sampled else [least_signal]
-        best = 0.0
-        for split in map(float, splits):
-            log_records = _log_count_tail(split / self.resolution, expected_records) if sampled else -math.inf
-            log_noise = math.log(2.0 * dimension) + noise.log_tail_bound(room - split, noise_draws)
-            best = min(best, float(np.logaddexp(log_records, log_noise)))
-        return math.exp(best)
+        spread = noise_draws * noise.variance_grid + self.resolution * signal
+        least_log = 0.0
+        for rate in (room - signal) / spread * np.exp2(np.linspace(-6.0, 2.0, _CHERNOFF_RATES)):
+            growth = math.expm1(min(rate * self.resolution, 700.0)) if sampled else rate * self.resolution
+            log_sum = expected_records * growth + noise_draws * noise.log_mgf_bound(float(rate)) - rate * room
+            least_log = min(least_log, math.log(2.0 * dimension) + log_sum)
+        return math.exp(least_log)
 
     def _stochastic_norm2_grid(self, dimension: int) -> float:
         root = math.sqrt(dimension)
@@ -181,16 +181,11 @@ class Grid:
         values = np.array(records, dtype=np.float64)
         values[~np.isfinite(values).all(axis=-1)] = 0.0
         largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
-        safe = np.where(largest > 0.0, largest, 1.0)  # squares of values / largest neither overflow nor vanish
-        norms = safe * np.sqrt(np.square(values / safe).sum(axis=-1, keepdims=True))
-        return np.asarray(values / np.maximum(norms, self.clip_norm) * self.resolution)
-
-
-def _log_count_tail(count: float, expected: float) -> float:
-    """Chernoff's log P[B ≥ count] ≤ count − E − count·log(count/E) for independent coins with mean E ≤ count."""
-    if expected == 0.0:
-        return -math.inf
-    return min(0.0, count - expected - count * math.log(count / expected))
+        relative = values / np.where(largest > 0.0, largest, 1.0)  # at most one: squares cannot overflow
+        norms = np.sqrt(np.square(relative).sum(axis=-1, keepdims=True))
+        with np.errstate(divide="ignore", over="ignore"):  # a clip norm infinitely longer than the record: zero
+            longest = np.maximum(norms, self.clip_norm / largest)
+        return np.asarray(relative / longest * self.resolution)
 
 
 def summation_slack_grid(*, terms: int, resolution: int, unit_roundoff: float = 2.0**-53) -> float:

@@ -70,8 +70,12 @@ class IntegerNoise(ABC):
         """log P[X = k] at every point k."""
 
     @abstractmethod
+    def log_mgf_bound(self, rate: float) -> float:
+        """A bound on log E[e^(rate·X)], for Chernoff bounds on sums: the bounds of independent draws add up."""
+
+    @abstractmethod
     def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
-        """A proved bound on log P[X_1 + … + X_draws ≥ threshold] for independent draws and a threshold ≥ 0."""
+        """Chernoff: a bound on log P[X_1 + … + X_draws ≥ threshold] for independent draws and a threshold ≥ 0."""
 
     @property
     def log_ratio_slack(self) -> float:
@@ -116,8 +120,12 @@ class Skellam(IntegerNoise):
     def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return skellam_log_pmf(points, self.variance_grid)
 
+    def log_mgf_bound(self, rate: float) -> float:
+        """v·(cosh(rate) − 1), exact."""
+        return 2.0 * self.variance_grid * math.sinh(rate / 2.0) ** 2 if abs(rate) < 700.0 else math.inf
+
     def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
-        """Cramér's bound r − v − t·asinh(t/v), r = √(t² + v²), for the summed variance v."""
+        """r − v − t·asinh(t/v), r = √(t² + v²), for the summed variance v: Chernoff at its best rate."""
         variance = self.variance_grid * _check_count("draws", draws)
         radius = math.hypot(threshold_grid, variance)
         return threshold_grid**2 / (radius + variance) - threshold_grid * math.asinh(threshold_grid / variance)
@@ -153,8 +161,12 @@ class DiscreteGaussian(IntegerNoise):
     def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return discrete_gaussian_log_pmf(points, self.scale2_grid)
 
+    def log_mgf_bound(self, rate: float) -> float:
+        """rate²·σ²/2: the discrete Gaussian is sub-Gaussian with its own parameter (Canonne et al. 2020)."""
+        return 0.5 * rate**2 * self.scale2_grid
+
     def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
-        """−t²/(2·draws·σ²): the discrete Gaussian is sub-Gaussian with its own parameter (Canonne et al. 2020)."""
+        """−t²/(2·draws·σ²)."""
         return -(threshold_grid**2) / (2.0 * self.scale2_grid * _check_count("draws", draws))
 
 
@@ -214,8 +226,11 @@ class DiscreteGaussianSum(IntegerNoise):
         log_pmf[inside] = table[np.asarray(points)[inside] + reach]
         return log_pmf
 
+    def log_mgf_bound(self, rate: float) -> float:
+        return 0.5 * rate**2 * self.scale2_grid * self.count
+
     def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
-        return DiscreteGaussian(self.scale2_grid).log_tail_bound(threshold_grid, draws * self.count)
+        return DiscreteGaussian(self.scale2_grid).log_tail_bound(threshold_grid, _check_count("draws", draws) * self.count)
 
     @property
     def log_ratio_slack(self) -> float:
@@ -252,8 +267,12 @@ class Gaussian:
         """Log-density at every point."""
         return np.asarray(-0.5 * np.square(points / self.std) - math.log(self.std * math.sqrt(2.0 * math.pi)))
 
+    def log_mgf_bound(self, rate: float) -> float:
+        """rate²·std²/2, exact."""
+        return 0.5 * (rate * self.std) ** 2
+
     def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
-        """−t²/(2·draws·σ²)."""
+        """−t²/(2·draws·std²)."""
         return -(threshold_grid**2) / (2.0 * self.variance_grid * _check_count("draws", draws))
 
     def sample(self, size: int | tuple[int, ...], source: RandomSource) -> npt.NDArray[np.float64]:
