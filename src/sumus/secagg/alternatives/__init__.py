@@ -1,0 +1,1 @@
+"""Aggregators to compare the protocol with: the paper's trusted ideal, pairwise cancelling noise, and relayed groups."""

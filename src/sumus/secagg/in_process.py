@@ -1,0 +1,130 @@
+"""All parties of a federation in one process, passing the real messages from hand to hand.
+
+The states are those of a distributed run; only the wires are missing. Every silo does its own work: a pairwise mask
+is expanded at both ends, a signature is verified by everyone who would.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar, final
+
+import numpy.typing as npt
+
+from sumus.errors import PlanError
+from sumus.randomness import RandomSource
+from sumus.secagg.guard import MemoryRoundGuard
+from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
+from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup
+from sumus.secagg.terms import Terms
+
+__all__ = ["STAGES", "Drop", "InProcessFederation", "Stage", "Traffic", "check_drop", "vanished"]
+
+S = TypeVar("S")
+
+Stage = Literal["keys", "shares", "masked", "consistency", "unmask"]
+STAGES: Final[tuple[Stage, ...]] = ("keys", "shares", "masked", "consistency", "unmask")
+Drop = Mapping[Stage, Set[int]]
+
+
+def vanished(drop: Drop, stage: Stage) -> frozenset[int]:
+    """The silos that are gone when this stage is due: whoever vanished at it or before it."""
+    gone = STAGES[: STAGES.index(stage) + 1]
+    return frozenset(silo for name in gone for silo in drop.get(name, ()))
+
+
+def check_drop(drop: Drop, silos: int) -> None:
+    """Refuse stages and silos that do not exist."""
+    for stage, gone in drop.items():
+        if stage not in STAGES:
+            raise PlanError("drop", stage, f"must name stages among {', '.join(STAGES)}", "Correct the stage.")
+        if any(not 0 <= silo < silos for silo in gone):
+            raise PlanError("drop", sorted(gone), f"must name silos from 0 to {silos - 1}", "Correct the silo numbers.")
+
+
+@final
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes per silo, as counted on the messages themselves."""
+
+    up: Counter[int] = field(default_factory=Counter)
+    down: Counter[int] = field(default_factory=Counter)
+
+
+@final
+class InProcessFederation:
+    """A server and its silos after key set-up; each call of `run_round` is one secure sum.
+
+    Args:
+        terms: the public numbers.
+        random: where identities and set-up secrets come from.
+        absent: silos that never send a key.
+    """
+
+    def __init__(self, terms: Terms, *, random: RandomSource, absent: Set[int] = frozenset()) -> None:
+        identities = [SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)]
+        roster = Roster({identity.name: identity.public_key for identity in identities})
+        self.traffic = Traffic()
+        setup = ServerSetup(roster, terms)
+        waiting: dict[int, SiloSetup] = {}
+        for number, identity in enumerate(identities):
+            if number not in absent:
+                waiting[number], advert = SiloSetup.start(identity, roster, terms=terms, random=random)
+                self._send_up(number, advert)
+                setup.receive(advert, sender=number)
+        self.server: ServerSession
+        self.server, directories = setup.close()
+        self.silos: dict[int, SiloSession] = {}
+        for number, state in waiting.items():
+            self.traffic.down[number] += len(directories[number])
+            self.silos[number] = state.receive(directories[number], MemoryRoundGuard())
+
+    def _send_up(self, silo: int, message: bytes) -> None:
+        self.traffic.up[silo] += len(message)
+
+    def run_round(
+        self,
+        round_id: bytes,
+        vector_for: Callable[[int, SiloInvited], npt.ArrayLike],
+        *,
+        payload: bytes = b"",
+        drop: Drop | None = None,
+    ) -> RoundSum:
+        """One secure sum in three exchanges.
+
+        Args:
+            round_id: 32 bytes, new in every round.
+            vector_for: a silo's vector from its number and its invitation (payload, removable seeds).
+            payload: what the application tells every silo, for example the model.
+            drop: silos that vanish before they send at a stage. Shares and masked input travel in one message.
+        """
+        gone = drop or {}
+        check_drop(gone, self.server.terms.silos)
+        collecting, invitation = self.server.invite(round_id, payload=payload)
+        submitted = {}
+        for number, silo in self._alive(self.silos, vanished(gone, "masked"), invitation):
+            invited = silo.receive(invitation)
+            submitted[number], reply = invited.submit(vector_for(number, invited))
+            self._send_up(number, reply)
+            collecting.receive(reply, sender=number)
+        certifying, proposal = collecting.close()
+        signed = {}
+        for number, waiting in self._alive(submitted, vanished(gone, "consistency"), proposal):
+            signed[number], reply = waiting.sign(proposal)
+            self._send_up(number, reply)
+            certifying.receive(reply, sender=number)
+        unmasking, certificate = certifying.close()
+        for number, ready in self._alive(signed, vanished(gone, "unmask"), certificate):
+            _, reply = ready.reveal(certificate)
+            self._send_up(number, reply)
+            unmasking.receive(reply, sender=number)
+        return unmasking.close()
+
+    def _alive(self, states: Mapping[int, S], gone: frozenset[int], message: bytes) -> list[tuple[int, S]]:
+        """Hand the server's message to every silo that is still there."""
+        alive = [(number, state) for number, state in states.items() if number not in gone]
+        self.traffic.down.update({number: len(message) for number, _ in alive})
+        return alive

@@ -1,0 +1,121 @@
+"""The key schedule: every secret of a round, derived from two long-lived roots.
+
+    X25519(u, v) ──HKDF──► pair root ──transcript──► pair key ──┬─► mask seed s_uv           (opened if u or v drops out)
+                                                               ├─► share key, u's secrets at v
+                                                               └─► share key, v's secrets at u
+    set-up secret ──HKDF──► own root ──transcript──► own key ──┬─► self-mask seed b_u        (opened if u survives)
+                                                               ├─► removable seeds           (opened if not needed)
+                                                               └─► share key, u's secrets at u
+
+The transcript is a hash of round id, terms, roster, participants and payload. Everything below it is therefore new in every
+round, opening a leaf says nothing about its siblings or its root, and a silo that lost its memory derives the same leaves.
+
+Reference: HKDF is RFC 5869; Bonawitz et al. 2017, section 4 for the roles of s_uv and b_u.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from typing import final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from sumus.errors import PeerProtocolError
+from sumus.secagg.sharing import FIELD_PRIME
+
+__all__ = ["OwnRoot", "PairKey", "agree", "expand", "keystream", "seed_tag"]
+
+TAG_BYTES = 16
+
+
+def expand(key: bytes, label: bytes) -> bytes:
+    """HKDF-Expand with SHA-256 and a 32-byte output, which is a single HMAC (RFC 5869, section 2.3)."""
+    return hmac.digest(key, label + b"\x01", "sha256")
+
+
+def keystream(key: bytes, count: int) -> bytes:
+    """The first `count` bytes of AES-256-CTR under a key that is used for nothing else."""
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(count))
+
+
+def seed_tag(seed: bytes) -> bytes:
+    """16 bytes by which the server recognises a rightly recovered seed; a hash of 256 secret bits gives nothing away."""
+    return hmac.digest(seed, b"sumus seed tag", "sha256")[:TAG_BYTES]
+
+
+def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes) -> bytes:
+    """The pair root of two silos in one session.
+
+    Guarantee: equal at both ends and unknown to anyone else if both public keys are authentic; bound to the session and to
+        both public keys, so it cannot be carried into another federation.
+    """
+    own_public = own.public_key().public_bytes_raw()
+    try:
+        shared = own.exchange(X25519PublicKey.from_public_bytes(peer_public))
+    except ValueError:
+        raise PeerProtocolError("a silo's X25519 key has low order, so the shared secret would be zero. Refuse the silo.") from None
+    info = b"sumus pair root" + min(own_public, peer_public) + max(own_public, peer_public)
+    return HKDF(algorithm=SHA256(), length=32, salt=session, info=info).derive(shared)
+
+
+def _field_seed(key: bytes, label: bytes) -> bytes:
+    """A seed that is also an element of the sharing field (the two differ with probability 2^−248)."""
+    return (int.from_bytes(expand(key, label), "little") % FIELD_PRIME).to_bytes(32, "little")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PairKey:
+    """What two silos share in one round."""
+
+    _key: bytes = field(repr=False)
+
+    @classmethod
+    def derive(cls, pair_root: bytes, transcript: bytes) -> PairKey:
+        """The key of this pair in the round with this transcript."""
+        return cls(expand(pair_root, b"sumus round" + transcript))
+
+    def mask_seed(self) -> bytes:
+        """s_uv, the seed of the mask that one of the two adds and the other subtracts."""
+        return _field_seed(self._key, b"mask")
+
+    def share_key(self, owner: int) -> bytes:
+        """The key of the shares of `owner`'s secrets that the other silo of the pair holds."""
+        return expand(self._key, b"shares of" + owner.to_bytes(2, "little"))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnRoot:
+    """What one silo shares with nobody: the root of its self masks and removable seeds."""
+
+    _root: bytes = field(repr=False)
+
+    def _round(self, transcript: bytes) -> bytes:
+        return expand(self._root, b"sumus round" + transcript)
+
+    def self_seed(self, transcript: bytes) -> bytes:
+        """b_u, the seed of the mask that only this silo adds."""
+        return _field_seed(self._round(transcript), b"self mask")
+
+    def removable_seeds(self, transcript: bytes, count: int) -> tuple[bytes, ...]:
+        """Seeds of the noise components that may turn out not to be needed."""
+        key = self._round(transcript)
+        return tuple(_field_seed(key, b"removable" + index.to_bytes(2, "little")) for index in range(count))
+
+    def share_key(self, transcript: bytes) -> bytes:
+        """The key of the shares of its own secrets that the silo itself holds."""
+        return expand(self._round(transcript), b"own shares")
+
+    def input_digest(self, transcript: bytes, words: memoryview) -> bytes:
+        """A keyed fingerprint of an input for the silo's own memory: a reader of the file cannot test guesses against it.
+
+        AES-256-GCM as a MAC (NIST SP 800-38D, section 3) under a key of this round; only the first input's tag ever leaves.
+        """
+        key = expand(self._round(transcript), b"input memory")
+        return AESGCM(key).encrypt(bytes(12), b"", words)

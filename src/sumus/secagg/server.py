@@ -1,0 +1,341 @@
+"""The server's side: one class per state, no I/O. States collect the silos' replies; `close` returns (next state, broadcast).
+
+    ServerSetup ──close──► ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying ──close──► ServerUnmasking ──close──► RoundSum
+
+`receive` takes replies in any order, any number of times; a second reply of the same silo changes nothing. `waiting_for` says who
+has not answered yet, so a driver closes a state when it is empty or when its patience ends. A `RoundAborted` loses the round only.
+The server holds no secret of its own. Nothing here is trusted by a silo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
+from sumus.secagg.graph import Topology, topology_of
+from sumus.secagg.keys import Roster
+from sumus.secagg.masking import Words, add_mask, packed_bytes, reduce, unpack, word_type
+from sumus.secagg.messages import (
+    SERVER,
+    DroppedSet,
+    Invitation,
+    KeyAdvert,
+    KeyDirectory,
+    MaskedInput,
+    RevealedShares,
+    RoundHeader,
+    SetCertificate,
+    SetSignature,
+    decode,
+)
+from sumus.secagg.schedule import TAG_BYTES, seed_tag
+from sumus.secagg.secrets import SecretLayout, pair_sign
+from sumus.secagg.sharing import ELEMENT_BYTES, recover
+from sumus.secagg.silo import session_digest
+from sumus.secagg.terms import Terms
+
+__all__ = ["RoundSum", "ServerCertifying", "ServerCollecting", "ServerSession", "ServerSetup", "ServerUnmasking"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RoundSum:
+    """What a round leaves behind.
+
+    Args:
+        total: Σ of the survivors' vectors mod 2^modulus_bits.
+        survivors: numbers of the silos whose vectors are in it.
+        removed_seeds: of each survivor, the removable seeds that were not needed, by index; expand and subtract them.
+    """
+
+    total: Words
+    survivors: frozenset[int]
+    removed_seeds: Mapping[int, Mapping[int, bytes]]
+
+
+@final
+class ServerSetup:
+    """Collects the silos' signed keys."""
+
+    def __init__(self, roster: Roster, terms: Terms) -> None:
+        self._roster, self._terms = roster, terms
+        self._session = session_digest(terms, roster)
+        self._adverts: dict[int, tuple[int, bytes, bytes]] = {}
+
+    @property
+    def waiting_for(self) -> frozenset[int]:
+        """Silos that have not advertised a key yet."""
+        return frozenset(range(self._terms.silos)) - set(self._adverts)
+
+    def receive(self, message: bytes, *, sender: int | None = None) -> None:
+        """Take one silo's advert."""
+        advert = decode(message, KeyAdvert)
+        _require_sender(advert.sender, session=self._session, given=advert.session, among=self._terms.silos, claimed=sender)
+        signed = KeyAdvert.signed_part(sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key)
+        self._roster.verify(advert.sender, signature=advert.signature, message=signed)
+        self._adverts.setdefault(advert.sender, (advert.sender, advert.agreement_key, advert.signature))
+
+    def close(self) -> tuple[ServerSession, dict[int, bytes]]:
+        """A directory for each silo: the keys of those it masks with."""
+        if len(self._adverts) < self._terms.minimum_survivors:
+            raise RoundAborted(f"{len(self._adverts)} silos sent keys, a sum needs {self._terms.minimum_survivors}. Wait for more silos.")
+        topology = topology_of(self._terms, self._session)
+        directories = {}
+        for silo in self._adverts:
+            adverts = tuple(self._adverts[other] for other in sorted(topology.circle(silo) & set(self._adverts)))
+            directories[silo] = KeyDirectory(sender=SERVER, session=self._session, adverts=adverts).encode()
+        session = ServerSession(self._roster, self._terms, self._session, topology, frozenset(self._adverts))
+        return session, directories
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ServerSession:
+    """Keys are exchanged; rounds may begin."""
+
+    roster: Roster
+    terms: Terms
+    session: bytes
+    topology: Topology
+    members: frozenset[int]
+
+    def invite(
+        self, round_id: bytes, *, payload: bytes = b"", participants: frozenset[int] | None = None
+    ) -> tuple[ServerCollecting, bytes]:
+        """Open a round; the invitation is the same for all participants (by default everyone who sent a key)."""
+        chosen = self.members if participants is None else participants
+        if not chosen <= self.members:
+            raise LocalProtocolError(f"participants {sorted(chosen - self.members)} sent no keys. Repeat the set-up with them.")
+        header = RoundHeader(
+            session=self.session,
+            round_id=round_id,
+            payload_digest=hashlib.sha256(payload).digest(),
+            silos=self.terms.silos,
+            participants=chosen,
+        )
+        invitation = Invitation(sender=SERVER, session=self.session, round_id=round_id, header=header, payload=payload)
+        return ServerCollecting(self, header), invitation.encode()
+
+    def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
+        return SecretLayout.of(self.topology, owner=owner, participants=header.participants, removable=self.terms.removable)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Sealed:
+    """One survivor's corrections and tags, kept until its secrets are opened."""
+
+    corrections: bytes
+    tags: bytes
+
+
+@final
+class ServerCollecting:
+    """Exchange 1: adds the masked vectors up as they come in."""
+
+    def __init__(self, session: ServerSession, header: RoundHeader) -> None:
+        self._session, self._header = session, header
+        self._transcript = header.transcript()
+        self._sum: Words = np.zeros(session.terms.length, dtype=word_type(session.terms.modulus_bits))
+        self._sealed: dict[int, _Sealed] = {}
+
+    @property
+    def waiting_for(self) -> frozenset[int]:
+        """Participants whose vector is missing."""
+        return self._header.participants - set(self._sealed)
+
+    def receive(self, message: bytes, *, sender: int | None = None) -> None:
+        """Take one silo's masked input."""
+        given = decode(message, MaskedInput)
+        silo = _member(given, self._session, transcript=self._transcript, among=self._header.participants, claimed=sender)
+        if silo in self._sealed:
+            return
+        layout, terms = self._session._layout(self._header, silo), self._session.terms
+        per_secret = len(layout.holders) - self._session.topology.threshold + 1
+        expected = (
+            layout.count * per_secret * ELEMENT_BYTES,
+            layout.count * TAG_BYTES,
+            packed_bytes(terms.length, terms.modulus_bits),
+        )
+        if (len(given.corrections), len(given.tags), len(given.vector)) != expected:
+            raise PeerProtocolError(f"a field of silo {silo}'s masked input has the wrong length. It runs another plan or release.")
+        np.add(self._sum, unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length), out=self._sum)
+        self._sealed[silo] = _Sealed(bytes(given.corrections), bytes(given.tags))
+
+    def close(self) -> tuple[ServerCertifying, bytes]:
+        """Whoever has not delivered has dropped out; have that signed."""
+        dropped = self._header.participants - set(self._sealed)
+        least = self._session.terms.minimum_survivors
+        if len(self._sealed) < least:
+            raise RoundAborted(f"{len(self._sealed)} inputs arrived, a sum needs {least}. Start a new round.")
+        proposal = DroppedSet(
+            sender=SERVER,
+            session=self._session.session,
+            round_id=self._header.round_id,
+            header=self._header,
+            dropped=dropped,
+        )
+        next_state = ServerCertifying(self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed)
+        return next_state, proposal.encode()
+
+
+@final
+class ServerCertifying:
+    """Exchange 2: collects signatures on the dropped set."""
+
+    def __init__(
+        self,
+        session: ServerSession,
+        header: RoundHeader,
+        dropped: frozenset[int],
+        *,
+        masked_sum: Words,
+        sealed: dict[int, _Sealed],
+    ) -> None:
+        self._session, self._header, self._dropped = session, header, dropped
+        self._sum, self._sealed = masked_sum, sealed
+        self._transcript = header.transcript()
+        self._signatures: dict[int, bytes] = {}
+
+    @property
+    def waiting_for(self) -> frozenset[int]:
+        """Survivors on the committee whose signature is missing."""
+        return (self._session.topology.committee & set(self._sealed)) - set(self._signatures)
+
+    def receive(self, message: bytes, *, sender: int | None = None) -> None:
+        """Take one silo's signature."""
+        given = decode(message, SetSignature)
+        silo = _member(given, self._session, transcript=self._transcript, among=frozenset(self._sealed), claimed=sender)
+        signed = DroppedSet.signed_part(self._header, self._dropped)
+        self._session.roster.verify(silo, signature=given.signature, message=signed)
+        if silo in self._session.topology.committee:
+            self._signatures[silo] = given.signature
+
+    def close(self) -> tuple[ServerUnmasking, bytes]:
+        """A quorum of signatures, proof for every silo that no other set can be signed."""
+        quorum = self._session.topology.quorum
+        if len(self._signatures) < quorum:
+            raise RoundAborted(f"{len(self._signatures)} silos signed the survivor set, {quorum} must. Start a new round.")
+        certificate = SetCertificate(
+            sender=SERVER,
+            session=self._session.session,
+            round_id=self._header.round_id,
+            header=self._header,
+            dropped=self._dropped,
+            signatures=dict(sorted(self._signatures.items())[:quorum]),
+        )
+        next_state = ServerUnmasking(self._session, self._header, self._dropped, masked_sum=self._sum, sealed=self._sealed)
+        return next_state, certificate.encode()
+
+
+@final
+class ServerUnmasking:
+    """Exchange 3: collects shares and takes the masks off."""
+
+    def __init__(
+        self,
+        session: ServerSession,
+        header: RoundHeader,
+        dropped: frozenset[int],
+        *,
+        masked_sum: Words,
+        sealed: dict[int, _Sealed],
+    ) -> None:
+        self._session, self._header, self._dropped = session, header, dropped
+        self._sum, self._sealed = masked_sum, sealed
+        self._survivors = header.participants - dropped
+        self._transcript = header.transcript()
+        self._missing = session.terms.silos - len(self._survivors)
+        self._layouts = {owner: session._layout(header, owner) for owner in sorted(self._survivors)}
+        self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}
+        self._answered: set[int] = set()
+
+    @property
+    def waiting_for(self) -> frozenset[int]:
+        """Survivors whose shares are missing."""
+        return self._survivors - self._answered
+
+    def receive(self, message: bytes, *, sender: int | None = None) -> None:
+        """Take one silo's shares of everything that is to be opened."""
+        given = decode(message, RevealedShares)
+        silo = _member(given, self._session, transcript=self._transcript, among=self._survivors, claimed=sender)
+        if silo in self._answered:
+            return
+        owners = self._session.topology.holders(silo, self._survivors)
+        counts = [len(self._opened(owner)) for owner in owners]
+        if len(given.shares) != sum(counts) * ELEMENT_BYTES:
+            raise PeerProtocolError(f"silo {silo} revealed the wrong number of shares. It runs another plan or release.")
+        start = 0
+        for owner, count in zip(owners, counts, strict=True):
+            self._pads[owner][silo] = bytes(given.shares[start : start + count * ELEMENT_BYTES])
+            start += count * ELEMENT_BYTES
+        self._answered.add(silo)
+
+    def close(self) -> RoundSum:
+        """Open what the certificate allows and take it off the sum."""
+        removed: dict[int, dict[int, bytes]] = {}
+        for owner, layout in self._layouts.items():
+            seeds = self._open(owner)
+            add_mask(self._sum, seeds[0], sign=-1)
+            for index, partner in layout.opened_pairs(self._dropped):
+                add_mask(self._sum, seeds[index], sign=-pair_sign(owner, partner))
+            first = len(layout.holders)
+            removed[owner] = {index - first: seeds[index] for index in layout.opened_removable(self._missing)}
+        reduce(self._sum, self._session.terms.modulus_bits)
+        return RoundSum(total=self._sum, survivors=self._survivors, removed_seeds=removed)
+
+    def _opened(self, owner: int) -> list[int]:
+        return self._layouts[owner].opened(self._dropped, missing=self._missing)
+
+    def _open(self, owner: int) -> dict[int, bytes]:
+        """One survivor's opened seeds by index, each checked against its tag."""
+        layout, threshold = self._layouts[owner], self._session.topology.threshold
+        helpers = sorted(self._pads[owner])[:threshold]
+        if len(helpers) < threshold:
+            raise RoundAborted(
+                f"{len(helpers)} silos helped to unmask silo {owner}, {threshold} must. Start a new round; no input is lost."
+            )
+        sealed = self._sealed[owner]
+        size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
+        points = [layout.holders.index(helper) + 1 for helper in helpers]
+        seeds = {}
+        for place, index in enumerate(self._opened(owner)):
+            part = slice(place * ELEMENT_BYTES, (place + 1) * ELEMENT_BYTES)
+            pads = {point: self._pads[owner][helper][part] for point, helper in zip(points, helpers, strict=True)}
+            seed = recover(pads, sealed.corrections[index * size : (index + 1) * size], threshold=threshold)
+            if seed_tag(seed) != sealed.tags[index * TAG_BYTES : (index + 1) * TAG_BYTES]:
+                raise PeerProtocolError(f"a share of silo {owner}'s secret {index} is wrong, so the sum would be. Start a new round.")
+            seeds[index] = seed
+        return seeds
+
+
+def _member(
+    message: MaskedInput | SetSignature | RevealedShares,
+    session: ServerSession,
+    *,
+    transcript: bytes,
+    among: frozenset[int],
+    claimed: int | None,
+) -> int:
+    """The sender, if it may speak in this state."""
+    _require_sender(message.sender, session=session.session, given=message.session, among=session.terms.silos, claimed=claimed)
+    if message.transcript != transcript:
+        raise PeerProtocolError(f"silo {message.sender} speaks of another round, payload or set of participants. Ignore it.")
+    if message.sender not in among:
+        raise PeerProtocolError(f"silo {message.sender} has no part in this stage of the round. Ignore it.")
+    return message.sender
+
+
+def _require_sender(sender: int, *, session: bytes, given: bytes, among: int, claimed: int | None) -> None:
+    """A message comes from a silo of this session, and from the one the transport says it comes from."""
+    if given != session:
+        raise PeerProtocolError("the message belongs to a session with other terms or another roster. Compare plan and roster.")
+    if sender >= among:
+        raise PeerProtocolError(f"sender {sender} is not on the roster of {among} silos. Ignore it.")
+    if claimed is not None and claimed != sender:
+        raise PeerProtocolError(f"silo {claimed} sent a message in the name of silo {sender}. Refuse it.")

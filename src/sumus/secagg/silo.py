@@ -1,0 +1,384 @@
+"""The silo's side: one class per state, no I/O. A method takes the server's bytes and returns (next state, reply).
+
+    SiloSetup ──directory──► SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted ──dropped set──► SiloSigned
+                                                                                      └────────certificate────────┴──► SiloDone
+
+A session lives as long as its keys; the states of a round hang off it and hold no secret of their own: everything is derived
+from the session and the round's transcript, and what must never happen twice is asked of the `RoundGuard`. A silo that was
+restarted therefore picks a round up where it left it (`SiloSession.resume`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
+from sumus.randomness import RandomSource
+from sumus.secagg.graph import Topology, topology_of
+from sumus.secagg.guard import RoundGuard
+from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg.masking import add_mask, as_words, pack, reduce
+from sumus.secagg.messages import (
+    SERVER,
+    DroppedSet,
+    Invitation,
+    KeyAdvert,
+    KeyDirectory,
+    MaskedInput,
+    RevealedShares,
+    RoundHeader,
+    SetCertificate,
+    SetSignature,
+    decode,
+    decode_any,
+)
+from sumus.secagg.schedule import OwnRoot, PairKey, agree, expand, keystream, seed_tag
+from sumus.secagg.secrets import SecretLayout, pair_sign
+from sumus.secagg.sharing import ELEMENT_BYTES, corrections
+from sumus.secagg.terms import Terms
+
+__all__ = ["SiloDone", "SiloInvited", "SiloSession", "SiloSetup", "SiloSigned", "SiloSubmitted", "answer", "session_digest"]
+
+
+def session_digest(terms: Terms, roster: Roster) -> bytes:
+    """Names a session: terms and roster, hashed."""
+    if len(roster) != terms.silos:
+        raise LocalProtocolError(f"the terms are for {terms.silos} silos, the roster names {len(roster)}. Use the same roster everywhere.")
+    return hashlib.sha256(b"sumus session 1" + terms.digest() + roster.digest()).digest()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SiloSetup:
+    """The silo has advertised its key of this session and waits for those of the others."""
+
+    identity: SiloIdentity
+    roster: Roster
+    terms: Terms
+    _secret: bytes = field(repr=False)
+
+    @classmethod
+    def start(cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource) -> tuple[SiloSetup, bytes]:
+        """Draw a fresh set-up secret and advertise the key that follows from it."""
+        return cls.restore(identity, roster, terms=terms, secret=random.bytes(32))
+
+    @classmethod
+    def restore(cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, secret: bytes) -> tuple[SiloSetup, bytes]:
+        """The same from a set-up secret that this silo stored, after a restart."""
+        number = roster.number(identity.name)
+        if roster.public_keys[identity.name] != identity.public_key:
+            raise LocalProtocolError(f"the roster has another key for silo {identity.name!r}. Send the current .pub file to the roster.")
+        state = cls(identity, roster, terms, secret)
+        session = session_digest(terms, roster)
+        public = state._agreement_key().public_key().public_bytes_raw()
+        signature = identity.sign(KeyAdvert.signed_part(sender=number, session=session, agreement_key=public))
+        return state, KeyAdvert(sender=number, session=session, agreement_key=public, signature=signature).encode()
+
+    @property
+    def secret(self) -> bytes:
+        """What to store (readable by this silo only) in order to survive a restart; destroy it when the federation ends."""
+        return self._secret
+
+    def _agreement_key(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(expand(self._secret, b"agreement key"))
+
+    def receive(self, message: bytes, guard: RoundGuard) -> SiloSession:
+        """Check the directory against the roster and agree on a root with every silo in it.
+
+        Guarantee: every key was signed by the roster key of the silo it is said to belong to, for this session; no two silos
+            have the same key; the silo's own key is the one it sent.
+        """
+        directory = decode(message, KeyDirectory)
+        session, number = session_digest(self.terms, self.roster), self.roster.number(self.identity.name)
+        _require_server(directory.sender, session=session, given=directory.session)
+        topology = topology_of(self.terms, session)
+        own = self._agreement_key()
+        own_public = own.public_key().public_bytes_raw()
+        seen: dict[bytes, int] = {}
+        roots: dict[int, bytes] = {}
+        for silo, key, signature in directory.adverts:
+            if silo not in topology.circle(number):
+                raise PeerProtocolError(f"the directory holds silo {silo}, which is no neighbour of silo {number}. Refuse the server.")
+            if key in seen:
+                raise PeerProtocolError(f"silos {seen[key]} and {silo} have the same agreement key. One of them is an impostor.")
+            seen[key] = silo
+            if silo == number:
+                if key != own_public:
+                    raise PeerProtocolError(f"the directory shows another key for silo {number} than it sent. Refuse the server.")
+                continue
+            signed = KeyAdvert.signed_part(sender=silo, session=session, agreement_key=key)
+            self.roster.verify(silo, signature=signature, message=signed)
+            roots[silo] = agree(own, key, session=session)
+        if own_public not in seen:
+            raise PeerProtocolError(f"the directory lacks silo {number} itself. Ask the server to send the set-up again.")
+        return SiloSession(
+            identity=self.identity,
+            roster=self.roster,
+            terms=self.terms,
+            number=number,
+            session=session,
+            topology=topology,
+            guard=guard,
+            _pair_roots=roots,
+            _own_root=OwnRoot(expand(self._secret, b"own root")),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SiloSession:
+    """Keys are agreed; rounds may begin."""
+
+    identity: SiloIdentity
+    roster: Roster
+    terms: Terms
+    number: int
+    session: bytes
+    topology: Topology
+    guard: RoundGuard = field(repr=False)
+    _pair_roots: Mapping[int, bytes] = field(repr=False)
+    _own_root: OwnRoot = field(repr=False)
+
+    def receive(self, message: bytes) -> SiloInvited:
+        """Accept an invitation to a round that is new to this silo."""
+        invitation = decode(message, Invitation)
+        header = invitation.header
+        _require_server(invitation.sender, session=self.session, given=invitation.session)
+        if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
+            raise PeerProtocolError("the payload of the invitation is not the one its header names. Ask the server to send it again.")
+        self._check_participants(header)
+        self.guard.claim(header.round_id, "transcript", header.transcript())
+        return SiloInvited(self, header, bytes(invitation.payload))
+
+    def resume(self, message: bytes) -> SiloSubmitted:
+        """Pick up a round after a restart from a dropped set or a certificate, if this silo's input is in it."""
+        received = decode_any(message)
+        if not isinstance(received, DroppedSet | SetCertificate):
+            raise PeerProtocolError(f"a round cannot be resumed from {type(received).__name__}. Wait for the dropped set.")
+        header = received.header
+        _require_server(received.sender, session=self.session, given=received.session)
+        if self.guard.claimed(header.round_id, "transcript") != header.transcript():
+            raise PeerProtocolError(f"silo {self.number} was never invited to this round, or to another form of it. Refuse the server.")
+        if self.guard.claimed(header.round_id, "input") is None:
+            raise PeerProtocolError(f"silo {self.number} has no input in this round, so it has dropped out. Wait for the next round.")
+        self._check_participants(header)
+        return SiloSubmitted(self, header)
+
+    def _check_participants(self, header: RoundHeader) -> None:
+        """The participants must include this silo, be known to it, and be enough to finish."""
+        if header.silos != self.terms.silos:
+            raise PeerProtocolError(f"the roster has {self.terms.silos} silos, the round counts {header.silos}. Use the same roster.")
+        if self.number not in header.participants:
+            raise PeerProtocolError(f"silo {self.number} is not among the participants it was sent. Wait for another round.")
+        if len(header.participants) < self.terms.minimum_survivors:
+            raise RoundAborted(
+                f"{len(header.participants)} participants are fewer than the {self.terms.minimum_survivors} inputs a sum needs. Wait for more silos."
+            )
+        unknown = (self.topology.circle(self.number) & header.participants) - {self.number} - set(self._pair_roots)
+        if unknown:
+            raise PeerProtocolError(f"participants {sorted(unknown)} have no agreed key with silo {self.number}. Repeat the set-up.")
+        holders = len(self.topology.holders(self.number, header.participants))
+        if holders < self.topology.threshold:
+            raise RoundAborted(
+                f"{holders} holders are too few for a threshold of {self.topology.threshold}. Wait for more of silo {self.number}'s neighbours."
+            )
+
+    def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
+        return SecretLayout.of(self.topology, owner=owner, participants=header.participants, removable=self.terms.removable)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SiloInvited:
+    """The silo knows the round and its payload and owes an input."""
+
+    session: SiloSession
+    header: RoundHeader
+    payload: bytes = field(repr=False)
+
+    @property
+    def removable_seeds(self) -> tuple[bytes, ...]:
+        """Secret seeds, one per removable noise component; the application expands them and adds the result to its vector."""
+        return self.session._own_root.removable_seeds(self.header.transcript(), self.session.terms.removable)
+
+    def submit(self, vector: npt.ArrayLike) -> tuple[SiloSubmitted, bytes]:
+        """Mask the vector and hand over all that unmasking may ever need.
+
+        y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(s_uv) − Σ_{v<u} PRG(s_uv)  mod 2^modulus_bits.
+
+        Guarantee: a round id is bound to this vector from here on; the same vector gives the same bytes again.
+        """
+        session, terms, transcript = self.session, self.session.terms, self.header.transcript()
+        words = as_words(vector, modulus_bits=terms.modulus_bits, length=terms.length)
+        fingerprint = session._own_root.input_digest(transcript, memoryview(words).cast("B"))
+        session.guard.claim(self.header.round_id, "input", fingerprint)
+        layout = session._layout(self.header, session.number)
+        pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
+        self_seed = session._own_root.self_seed(transcript)
+        seeds = [self_seed, *(pair_keys[v].mask_seed() for v in layout.partners), *self.removable_seeds]
+        add_mask(words, self_seed, sign=1)
+        for partner, seed in zip(layout.partners, seeds[1:], strict=False):
+            add_mask(words, seed, sign=pair_sign(session.number, partner))
+        reduce(words, terms.modulus_bits)
+        reply = MaskedInput(
+            sender=session.number,
+            session=session.session,
+            round_id=self.header.round_id,
+            transcript=transcript,
+            corrections=self._corrections(layout, seeds=seeds, pair_keys=pair_keys),
+            tags=b"".join(map(seed_tag, seeds)),
+            vector=pack(words, terms.modulus_bits),
+        )
+        return SiloSubmitted(session, self.header), reply.encode()
+
+    def _corrections(self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]) -> bytes:
+        """Secret by secret, what makes t of the derived pads determine it."""
+        number, own_root = self.session.number, self.session._own_root
+        share_keys = (
+            own_root.share_key(self.header.transcript()) if holder == number else pair_keys[holder].share_key(number)
+            for holder in layout.holders
+        )
+        pads = [keystream(key, layout.count * ELEMENT_BYTES) for key in share_keys]
+        return corrections(seeds, pads, threshold=self.session.topology.threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class _InRound:
+    """What the states after the input have in common: they can check a survivor set and reveal under a certificate."""
+
+    session: SiloSession
+    header: RoundHeader
+
+    def reveal(self, message: bytes) -> tuple[SiloDone, bytes]:
+        """Reveal this silo's shares of what the certified survivor set opens, and nothing else.
+
+        Guarantee: a quorum of the committee signed exactly this set for exactly this round. Since 2·quorum exceeds the committee
+            and its corrupt members together, and an honest silo signs one set a round, no other set can be certified.
+        """
+        certificate = decode(message, SetCertificate)
+        session, topology = self.session, self.session.topology
+        self._check_server(certificate.sender, given=certificate.session, header=certificate.header)
+        signers = set(certificate.signatures)
+        if len(signers) != topology.quorum or not signers <= topology.committee & header_survivors(certificate):
+            raise PeerProtocolError(
+                f"a certificate needs exactly {topology.quorum} signatures of surviving committee members, got {len(signers)}. Refuse the server."
+            )
+        self._check_dropped(certificate.dropped)
+        signed = DroppedSet.signed_part(self.header, certificate.dropped)
+        for silo, signature in certificate.signatures.items():
+            session.roster.verify(silo, signature=signature, message=signed)
+        self._bind(certificate.dropped)
+        reply = RevealedShares(
+            sender=session.number,
+            session=session.session,
+            round_id=self.header.round_id,
+            transcript=self.header.transcript(),
+            shares=self._shares(certificate.dropped),
+        )
+        return SiloDone(self.header.round_id), reply.encode()
+
+    def _shares(self, dropped: frozenset[int]) -> bytes:
+        """Owner by owner, the pads of the opened secrets, derived again."""
+        session, transcript = self.session, self.header.transcript()
+        missing = session.terms.silos - len(self.header.participants - dropped)
+        revealed: list[bytes] = []
+        for owner in session.topology.holders(session.number, self.header.participants - dropped):
+            layout = session._layout(self.header, owner)
+            if owner == session.number:
+                key = session._own_root.share_key(transcript)
+            else:
+                key = PairKey.derive(session._pair_roots[owner], transcript).share_key(owner)
+            pads = keystream(key, layout.count * ELEMENT_BYTES)
+            for index in layout.opened(dropped, missing=missing):
+                revealed.append(pads[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES])
+        return b"".join(revealed)
+
+    def _check_server(self, sender: int, *, given: bytes, header: RoundHeader) -> None:
+        """The message must come from the server and belong to this round as this silo knows it."""
+        _require_server(sender, session=self.session.session, given=given)
+        if header.transcript() != self.header.transcript():
+            raise PeerProtocolError("the server speaks of another round, payload or set of participants than before. Refuse it.")
+
+    def _check_dropped(self, dropped: frozenset[int]) -> None:
+        """Fewer survivors than promised would mean less noise than accounted."""
+        if not dropped <= self.header.participants:
+            raise PeerProtocolError("the dropped set names silos that never took part. Refuse the server.")
+        if self.session.number in dropped:
+            raise PeerProtocolError(
+                f"silo {self.session.number} is itself declared dropped, so it has no part in unmasking. Wait for the next round."
+            )
+        survivors, least = len(self.header.participants - dropped), self.session.terms.minimum_survivors
+        if survivors < least:
+            raise RoundAborted(
+                f"{survivors} survivors are fewer than the {least} that threshold, noise and colluders ask for. Start a new round."
+            )
+
+    def _bind(self, dropped: frozenset[int]) -> None:
+        """From here on this round has one survivor set."""
+        digest = hashlib.sha256(DroppedSet.signed_part(self.header, dropped)).digest()
+        self.session.guard.claim(self.header.round_id, "survivor set", digest)
+
+
+@final
+class SiloSubmitted(_InRound):
+    """The input is with the server; the survivor set is open."""
+
+    def sign(self, message: bytes) -> tuple[SiloSigned, bytes]:
+        """Sign the one dropped set of this round that this silo will ever sign."""
+        proposal = decode(message, DroppedSet)
+        self._check_server(proposal.sender, given=proposal.session, header=proposal.header)
+        self._check_dropped(proposal.dropped)
+        self._bind(proposal.dropped)
+        reply = SetSignature(
+            sender=self.session.number,
+            session=self.session.session,
+            round_id=self.header.round_id,
+            transcript=self.header.transcript(),
+            signature=self.session.identity.sign(DroppedSet.signed_part(self.header, proposal.dropped)),
+        )
+        return SiloSigned(self.session, self.header), reply.encode()
+
+
+@final
+class SiloSigned(_InRound):
+    """The silo has signed a survivor set and waits for the proof that a quorum did."""
+
+
+@final
+@dataclass(frozen=True)
+class SiloDone:
+    """The round is over for this silo."""
+
+    round_id: bytes
+
+
+def answer(session: SiloSession, message: bytes, vector_for: Callable[[SiloInvited], npt.ArrayLike]) -> bytes:
+    """The reply to any message of a round, from a process that may have started a moment ago.
+
+    The engines' whole silo side: `vector_for` computes the silo's vector from the invitation's payload.
+    """
+    received = decode_any(message)
+    if isinstance(received, Invitation):
+        invited = session.receive(message)
+        return invited.submit(vector_for(invited))[1]
+    submitted = session.resume(message)
+    return submitted.sign(message)[1] if isinstance(received, DroppedSet) else submitted.reveal(message)[1]
+
+
+def header_survivors(certificate: SetCertificate) -> frozenset[int]:
+    """The participants that a certificate does not call dropped."""
+    return certificate.header.participants - certificate.dropped
+
+
+def _require_server(sender: int, *, session: bytes, given: bytes) -> None:
+    """A message to a silo comes from the server of its own session."""
+    if sender != SERVER:
+        raise PeerProtocolError(f"a message to a silo must come from the server, got sender {sender}. Refuse it.")
+    if given != session:
+        raise PeerProtocolError("the message belongs to a session with other terms or another roster. Compare plan and roster.")
