@@ -270,8 +270,7 @@ def _neighbours(plan: TrainingPlan) -> str:
 
 
 def _trust(plan: TrainingPlan) -> str:
-    parties = plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
-    kept = f"{plan.noise_contributors} of {parties} silos present and honest"
+    kept = f"{plan.noise_contributors} of {plan.least_invited} silos present and honest"
     if plan.aggregation.protocol == "trusted":
         return f"{kept}; a trusted aggregator (simulation of the paper's ideal)"
     return f"{kept}; server honest-but-curious"

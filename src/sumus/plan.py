@@ -100,7 +100,7 @@ class FederationPlan(_Section):
     dropouts: int = _key(0, whole(low=0))  # tolerated per round
     colluding: int = _key(0, whole(low=0))  # silos that may share what they know with the server
     selection: str = _key("all", choice("all", "fixed", "poisson"))
-    selected: int | None = _key(None, optional(whole(low=1)))  # selection = "fixed": silos per round
+    selected: int | None = _key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
     selection_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
     selection_secret: bool = _key(False, flag())  # nobody learns who took part: only then selection amplifies privacy
 
@@ -330,10 +330,18 @@ class TrainingPlan:
     @property
     def noise_contributors(self) -> int:
         """k: silos of a round whose noise the guarantee may count, N − tolerated drop-outs − colluding silos."""
-        taking_part = self.federation.selected if self.federation.selection == "fixed" else self.federation.silos
+        return self.least_invited - self.federation.dropouts - self.federation.colluding
+
+    @property
+    def least_invited(self) -> int:
+        """The number of silos that every round invites at least."""
+        federation = self.federation
+        if federation.selection == "poisson":
+            return federation.selected or 1 + federation.dropouts + federation.colluding
+        taking_part = federation.selected if federation.selection == "fixed" else federation.silos
         if taking_part is None:
             raise PlanError("federation.silos", None, "must be known to size the noise", "Set it or name a data set.")
-        return taking_part - self.federation.dropouts - self.federation.colluding
+        return taking_part
 
     @property
     def resolution(self) -> int:
@@ -368,7 +376,10 @@ def _check_together(plan: TrainingPlan) -> None:
         raise PlanError("federation.selected", None, 'must be set for selection = "fixed"', "Give the number of silos per round.")
     if federation.selection == "poisson" and federation.selection_rate is None:
         raise PlanError("federation.selection_rate", None, 'must be set for selection = "poisson"', "Give a probability.")
-    silos = federation.selected if federation.selection == "fixed" else federation.silos
+    if federation.selection_secret and (federation.selection != "poisson" or (federation.selected or 1) > 1):
+        rule = 'needs selection = "poisson" and noise that one silo carries alone (a round that ends for want of silos tells who was in it)'
+        raise PlanError("federation.selection_secret", True, rule, "Leave out federation.selected, or set selection_secret = false.")
+    silos = federation.silos if federation.selection == "all" else federation.selected
     if federation.silos is not None and federation.selected is not None and federation.selected > federation.silos:
         raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")
     if silos is not None and silos - federation.dropouts - federation.colluding < 1:

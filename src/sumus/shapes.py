@@ -17,6 +17,8 @@ __all__ = [
     "CNN_HIDDEN",
     "MODELS",
     "cnn_flat_features",
+    "float_sum_terms",
+    "feature_shape",
     "logit_count",
     "parameter_count",
 ]
@@ -61,9 +63,7 @@ def parameter_count(model: str, *, shape: Sequence[int], classes: int, hidden: S
             count += filters * (channels * kernel * kernel + 1)
             channels = filters
         return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
-    raise PlanError(
-        "training.model", model, f"must be one of {', '.join(MODELS)}", "Set training.dimension for a model of your own."
-    )
+    raise PlanError("training.model", model, f"must be one of {', '.join(MODELS)}", "Set training.dimension for a model of your own.")
 
 
 def cnn_channels(shape: Sequence[int]) -> int:
@@ -86,3 +86,23 @@ def cnn_flat_features(shape: Sequence[int]) -> int:
         rule = 'must be at least 18 × 18 pixels for model "cnn"'
         raise PlanError("shape", tuple(shape), rule, 'Use "mlp" or "softmax" for small images.')
     return channels * math.prod(sides)
+
+
+def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of one record behind the named public feature map."""
+    if features == "none":
+        return tuple(shape)
+    raise PlanError("training.features", features, "is not a known feature map", "Set training.dimension for a map of your own.")
+
+
+def float_sum_terms(records: int) -> int:
+    """How many `terms` `summation_slack_grid` must be told for a gradient sum that is rounded once (rounding = "sum").
+
+    Sums run in float64 over chunks of at most 2^6 records with at most 2^10 positions each, then over at most `records` chunks. A
+    record's positions add up to at most 2^8 times its clipped norm (`Positions.add_norms2`), so each of two neighbouring sums is off
+    by at most (2^16 + n)·2^-53·2^8·n·r, which is γ·terms·r for the number returned.
+
+    Args:
+        records: n, the most records that one sum may hold, a public number.
+    """
+    return math.isqrt(256 * records * (65_536 + records)) + 4

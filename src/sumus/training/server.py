@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, design: NoiseDesign, parameters: Vector) -> None:
         self._design = design
-        self._iterate = np.array(parameters, dtype=np.float64)
+        self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
         self._mean = self._iterate.copy()
         self._first = np.zeros_like(self._iterate)
         self._second = np.zeros_like(self._iterate)
@@ -62,7 +62,7 @@ class Server:
             else:
                 self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
             step = self._first / (np.sqrt(self._second) + 1e-3)
-        self._iterate = self._iterate + training.server_learning_rate * step
+        self._iterate = _as_sent(self._iterate + training.server_learning_rate * step)
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update
 
@@ -84,3 +84,8 @@ class Server:
         self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
         self._first, self._second = state["first"].copy(), state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
+
+
+def _as_sent(parameters: Vector) -> Vector:
+    """Rounded to the float32 values that silos receive, so that server and silos hold the same model."""
+    return parameters.astype(np.float32).astype(np.float64)

@@ -1,0 +1,235 @@
+"""From the silos' vectors to their sum: the paper's trusted ideal, or the real protocol in this process.
+
+Both run the same silo code and give the same integers for the same noise. The secure sum is driven through the very states that a
+distributed engine drives; here the "network" is a function call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.errors import PeerProtocolError, RoundAborted
+from sumus.mechanism.grid import lift, to_ring
+from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.secagg.guard import MemoryRoundGuard
+from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
+from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup, answer
+from sumus.secagg.terms import Terms
+
+__all__ = ["Aggregated", "Aggregator", "Exchange", "SecureAggregation", "TrustedAggregation", "pack_model", "secure_round", "unpack_model"]
+
+T = TypeVar("T")
+Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Answer = Callable[[int, npt.NDArray[np.float64]], Vector]
+"""A silo's number and the global parameters to its noisy vector."""
+Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+"""Send each silo its message and return the replies that arrived in time."""
+
+
+@final
+@dataclass(frozen=True)
+class Aggregated:
+    """The sum of one round, lifted to centred integers, and what it cost."""
+
+    total: Vector
+    survivors: frozenset[int]
+    bytes_up: int = 0
+    bytes_down: int = 0
+    protocol_seconds: float = 0.0
+
+
+class Aggregator(Protocol):
+    """One secure sum per call."""
+
+    def __call__(
+        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+    ) -> Aggregated: ...
+
+
+@final
+@dataclass(frozen=True)
+class TrustedAggregation:
+    """The paper's ideal: somebody everybody trusts adds the vectors up, in the same ring as the protocol would."""
+
+    plan: TrainingPlan
+    answer: Answer
+    threads: int = 1
+
+    def __call__(
+        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+    ) -> Aggregated:
+        gone = frozenset().union(*(vanish.get(stage, frozenset()) for stage in ("keys", "shares", "masked")))
+        survivors = invited - gone
+        _require_enough(self.plan, len(survivors))
+        vectors = _each(sorted(survivors), lambda silo: self.answer(silo, parameters), self.threads)
+        size = (4 if self.plan.aggregation.modulus_bits <= 32 else 8) * len(parameters)
+        if self.plan.noise.mechanism == "gaussian":
+            return Aggregated(np.stack(vectors).astype(np.float64).sum(axis=0), survivors, size, size)
+        bits = self.plan.aggregation.modulus_bits
+        residues = np.add.reduce([to_ring(np.asarray(vector, dtype=np.int64), bits) for vector in vectors])
+        return Aggregated(lift(residues & np.uint64((1 << bits) - 1), bits), survivors, size, size)
+
+
+@final
+@dataclass
+class SecureAggregation:
+    """The real protocol, all parties in this process: keys once, then three exchanges per round."""
+
+    plan: TrainingPlan
+    names: tuple[str, ...]
+    length: int
+    answer: Answer
+    threads: int = 1
+    _sessions: dict[frozenset[int], tuple[ServerSession, dict[int, SiloSession]]] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+    ) -> Aggregated:
+        order = sorted(invited)
+        server, silos = self._session(invited)
+        local_seconds = 0.0
+        sent, received = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
+        stages = iter((("keys", "shares", "masked"), ("consistency",), ("unmask",)))
+        gone: set[int] = set()
+
+        def exchange(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+            nonlocal local_seconds
+            for stage in next(stages):
+                gone.update(order.index(silo) for silo in vanish.get(stage, frozenset()) if silo in invited)
+
+            def reply(position: int) -> tuple[bytes, float]:
+                clock = [0.0]
+
+                def vector_for(invitation: SiloInvited) -> npt.NDArray[np.uint64]:
+                    begin = time.perf_counter()
+                    _, model = unpack_model(invitation.payload)
+                    vector = self.answer(order[position], model)
+                    clock[0] = time.perf_counter() - begin
+                    return to_ring(np.asarray(vector, dtype=np.int64), self.plan.aggregation.modulus_bits)
+
+                return answer(silos[position], messages[position], vector_for), clock[0]
+
+            alive = [position for position in sorted(messages) if position not in gone]
+            replies = dict(zip(alive, _each(alive, reply, self.threads), strict=True))
+            local_seconds += sum(seconds for _, seconds in replies.values()) / max(1, min(self.threads, len(alive)))
+            for position, (message, _) in replies.items():
+                sent[order[position]] += len(message)
+                received[order[position]] += len(messages[position])
+            return {position: message for position, (message, _) in replies.items()}
+
+        begin = time.perf_counter()
+        found = secure_round(
+            server, exchange, round_id=round_identifier(self.plan, number, invited), payload=pack_model(number, parameters)
+        )
+        seconds = time.perf_counter() - begin - local_seconds
+        total = lift(np.asarray(found.total).astype(np.uint64), self.plan.aggregation.modulus_bits)
+        survivors = frozenset(order[position] for position in found.survivors)
+        return Aggregated(total, survivors, max(sent.values()), max(received.values()), seconds)
+
+    def _session(self, invited: frozenset[int]) -> tuple[ServerSession, dict[int, SiloSession]]:
+        """Keys for one set of silos, agreed once and kept."""
+        if invited not in self._sessions:
+            _require_enough(self.plan, len(invited))
+            names = [self.names[silo] for silo in sorted(invited)]
+            identities = [SiloIdentity.generate(f"silo-{position:05d}", RandomSource()) for position in range(len(names))]
+            roster = Roster.from_public_texts([identity.public_text() for identity in identities])
+            terms = terms_of(self.plan, silos=len(names), length=self.length)
+            setup = ServerSetup(roster, terms)
+            starts = []
+            for identity in identities:
+                state, advert = SiloSetup.start(identity, roster, terms=terms, random=RandomSource())
+                setup.receive(advert)
+                starts.append(state)
+            server, directories = setup.close()
+            silos = {position: state.receive(directories[position], MemoryRoundGuard()) for position, state in enumerate(starts)}
+            self._sessions[invited] = (server, silos)
+        return self._sessions[invited]
+
+
+def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
+    """What every silo of a plan agrees to before the first message; each side builds it from its own copy of the plan."""
+    return Terms(
+        plan_hash=bytes.fromhex(plan.hash),
+        silos=silos,
+        length=length,
+        modulus_bits=plan.aggregation.modulus_bits,
+        dropouts=plan.federation.dropouts,
+        colluding=plan.federation.colluding,
+        noise_contributors=plan.noise_contributors,
+    )
+
+
+def secure_round(
+    session: ServerSession, exchange: Exchange, *, round_id: bytes, payload: bytes, participants: frozenset[int] | None = None
+) -> RoundSum:
+    """One round of the protocol over any transport: three exchanges, each ending when the replies that will come have come.
+
+    Guarantee: returns the sum of exactly the survivors that a quorum of silos signed for, or raises; a reply that does not fit
+        counts as no reply.
+    """
+    collecting, invitation = session.invite(round_id, payload=payload, participants=participants)
+    _collect(collecting, exchange(dict.fromkeys(collecting.waiting_for, invitation)))
+    certifying, proposal = collecting.close()
+    _collect(certifying, exchange(dict.fromkeys(certifying.waiting_for, proposal)))
+    unmasking, certificate = certifying.close()
+    _collect(unmasking, exchange(dict.fromkeys(unmasking.waiting_for, certificate)))
+    return unmasking.close()
+
+
+class _Receiving(Protocol):
+    def receive(self, message: bytes, *, sender: int | None = None) -> None: ...
+
+
+def _collect(state: _Receiving, replies: Mapping[int, bytes]) -> None:
+    for silo, message in replies.items():
+        try:
+            state.receive(message, sender=silo)
+        except PeerProtocolError:
+            continue  # a broken reply is a drop-out, not the end of the round
+
+
+def pack_model(number: int, parameters: npt.NDArray[np.float64]) -> bytes:
+    """Round number and parameters as the payload of an invitation (float32: what the server broadcasts and keeps)."""
+    return struct.pack("<Q", number) + np.asarray(parameters, dtype="<f4").tobytes()
+
+
+def unpack_model(payload: bytes) -> tuple[int, npt.NDArray[np.float64]]:
+    """The inverse of `pack_model`; refuses bytes that are no finite vector."""
+    if len(payload) < 12 or (len(payload) - 8) % 4:
+        raise PeerProtocolError(f"a model payload of {len(payload)} bytes is not a round number and float32 values. Refuse the server.")
+    parameters = np.frombuffer(payload, dtype="<f4", offset=8).astype(np.float64)
+    if not np.isfinite(parameters).all():
+        raise PeerProtocolError("the model that arrived holds NaN or infinity. Refuse the server.")
+    return struct.unpack_from("<Q", payload)[0], parameters
+
+
+def round_identifier(plan: TrainingPlan, number: int, invited: frozenset[int]) -> bytes:
+    """A round's public name: plan, number and invited silos, hashed."""
+    members = ",".join(map(str, sorted(invited)))
+    return hashlib.sha256(f"sumus round/{plan.hash}/{number}/{members}".encode()).digest()
+
+
+def _require_enough(plan: TrainingPlan, present: int) -> None:
+    needed = plan.noise_contributors + plan.federation.colluding
+    if present < needed:
+        raise RoundAborted(
+            f"{present} silos are present, the noise of {needed} is accounted for. Wait for more silos or plan more drop-outs."
+        )
+
+
+def _each(items: list[int], work: Callable[[int], T], threads: int) -> list[T]:
+    if threads <= 1 or len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        return list(pool.map(work, items))

@@ -1,0 +1,115 @@
+"""Accuracy and loss: in the clear for simulations, or through the secure sum with noise of their own.
+
+Secure metrics ride on the model's vector: three more coordinates (correct records, records, clipped loss of the silo's test records under
+the model that the round started from), with their own noise. A test record moves them by at most √3 units, and no record is both a
+training and a test record, so the two guarantees stand side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from sumus.accounting.accountant import epsilon_of
+from sumus.accounting.release import Release, noisy_step
+from sumus.data.silos import Records
+from sumus.design import NoiseDesign
+from sumus.errors import DataError
+from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
+from sumus.randomness import RandomSource
+from sumus.training.plain_steps import named_parameters
+
+__all__ = ["LOSS_CAP", "METRIC_COORDINATES", "Metrics", "SecureMetrics", "evaluate"]
+
+METRIC_COORDINATES = 3
+LOSS_CAP = 4.0
+"""A record's loss is counted up to this many nats in secure metrics."""
+_COUNT_RESOLUTION = 1 << 8  # grid steps per record
+
+
+@final
+@dataclass(frozen=True)
+class Metrics:
+    """Accuracy and mean loss over some test records."""
+
+    accuracy: float
+    loss: float
+    records: int
+
+
+def evaluate(model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, *, chunk: int = 4096) -> Metrics:
+    """Accuracy and mean cross-entropy of a model on records, in the clear."""
+    if not len(records):
+        return Metrics(math.nan, math.nan, 0)
+    correct, loss = _per_record(model, parameters, records, chunk)
+    return Metrics(float(correct.mean()), float(loss.mean()), len(records))
+
+
+def _per_record(
+    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, chunk: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    flat = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
+    named = named_parameters(model, flat)
+    correct, losses = [], []
+    with torch.no_grad():
+        for start in range(0, len(records), chunk):
+            x, y = torch.from_numpy(records.x[start : start + chunk]), torch.from_numpy(records.y[start : start + chunk])
+            logits = functional_call(model, named, (x,))
+            if logits.shape[1] == 1:
+                correct.append(((logits[:, 0] > 0).long() == y).numpy())
+                losses.append(functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype), reduction="none").numpy())
+            else:
+                if int(y.max()) >= logits.shape[1]:
+                    raise DataError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them.")
+                correct.append((logits.argmax(1) == y).numpy())
+                losses.append(functional.cross_entropy(logits, y, reduction="none").numpy())
+    return np.concatenate(correct), np.concatenate(losses).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True)
+class SecureMetrics:
+    """Three noisy coordinates per silo and round, and what they cost the test records."""
+
+    design: NoiseDesign
+
+    @property
+    def share(self) -> IntegerNoise | Gaussian:
+        """The law that one silo adds to each of its metric coordinates."""
+        std = self.design.plan.evaluation.noise_multiplier * _COUNT_RESOLUTION
+        return noise_law(self.design.plan.noise.mechanism, std**2).share(self.design.plan.noise_contributors)
+
+    @property
+    def epsilon(self) -> float:
+        """ε at the plan's δ for one *test* record, over all rounds (proved: one noisy sum per round)."""
+        plan = self.design.plan
+        total = self.share.sum_of(plan.noise_contributors)
+        l2_grid = math.sqrt(METRIC_COORDINATES) * _COUNT_RESOLUTION
+        step = noisy_step(total, l2_grid=l2_grid, dimension=METRIC_COORDINATES, count=plan.federation.rounds)
+        return epsilon_of(Release((step,)), delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+
+    def encode(
+        self, model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, source: RandomSource
+    ) -> npt.NDArray[np.int64]:
+        """One silo's noisy counts: correct, records, and clipped loss in units of LOSS_CAP."""
+        totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
+        if len(records):
+            correct, loss = _per_record(model, parameters, records, 4096)
+            capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * _COUNT_RESOLUTION)
+            totals[:] = correct.sum() * _COUNT_RESOLUTION, len(records) * _COUNT_RESOLUTION, int(capped.sum())
+        return np.asarray(totals + self.share.sample(METRIC_COORDINATES, source).astype(np.int64))
+
+    def decode(self, total_grid: Sequence[int] | npt.NDArray[np.int64]) -> Metrics:
+        """Accuracy and capped mean loss from the summed counts."""
+        correct, records, loss = (float(value) / _COUNT_RESOLUTION for value in total_grid)
+        records = max(records, 1.0)
+        return Metrics(min(max(correct / records, 0.0), 1.0), max(loss * LOSS_CAP / records, 0.0), round(records))

@@ -1,0 +1,156 @@
+"""The algorithm on one page. Start here.
+
+    for every round:
+        the server invites silos and sends them the model                                        (algorithm 1 of the paper)
+        every silo takes its private local steps and adds its share of noise, all in integers    (local_update.py)
+        the vectors meet in a secure sum; the server learns the sum of the survivors only        (aggregation.py, sumus.secagg)
+        the server decodes the sum and moves the global model                                    (server.py)
+
+The noise of all silos protects every record of every silo; what that guarantees is in `sumus.guarantee`, computed from the same
+`NoiseDesign` that the silos draw from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.design import NoiseDesign
+from sumus.randomness import RandomSource
+from sumus.training.aggregation import Aggregated, Aggregator, SecureAggregation, TrustedAggregation
+from sumus.training.evaluation import METRIC_COORDINATES, Metrics, SecureMetrics, evaluate
+from sumus.training.local_update import LocalUpdate, LocalUpdater, local_updater
+from sumus.training.sampling import select_silos
+from sumus.training.server import Server
+from sumus.training.workbench import Workbench
+
+__all__ = ["Federation", "RoundOutcome", "Vanishing"]
+
+Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Vanishing = Mapping[int, Mapping[str, frozenset[int]]]
+"""Drop-outs to simulate: round number → stage of the protocol → silos that vanish before it."""
+
+
+@final
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What one round did, as the simulation sees it (a real server sees the sum and nothing of the local updates)."""
+
+    number: int
+    aggregated: Aggregated
+    update: npt.NDArray[np.float64]
+    local: Mapping[int, LocalUpdate]
+    metrics: Metrics | None
+    seconds: Mapping[str, float]
+
+
+@final
+@dataclass
+class Federation:
+    """All parties of a federation in this process.
+
+    Args:
+        design: what is drawn and what is accounted, one value.
+        bench: records and model.
+        secret: 32 bytes from the operating system; all silos' randomness derives from it, so a round that was interrupted is
+            repeated bit for bit instead of being noised twice. `None` only for simulations with a public seed.
+        seed: public seed of a simulation that voids the guarantee.
+        threads: silos that compute at the same time.
+        vanishing: drop-outs to simulate.
+    """
+
+    design: NoiseDesign
+    bench: Workbench
+    secret: bytes | None = field(repr=False)
+    seed: int | None = None
+    threads: int = 1
+    vanishing: Vanishing = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plan, data = self.design.plan, self.bench.data
+        self.server = Server(self.design, self.bench.first_parameters)
+        self._updaters: list[LocalUpdater] = [
+            local_updater(self.design, silo, records.train, self.bench.model)
+            for silo, records in zip(self.design.silos, data.silos, strict=True)
+        ]
+        self._secure = SecureMetrics(self.design) if plan.evaluation.metrics == "secure" else None
+        self._local: dict[int, LocalUpdate] = {}
+        self._number = 0
+        trusted = plan.aggregation.protocol == "trusted" or plan.training.algorithm == "fedavg"
+        names = tuple(silo.name for silo in self.design.silos)
+        length = len(self.bench.first_parameters) + (METRIC_COORDINATES if self._secure else 0)
+        self._aggregate: Aggregator = (
+            TrustedAggregation(plan, self._answer, self.threads)
+            if trusted
+            else SecureAggregation(plan, names, length, self._answer, self.threads)
+        )
+
+    def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:
+        """Run the remaining rounds one by one."""
+        for number in range(done, self.design.plan.federation.rounds):
+            yield self.round(number)
+
+    def round(self, number: int) -> RoundOutcome:
+        """One round: invite, compute locally, sum securely, move the model."""
+        self._number, self._local = number, {}
+        begin = time.perf_counter()
+        invited = select_silos(self.design.plan, self._source("selection"))
+        aggregated = self._aggregate(number, self.server.parameters, invited, self.vanishing.get(number, {}))
+        summed = time.perf_counter()
+        total, metrics = aggregated.total, None
+        if self._secure is not None:
+            total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
+            metrics = self._secure.decode(counts.astype(np.int64))
+        update = self.server.apply(total, len(aggregated.survivors))
+        if self.design.plan.evaluation.metrics == "simulation" and self._due(number):
+            metrics = self.evaluate()
+        moved = time.perf_counter()
+        seconds = {
+            "local": summed - begin - aggregated.protocol_seconds,
+            "protocol": aggregated.protocol_seconds,
+            "server and evaluation": moved - summed,
+        }
+        return RoundOutcome(number, aggregated, update, self._local, metrics, seconds)
+
+    def evaluate(self) -> Metrics:
+        """Accuracy and loss of the released model on all test records together, in the clear: simulation only."""
+        found = self.evaluate_silos()
+        weights = np.array([each.records for each in found], dtype=np.float64)
+        if not weights.sum():
+            return Metrics(float("nan"), float("nan"), 0)
+        kept = weights > 0
+        accuracy = np.average([each.accuracy for each, keep in zip(found, kept, strict=True) if keep], weights=weights[kept])
+        loss = np.average([each.loss for each, keep in zip(found, kept, strict=True) if keep], weights=weights[kept])
+        return Metrics(float(accuracy), float(loss), int(weights.sum()))
+
+    def evaluate_silos(self) -> list[Metrics]:
+        """The same for each silo by itself."""
+        parts = "validation" if self.design.plan.data.validation_fraction > 0.0 else "test"
+        return [evaluate(self.bench.model, self.server.released, getattr(silo, parts)) for silo in self.bench.data.silos]
+
+    def _due(self, number: int) -> bool:
+        plan = self.design.plan
+        return (number + 1) % plan.evaluation.every == 0 or number + 1 == plan.federation.rounds
+
+    def _answer(self, silo: int, parameters: npt.NDArray[np.float64]) -> Vector:
+        """One silo's noisy vector for the current round."""
+        source = self._source("silo", silo)
+        update = self._updaters[silo](parameters, source)
+        self._local[silo] = update
+        if self._secure is None:
+            return update.vector
+        counts = self._secure.encode(self.bench.model, parameters, self.bench.data.silos[silo].test, source)
+        return np.concatenate([update.vector, counts])
+
+    def _source(self, *path: str | int) -> RandomSource:
+        """The random bits of one party in the current round: secret, and the same again if the round is repeated."""
+        if self.secret is None:
+            return RandomSource.simulation(self.seed or 0, self._number, *path)
+        label = "/".join(["sumus round randomness", self.design.plan.hash, str(self._number), *map(str, path)])
+        return RandomSource.from_key(hashlib.sha256(self.secret + label.encode()).digest())
