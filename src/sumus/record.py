@@ -1,0 +1,349 @@
+"""What a run leaves behind: one folder that says what was promised, what happened in every round, and how to go on.
+
+runs/digits-20261115T204436Z-1a2b3c4d/
+  plan.toml          the plan as it ran: resolved, noise calibrated
+  record.jsonl       hash chain over the plan's hash: guarantee, one line per round, events, summary
+  checkpoint.npz     the state after the last committed round, replaced atomically, with its own SHA-256
+  summary.json       the result, once the run is finished
+  report.html        `sumus report`
+
+with RunFolder.create(plan, account, "runs") as run:
+    run.commit(round_record, arrays, meta)          # after every round
+    run.finish({"accuracy": 0.91})
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy.typing as npt
+
+from sumus.chain import Chain, Link
+from sumus.errors import PlanError, StorageError
+from sumus.plan import TrainingPlan
+from sumus.record_lines import Guarantee, GuaranteeAnalysis, Header, RoundRecord, round_body, software_versions, stored_guarantee
+from sumus.storage import FileLock, decode_arrays, encode_arrays, make_directory, read_bytes, replace_atomically
+from sumus.typed_json import from_json, plain_json
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account
+
+__all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "run_name"]
+
+
+def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None) -> str:
+    """`<name>-<UTC time>-<first 8 digits of the plan's hash>`; the name is the data set's unless given."""
+    chosen = name or plan.data.name or (Path(plan.data.path).stem if plan.data.path else "run")
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
+    return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{plan.hash[:8]}"
+
+
+@final
+class RunFolder:
+    """A run on the disk, open for reading or, for one process at a time, for writing.
+
+    Guarantee: every line of the record is on the disk before the call that wrote it returns; after a crash at any moment `open` with
+        `resume` finds the last committed round in record and checkpoint alike; a changed file is a `StorageError`, never a wrong value.
+    """
+
+    def __init__(self, path: Path, *, plan: TrainingPlan, chain: Chain, lock: FileLock) -> None:
+        self.path, self.plan = path, plan
+        self._chain, self._lock = chain, lock
+
+    # -- making and opening -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        plan: TrainingPlan,
+        account: Account | None,
+        root: str | Path,
+        *,
+        name: str | None = None,
+        silos: tuple[str, ...] = (),
+        void: str | None = None,
+    ) -> RunFolder:
+        """A new folder under `root` that holds the plan and its guarantee, locked for this process.
+
+        Args:
+            plan: resolved and calibrated.
+            account: its guarantee; None for a run without privacy.
+            silos: names, in the order of `silo_accuracies`.
+            void: why the guarantee does not hold for this run although the plan has one, for example a public seed for the noise.
+        """
+        if account is not None and account.plan_hash != plan.hash:
+            rule = "must be the hash of the plan that runs"
+            raise PlanError("account.plan_hash", account.plan_hash[:8], rule, "Pass the resolved plan of the account.")
+        path = _fresh_directory(Path(root), run_name(plan, name=name))
+        begun = {
+            "guarantee": None if account is None else stored_guarantee(account),
+            "plan_hash": plan.hash,
+            "silos": silos,
+            "started": _now(),
+            "versions": software_versions(),
+            "void": void,
+        }
+        lock = FileLock(path / "run.lock")
+        lock.acquire(wait=False)
+        try:
+            replace_atomically(path / "plan.toml", plan.to_toml().encode())
+            chain = Chain(path=path / "record.jsonl", origin=plan.hash).appended("run", begun)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, plan=plan, chain=chain, lock=lock)
+
+    @classmethod
+    def open(cls, path: str | Path, *, resume: bool = False) -> RunFolder:
+        """An existing folder; with `resume` locked for writing, with the traces of a crash put right."""
+        path = Path(path)
+        if not (path / "record.jsonl").is_file():
+            raise StorageError(f"{path} is not a run folder: it has no record.jsonl. Give a folder that `sumus train` wrote.")
+        lock = FileLock(path / "run.lock")
+        if resume:
+            lock.acquire(wait=False)
+        try:
+            plan = _read_plan(path / "plan.toml")
+            run = cls(path, plan=plan, chain=Chain.read(path / "record.jsonl", origin=plan.hash), lock=lock)
+            if not run._chain.links or run._chain.links[0].kind != "run":
+                raise StorageError(f"{path / 'record.jsonl'} holds no run: it ended before its first line. Start a new run.")
+            run._check_header()
+            if resume:
+                run._adopt_pending()
+                if run.summary is None:
+                    run.note("resumed", {"after_round": run.last_round})
+        except BaseException:
+            lock.release()
+            raise
+        return run
+
+    def close(self) -> None:
+        """Let another process write to the folder."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What was promised; None for a run without privacy."""
+        stored = self._header["guarantee"]
+        return None if stored is None else from_json(Guarantee, stored, where=f"{self._chain.path}, line 1")
+
+    @property
+    def void(self) -> str | None:
+        """Why the guarantee does not hold for this run, if it does not."""
+        return None if self._header["void"] is None else str(self._header["void"])
+
+    @property
+    def silos(self) -> tuple[str, ...]:
+        return tuple(map(str, self._header["silos"]))
+
+    @property
+    def started(self) -> str:
+        return str(self._header["started"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Software that the run began with."""
+        return {str(name): str(version) for name, version in self._header["versions"].items()}
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The hash chain."""
+        return self._chain.links
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line: whoever notes it down can later tell that nothing was changed."""
+        return self._chain.head
+
+    def rounds(self) -> list[RoundRecord]:
+        """Every round on record."""
+        found = []
+        for number, link in enumerate(self._chain.links, start=1):
+            if link.kind == "round":
+                stored = from_json(RoundRecord, link.body, where=f"{self._chain.path}, line {number}")
+                found.append(replace(stored, previous=link.previous))
+        return found
+
+    @property
+    def last_round(self) -> int:
+        """The last round on record; 0 before the first."""
+        return max((int(link.body["round"]) for link in self._chain.links if link.kind == "round"), default=0)
+
+    @property
+    def events(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """What else happened, in order: (name, details)."""
+        return [(str(link.body["event"]), link.body["detail"]) for link in self._chain.links if link.kind == "event"]
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The result, once the run is finished."""
+        last = self._chain.links[-1]
+        return dict(last.body) if last.kind == "summary" else None
+
+    def read_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        """Arrays and plain values of the last checkpoint; None before the first."""
+        stored = self._read_container()
+        return None if stored is None else (stored[0], stored[1]["meta"])
+
+    def verify(self) -> str:
+        """Read everything and check it against the chain; returns the hash of the last line."""
+        self._chain = Chain.read(self._chain.path, origin=_read_plan(self.path / "plan.toml").hash)
+        self._check_header()
+        self.rounds()
+        stored = self._read_container()
+        if stored is not None:
+            known = {link.hash for link in self._chain.links} | {self._chain.origin}
+            pending = _pending(stored[1])
+            if stored[1]["head"] not in known and not (pending and pending.previous in known):
+                file = self.path / "checkpoint.npz"
+                raise StorageError(f"{file} is not of this record: record.jsonl lacks the lines before it. Restore record.jsonl.")
+        file = self.path / "summary.json"
+        if self.summary is not None and file.exists() and read_bytes(file) != _pretty(self.summary):
+            raise StorageError(f"{file} differs from the summary in record.jsonl. Delete it: record.jsonl holds the original.")
+        return self.head
+
+    # -- writing ------------------------------------------------------------------------------------------------------------------
+
+    def commit(self, record: RoundRecord, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> RoundRecord:
+        """Write a finished round: its checkpoint, then its line in the record.
+
+        Guarantee: after a crash in between, the checkpoint carries the line and `open` with `resume` appends it; so a round is either in
+            both or in neither, and a full disk costs at most the round whose commit raised.
+        """
+        self._check_next(record)
+        body = plain_json(round_body(record))
+        link = Link("round", body, self._chain.head)
+        self._write_container(arrays, meta, pending=link, head=link.hash)
+        return self._append_round(record)
+
+    def append(self, record: RoundRecord) -> RoundRecord:
+        """Add one line for a round to the record, without a checkpoint; returns it with `previous` filled in."""
+        self._check_next(record)
+        return self._append_round(record)
+
+    def note(self, event: str, detail: Mapping[str, Any]) -> None:
+        """Add a line for something else that happened: a resumption, an aborted round."""
+        self._writable()
+        self._chain = self._chain.appended("event", {"event": event, "detail": plain_json(detail), "time": _now()})
+
+    def write_checkpoint(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Replace the checkpoint by one that belongs to the record as it stands."""
+        self._writable()
+        self._write_container(arrays, meta, pending=None, head=self._chain.head)
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Close the record with its summary and write `summary.json`."""
+        self._writable()
+        self._chain = self._chain.appended("summary", {"finished": _now()} | plain_json(summary))
+        replace_atomically(self.path / "summary.json", _pretty(self._chain.links[-1].body))
+
+    # -- inside -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _header(self) -> Mapping[str, Any]:
+        return self._chain.links[0].body
+
+    def _check_header(self) -> None:
+        where = f"{self._chain.path}, line 1"
+        stored = from_json(Header, self._header, where=where)
+        if stored.guarantee is not None:
+            from_json(Guarantee, stored.guarantee, where=where)
+
+    def _writable(self) -> None:
+        if not self._lock.held:
+            raise StorageError(f"{self.path} is open for reading only. Open it with resume=True.")
+        if self.summary is not None:
+            raise StorageError(f"{self.path} is finished already. Start a new run.")
+
+    def _check_next(self, record: RoundRecord) -> None:
+        self._writable()
+        if record.round <= self.last_round:
+            raise StorageError(f"round {record.round} is on record already in {self._chain.path}: go on with round {self.last_round + 1}.")
+        spent = next((float(link.body["epsilon_spent"]) for link in reversed(self._chain.links) if link.kind == "round"), 0.0)
+        if not record.epsilon_spent >= spent:
+            raise StorageError(f"epsilon_spent of round {record.round} must not fall: got {record.epsilon_spent}, was {spent}.")
+
+    def _append_round(self, record: RoundRecord) -> RoundRecord:
+        before = self._chain.head
+        self._chain = self._chain.appended("round", round_body(record))
+        return replace(record, previous=before)
+
+    def _write_container(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, pending: Link | None, head: str) -> None:
+        line = None if pending is None else {"kind": pending.kind, "body": pending.body, "previous": pending.previous}
+        stored = {"meta": plain_json(meta), "plan_hash": self.plan.hash, "head": head, "pending": line}
+        replace_atomically(self.path / "checkpoint.npz", encode_arrays(arrays, stored))
+
+    def _read_container(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        file = self.path / "checkpoint.npz"
+        if not file.exists():
+            return None
+        arrays, stored = decode_arrays(read_bytes(file), file)
+        if not isinstance(stored, dict) or not {"meta", "plan_hash", "head", "pending"} <= stored.keys():
+            raise StorageError(f"{file} is not a checkpoint of a run. Restore it from a backup.")
+        if stored["plan_hash"] != self.plan.hash:
+            raise StorageError(f"{file} belongs to another plan ({str(stored['plan_hash'])[:8]}). Restore the checkpoint of this run.")
+        return arrays, stored
+
+    def _adopt_pending(self) -> None:
+        """Append the line of a round whose checkpoint was written but whose line was not."""
+        stored = self._read_container()
+        if stored is None:
+            return
+        known, pending = {link.hash for link in self._chain.links}, _pending(stored[1])
+        if stored[1]["head"] in known:
+            return
+        if pending is None or pending.previous != self._chain.head:
+            file = self._chain.path
+            raise StorageError(f"{file} lacks lines that checkpoint.npz already knows. Restore it from a backup.")
+        self._chain = self._chain.appended(pending.kind, pending.body)
+
+
+def _pending(stored: Mapping[str, Any]) -> Link | None:
+    line = stored["pending"]
+    return None if line is None else Link(line["kind"], line["body"], line["previous"])
+
+
+def _read_plan(path: Path) -> TrainingPlan:
+    source = read_bytes(path)
+    try:
+        return TrainingPlan.from_toml(source.decode())
+    except (UnicodeDecodeError, PlanError) as error:
+        raise StorageError(f"{path} is not the plan that was written: {error}") from None
+
+
+def _fresh_directory(root: Path, name: str) -> Path:
+    for attempt in range(1, 1000):
+        path = root / (name if attempt == 1 else f"{name}-{attempt}")
+        try:
+            make_directory(path, fresh=True)
+        except FileExistsError:
+            continue
+        return path
+    raise StorageError(f"{root / name} exists a thousand times. Clean up {root}.")
+
+
+def _pretty(body: Mapping[str, Any]) -> bytes:
+    return (json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

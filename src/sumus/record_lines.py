@@ -1,0 +1,137 @@
+"""The lines of a run's record as frozen values: what was promised, and every round as it happened."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+from sumus.typed_json import from_json
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account
+
+__all__ = ["Guarantee", "GuaranteeAnalysis", "Header", "RoundRecord", "round_body", "software_versions", "stored_guarantee"]
+
+_VERSIONED = ("sumus", "numpy", "scipy", "dp-accounting", "cryptography", "torch")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RoundRecord:
+    """One round as it happened.
+
+    Args:
+        round: counted from 1.
+        round_id: binds the round's protocol messages and its ledger entry.
+        epsilon_spent: of everything released up to and including this round, in the analysis of the run's guarantee.
+        silo_accuracies: one per silo, in the order of the run's silos; known only where silos are simulated.
+        clipped_fraction: share of sampled records whose gradient was clipped.
+        nonfinite: records whose gradient was not finite and therefore counted as zero.
+        saturated: coordinates that a silo had to clamp so that the ring cannot wrap.
+        headroom_bits: log₂ of half the ring over the largest coordinate of the decoded sum: the overflow margin.
+        update_norm: L2 norm of the averaged update that the server applied, noise included.
+        noise_norm_expected: L2 norm that the noise in that update is expected to have.
+        seconds: wall-clock time by stage: local, noise, protocol, evaluate, server.
+        bytes_up: sent by all silos together; `bytes_down`: received by them.
+        metrics_are: how accuracy and loss left the silos: "simulation-only", "secure" (noisy sums that are accounted) or "none".
+        previous: hash of the line before, filled in by `RunFolder`.
+    """
+
+    round: int
+    round_id: str
+    epsilon_spent: float
+    delta: float
+    survivors: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    accuracy: float | None = None
+    loss: float | None = None
+    silo_accuracies: tuple[float, ...] | None = None
+    clipped_fraction: float | None = None
+    nonfinite: int = 0
+    saturated: int = 0
+    headroom_bits: float | None = None
+    update_norm: float | None = None
+    noise_norm_expected: float | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    bytes_up: int = 0
+    bytes_down: int = 0
+    metrics_are: str = "none"
+    previous: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class GuaranteeAnalysis:
+    """One analysis of the plan, for comparison."""
+
+    name: str
+    epsilon: float
+    delta: float
+    proved: bool
+    statement: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What was promised when the run began: the account of its plan, as stored."""
+
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    accountant: str
+    noise_multiplier: float
+    local_noise_multiplier: float
+    unit: str
+    neighbours: str
+    trust: str
+    releases: str
+    plan_hash: str
+    target_epsilon: float | None = None
+    tuning_epsilon: float | None = None
+    epsilon_per_silo: Mapping[str, float] = field(default_factory=dict)
+    analyses: tuple[Any, ...] = ()
+
+    @property
+    def compared(self) -> tuple[GuaranteeAnalysis, ...]:
+        """Every analysis that says something about the plan."""
+        return tuple(from_json(GuaranteeAnalysis, each, where="analyses") for each in self.analyses)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The first line of a record: what was promised, by whom it was run and with what."""
+
+    guarantee: Any
+    plan_hash: str
+    silos: tuple[str, ...]
+    started: str
+    versions: Mapping[str, str]
+    void: str | None
+
+
+def software_versions() -> dict[str, str]:
+    """Versions of what a result depends on, without importing any of it."""
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    for name in _VERSIONED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def round_body(record: RoundRecord) -> dict[str, Any]:
+    """A round as it is stored; `previous` lives in the chain."""
+    return {key: value for key, value in asdict(record).items() if key != "previous"}
+
+
+def stored_guarantee(account: Account) -> dict[str, Any]:
+    """The fields of an account that a record keeps."""
+    known = set(Guarantee.__dataclass_fields__)
+    return {key: value for key, value in account.as_json().items() if key in known}
