@@ -19,10 +19,11 @@ from typing import final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from sumus.errors import DataError, PeerProtocolError
+from sumus.errors import DataError, LocalProtocolError, PeerProtocolError
 from sumus.randomness import RandomSource
+from sumus.secagg.terms import Terms
 
-__all__ = ["Roster", "SiloIdentity"]
+__all__ = ["Roster", "SiloIdentity", "session_digest"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PUBLIC = "ed25519:"
@@ -151,6 +152,13 @@ class Roster:
             Ed25519PublicKey.from_public_bytes(self.public_keys[name]).verify(signature, message)
         except (InvalidSignature, ValueError):
             raise PeerProtocolError(f"the signature of silo {name!r} does not verify. Someone spoke in its name.") from None
+
+
+def session_digest(terms: Terms, roster: Roster) -> bytes:
+    """Names a session: terms and roster, hashed."""
+    if len(roster) != terms.silos:
+        raise LocalProtocolError(f"the terms are for {terms.silos} silos, the roster names {len(roster)}. Use the same roster everywhere.")
+    return hashlib.sha256(b"sumus session 1" + terms.digest() + roster.digest()).digest()
 
 
 def _require_name(name: str) -> None:

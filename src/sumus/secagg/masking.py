@@ -7,14 +7,14 @@ mask costs little more than its encryption.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.compiled import compiled
 
-__all__ = ["Words", "add_mask", "as_words", "pack", "packed_bytes", "reduce", "unpack", "word_type"]
+__all__ = ["Words", "add_mask", "as_words", "pack", "packed_bytes", "raw_bytes", "reduce", "unpack", "word_type"]
 
 Words = npt.NDArray[np.unsignedinteger]
 
@@ -45,6 +45,11 @@ def as_words(vector: npt.ArrayLike, *, modulus_bits: int, length: int) -> Words:
     return words
 
 
+def raw_bytes(words: Words) -> memoryview:
+    """The words' own memory, byte by byte."""
+    return words.data.cast("B")
+
+
 def reduce(words: Words, modulus_bits: int) -> None:
     """Bring words into [0, 2^modulus_bits), in place."""
     if modulus_bits < 8 * words.itemsize:
@@ -61,7 +66,7 @@ def add_mask(words: Words, seed: bytes, *, sign: int) -> None:
     combine = np.add if sign > 0 else np.subtract
     step = _PIECE_BYTES // words.itemsize
     piece = np.empty(min(step, words.size), dtype=words.dtype)
-    raw = memoryview(piece).cast("B")
+    raw = raw_bytes(piece)
     for start in range(0, words.size, step):
         target = words[start : start + step]
         count = target.nbytes
@@ -74,7 +79,7 @@ def packed_bytes(length: int, modulus_bits: int) -> int:
     return (length * modulus_bits + 7) // 8
 
 
-@numba.njit(cache=True)
+@compiled
 def _pack_words(words: Words, modulus_bits: int, out: npt.NDArray[np.uint64]) -> None:
     """Write each word's low bits behind those of the one before."""
     for place in range(words.size):
@@ -85,7 +90,7 @@ def _pack_words(words: Words, modulus_bits: int, out: npt.NDArray[np.uint64]) ->
             out[cell + 1] |= word >> np.uint64(64 - shift)
 
 
-@numba.njit(cache=True)
+@compiled
 def _unpack_words(packed: npt.NDArray[np.uint64], modulus_bits: int, out: Words) -> None:
     """Read the bits back into words."""
     mask = (np.uint64(1) << np.uint64(modulus_bits)) - np.uint64(1)
@@ -116,9 +121,8 @@ def unpack(packed: bytes | memoryview, *, modulus_bits: int, length: int) -> Wor
     word = word_type(modulus_bits)
     if modulus_bits == 8 * word.itemsize:
         return np.frombuffer(packed, dtype=word.newbyteorder("<")).astype(word, copy=False)
-    if unused := 8 * size - length * modulus_bits:
-        if packed[-1] >> (8 - unused):
-            raise PeerProtocolError("a packed vector has bits set behind its end. The sender does not encode canonically.")
+    if (unused := 8 * size - length * modulus_bits) and packed[-1] >> (8 - unused):
+        raise PeerProtocolError("a packed vector has bits set behind its end. The sender does not encode canonically.")
     cells = np.zeros((size + 7) // 8, dtype="<u8")
     cells.view(np.uint8)[:size] = np.frombuffer(packed, dtype=np.uint8)
     out = np.empty(length, dtype=word)

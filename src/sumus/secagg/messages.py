@@ -13,6 +13,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Self, TypeVar, final
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
@@ -365,5 +366,5 @@ def decode_any(data: bytes | memoryview) -> Message:
 
 def _require_ascending(silos: list[int]) -> None:
     """Lists are in strictly ascending order, so no silo appears twice and the encoding is canonical."""
-    if any(left >= right for left, right in zip(silos, silos[1:], strict=False)):
+    if any(left >= right for left, right in pairwise(silos)):
         raise PeerProtocolError("a list of silos is not in ascending order, or names one twice. Refuse the sender.")

@@ -1,6 +1,7 @@
 """The server's side: one class per state, no I/O. States collect the silos' replies; `close` returns (next state, broadcast).
 
-    ServerSetup ──close──► ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying ──close──► ServerUnmasking ──close──► RoundSum
+    ServerSetup ──close──► ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying
+                                                                    ──close──► ServerUnmasking ──close──► RoundSum
 
 `receive` takes replies in any order, any number of times; a second reply of the same silo changes nothing. `waiting_for` says who
 has not answered yet, so a driver closes a state when it is empty or when its patience ends. A `RoundAborted` loses the round only.
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.secagg.graph import Topology, topology_of
-from sumus.secagg.keys import Roster
+from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.masking import Words, add_mask, packed_bytes, reduce, unpack, word_type
 from sumus.secagg.messages import (
     SERVER,
@@ -36,7 +37,6 @@ from sumus.secagg.messages import (
 from sumus.secagg.schedule import TAG_BYTES, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, recover
-from sumus.secagg.silo import session_digest
 from sumus.secagg.terms import Terms
 
 __all__ = ["RoundSum", "ServerCertifying", "ServerCollecting", "ServerSession", "ServerSetup", "ServerUnmasking"]

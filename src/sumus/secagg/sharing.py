@@ -25,11 +25,11 @@ from functools import lru_cache
 from math import prod
 from operator import mul
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.compiled import compiled
 
 __all__ = ["ELEMENT_BYTES", "FIELD_PRIME", "corrections", "recover"]
 
@@ -44,7 +44,7 @@ _LEVELS = 24  # differences between two carry passes; each adds at most one bit 
 Limbs = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@compiled
 def _carry(value: Limbs) -> None:
     """Bring limbs back to about 32 bits without changing the residue."""
     carry = np.int64(0)
@@ -55,7 +55,7 @@ def _carry(value: Limbs) -> None:
     value[0] += carry * _FOLD
 
 
-@numba.njit(cache=True)
+@compiled
 def _canonical(value: Limbs) -> None:
     """The representative in [0, p)."""
     for _ in range(3):
@@ -68,7 +68,7 @@ def _canonical(value: Limbs) -> None:
         value[1:] = 0
 
 
-@numba.njit(cache=True)
+@compiled
 def _extrapolate(secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], threshold: int) -> npt.NDArray[np.uint32]:
     """Corrections [secret, holder − threshold, limb] from secrets [secret, limb] and pads [holder, secret, limb]."""
     holders, count, _ = pads.shape
@@ -116,7 +116,8 @@ def corrections(secrets: Sequence[bytes], pads: Sequence[bytes], *, threshold: i
     shape = (len(secrets), _LIMBS)
     values = np.frombuffer(b"".join(secrets), dtype="<u4").reshape(shape)
     streams = np.frombuffer(b"".join(pads), dtype="<u4").reshape(len(pads), *shape)
-    return bytes(_extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold).astype("<u4").tobytes())
+    result: bytes = _extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold).astype("<u4").tobytes()
+    return result
 
 
 @lru_cache(maxsize=4096)
@@ -145,5 +146,5 @@ def recover(pads: Mapping[int, bytes], own_corrections: bytes, *, threshold: int
         start = (point - threshold) * ELEMENT_BYTES
         correction = own_corrections[start : start + ELEMENT_BYTES] if point >= threshold else b""
         shares.append(int.from_bytes(pad, "little") + int.from_bytes(correction, "little"))
-    secret = sum(map(mul, _weights_at_zero(tuple(pads)), shares)) % FIELD_PRIME
+    secret: int = sum(map(mul, _weights_at_zero(tuple(pads)), shares)) % FIELD_PRIME
     return secret.to_bytes(ELEMENT_BYTES, "little")

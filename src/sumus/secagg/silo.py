@@ -22,8 +22,8 @@ from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.guard import RoundGuard
-from sumus.secagg.keys import Roster, SiloIdentity
-from sumus.secagg.masking import add_mask, as_words, pack, reduce
+from sumus.secagg.keys import Roster, SiloIdentity, session_digest
+from sumus.secagg.masking import add_mask, as_words, pack, raw_bytes, reduce
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -43,14 +43,7 @@ from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, corrections
 from sumus.secagg.terms import Terms
 
-__all__ = ["SiloDone", "SiloInvited", "SiloSession", "SiloSetup", "SiloSigned", "SiloSubmitted", "answer", "session_digest"]
-
-
-def session_digest(terms: Terms, roster: Roster) -> bytes:
-    """Names a session: terms and roster, hashed."""
-    if len(roster) != terms.silos:
-        raise LocalProtocolError(f"the terms are for {terms.silos} silos, the roster names {len(roster)}. Use the same roster everywhere.")
-    return hashlib.sha256(b"sumus session 1" + terms.digest() + roster.digest()).digest()
+__all__ = ["SiloDone", "SiloInvited", "SiloSession", "SiloSetup", "SiloSigned", "SiloSubmitted", "answer"]
 
 
 @final
@@ -170,6 +163,14 @@ class SiloSession:
         self._check_participants(header)
         return SiloSubmitted(self, header)
 
+    def released(self, round_id: bytes) -> bool:
+        """Whether this silo has revealed shares in the round.
+
+        From then on the server may know the sum, even if it reports an abort: the round counts as a release. Before that it
+        has learnt nothing, and the same records may enter another round at no cost.
+        """
+        return self.guard.claimed(round_id, "release") is not None
+
     def _check_participants(self, header: RoundHeader) -> None:
         """The participants must include this silo, be known to it, and be enough to finish."""
         if header.silos != self.terms.silos:
@@ -178,16 +179,14 @@ class SiloSession:
             raise PeerProtocolError(f"silo {self.number} is not among the participants it was sent. Wait for another round.")
         if len(header.participants) < self.terms.minimum_survivors:
             raise RoundAborted(
-                f"{len(header.participants)} participants are fewer than the {self.terms.minimum_survivors} inputs a sum needs. Wait for more silos."
+                f"{len(header.participants)} silos take part, a sum needs {self.terms.minimum_survivors}. Wait for more silos."
             )
         unknown = (self.topology.circle(self.number) & header.participants) - {self.number} - set(self._pair_roots)
         if unknown:
             raise PeerProtocolError(f"participants {sorted(unknown)} have no agreed key with silo {self.number}. Repeat the set-up.")
         holders = len(self.topology.holders(self.number, header.participants))
         if holders < self.topology.threshold:
-            raise RoundAborted(
-                f"{holders} holders are too few for a threshold of {self.topology.threshold}. Wait for more of silo {self.number}'s neighbours."
-            )
+            raise RoundAborted(f"{holders} holders are too few for a threshold of {self.topology.threshold}. Wait for more silos.")
 
     def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
         return SecretLayout.of(self.topology, owner=owner, participants=header.participants, removable=self.terms.removable)
@@ -216,7 +215,7 @@ class SiloInvited:
         """
         session, terms, transcript = self.session, self.session.terms, self.header.transcript()
         words = as_words(vector, modulus_bits=terms.modulus_bits, length=terms.length)
-        fingerprint = session._own_root.input_digest(transcript, memoryview(words).cast("B"))
+        fingerprint = session._own_root.input_digest(transcript, raw_bytes(words))
         session.guard.claim(self.header.round_id, "input", fingerprint)
         layout = session._layout(self.header, session.number)
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
@@ -267,13 +266,14 @@ class _InRound:
         signers = set(certificate.signatures)
         if len(signers) != topology.quorum or not signers <= topology.committee & header_survivors(certificate):
             raise PeerProtocolError(
-                f"a certificate needs exactly {topology.quorum} signatures of surviving committee members, got {len(signers)}. Refuse the server."
+                f"a certificate needs {topology.quorum} signatures of surviving committee members, got {len(signers)}. Refuse it."
             )
         self._check_dropped(certificate.dropped)
         signed = DroppedSet.signed_part(self.header, certificate.dropped)
         for silo, signature in certificate.signatures.items():
             session.roster.verify(silo, signature=signature, message=signed)
         self._bind(certificate.dropped)
+        session.guard.claim(self.header.round_id, "release", self.header.transcript())
         reply = RevealedShares(
             sender=session.number,
             session=session.session,

@@ -1,8 +1,9 @@
 """Galois rings GR(2^64, r): where Shamir's sharing works on machine words.
 
-Z_(2^b) has no two points whose difference is invertible beyond 0 and 1, so nothing can be interpolated over it. Its extension by a polynomial
-of degree r that is irreducible mod 2 has 2^r such points, the elements with coordinates 0 and 1. A vector of d words read as d/r blocks of r
-coordinates is a vector over that ring without growing by a bit. Arithmetic is mod 2^64 and reduces exactly to any smaller power of two.
+Z_(2^b) has no two points whose difference is invertible beyond 0 and 1, so nothing can be interpolated over it. Its
+extension by a polynomial of degree r that is irreducible mod 2 has 2^r such points, the elements with coordinates 0 and 1. A
+vector of d words read as d/r blocks of r coordinates is a vector over that ring without growing by a bit. Arithmetic is
+mod 2^64 and reduces exactly to any smaller power of two.
 
 Reference: Abspoel, Cramer, Damgård, Escudero, Yuan 2019 (eprint 2019/872), section 2.
 """

@@ -1,12 +1,13 @@
 """Relayed groups, in the style of Turbo-Aggregate.
 
-The silos form groups on a ring. Each silo shares its vector (Shamir over a Galois ring, threshold t of the group) with the next group; a
-member of that group adds the shares it received to its share of the running total, shares the result anew with the group after it, and so on
-round the ring. The first group hands its shares of the grand total to the server. Redundant shares stand in for vanished members
-where Turbo-Aggregate uses Lagrange-coded ones.
+The silos form groups on a ring. Each silo shares its vector (Shamir over a Galois ring, threshold t of the group) with the
+next group; a member of that group adds the shares it received to its share of the running total, shares the result anew with
+the group after it, and so on round the ring. The first group hands its shares of the grand total to the server. Redundant
+shares stand in for vanished members where Turbo-Aggregate uses Lagrange-coded ones.
 
-Trade-off: mask-free and N log N in computation, but about 4g vectors of traffic per silo (g silos a group) instead of one, as many
-    exchanges as groups instead of three, and t colluding silos in *one* group open every vector of the group before it.
+Trade-off: mask-free and N log N in computation, but g vectors of traffic up and g down per silo (g silos a group) instead of
+    one, as many exchanges as groups instead of three, and t colluding silos of *one* group open every vector of the group
+    before it.
 
 Reference: So, Güler, Avestimehr 2021 (arXiv:2002.04156).
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log2
 from typing import final
 
@@ -40,7 +42,7 @@ def turbo_groups(silos: int) -> list[tuple[int, ...]]:
     """Groups of about 2 log2 N silos, as equal as possible."""
     count = max(1, silos // max(5, 2 * ceil(log2(silos)))) if silos > 1 else 1
     bounds = [silos * place // count for place in range(count + 1)]
-    return [tuple(range(low, high)) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [tuple(range(low, high)) for low, high in pairwise(bounds)]
 
 
 @final
