@@ -15,14 +15,17 @@ from scipy.stats import binom
 
 from sumus.accounting.analyses import Setting
 from sumus.errors import PlanError
-from sumus.mechanism.grid import Grid, Rounding
+from sumus.mechanism.grid import Grid, Rounding, summation_slack_grid
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
 from sumus.plan import SiloPlan, TrainingPlan
+from sumus.shapes import float_sum_terms
 
 __all__ = ["ConvexBounds", "NoiseDesign", "SiloDesign", "convex_bounds", "design"]
 
-FLOAT_SLACK_GRID = 1.0
-"""Grid steps added to Δ₂ of a rounded float vector for what float64 arithmetic may do to the pass (docs/mathematics.md, "floats")."""
+LARGEST_WEIGHT_NORM = 1e3
+"""Weights of a convex pass may not grow beyond this norm (checked by every silo): the float slack of the sensitivity rests on it."""
+
+_NORM_TOLERANCE = 2.0**-19  # relative: records are float32, so their norm may exceed the feature bound by this much
 
 _WEIGHT_BITS = 8
 _WRAP_LOG_PROBABILITY = -40.0 * math.log(2.0)
@@ -68,6 +71,24 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
         rule = f"must let a bin hold at least one record: (2/γ − λ)·b/β = {room:.3g}"
         raise PlanError("training.learning_rate", learning_rate, rule, "Lower it, or use fewer bins.")
     return ConvexBounds(gradient_norm=gradient_norm, smoothness=smoothness, bin_cap=cap)
+
+
+def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, resolution: float) -> float:
+    """Grid steps that float64 arithmetic and float32 records can add to what one record does to a convex pass.
+
+        2·P·S·u·[(2f + 5)·W + 6(K + cap + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+
+    Guarantee: holds for weights of norm at most W before every step, whatever order sums are taken in (docs/mathematics.md, "floats").
+
+    Args:
+        resolution: grid steps that γC/b stands for.
+    """
+    training, bounds = plan.training, convex_bounds(plan, learning_rate)
+    numbers = training.dimension or 1  # f·K ≥ f + K − 1
+    per_step = (2.0 * numbers + 5.0) * LARGEST_WEIGHT_NORM + 6.0 * (numbers + bounds.bin_cap + 10.0) / training.feature_bound
+    unit = learning_rate * bounds.gradient_norm / (training.divisor or 1.0)
+    rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
+    return rounding + training.passes * resolution * _NORM_TOLERANCE
 
 
 # -- what every silo draws ----------------------------------------------------------------------------------------------------------
@@ -159,7 +180,8 @@ class NoiseDesign:
         multiplier = plan.noise.noise_multiplier
         if multiplier is None:
             raise PlanError("noise.noise_multiplier", None, "must be set to account for a plan", "Set privacy.epsilon to calibrate it.")
-        secret = plan.federation.selection == "poisson" and plan.federation.selection_secret
+        # a silo's other records give its presence away, so a secret choice of silos protects whole silos only, never one record more
+        secret = plan.federation.selection == "poisson" and plan.federation.selection_secret and plan.privacy.unit == "silo"
         equal = all(each.noise_share == 1.0 for each in self.silos)
         return Setting(
             algorithm=plan.training.algorithm,
@@ -175,6 +197,7 @@ class NoiseDesign:
             state_noise=plan.training.state_noise if plan.training.algorithm == "split-noise" else 0.0,
             round_rate=(plan.federation.selection_rate or 1.0) if secret else 1.0,
             surge_rate=silo.surge_rate,
+            slots=min(each.local_steps for each in self.silos),
             own_share=silo.noise_share,
             other_shares=None if equal else self._other_shares(silo),
         )
@@ -209,7 +232,8 @@ def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
     parties = plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
     scale = 1.0 / (parties or 1)
     if plan.training.algorithm not in ("convex-pass", "silo", "fedavg"):
-        weight_unit = float(1 << _WEIGHT_BITS) if max(weights) > 1 else 1.0
+        weighted = plan.training.learning_rates is not None or plan.training.local_momentum > 0.0
+        weight_unit = float(1 << _WEIGHT_BITS) if weighted else 1.0
         scale *= -plan.training.learning_rate / ((plan.training.divisor or 1.0) * weight_unit)
     built = NoiseDesign(plan=plan, grid=grid, silos=silos, step_weights=weights, update_scale=scale, saturation_grid=1 << 62)
     if plan.training.algorithm == "fedavg":
@@ -238,7 +262,9 @@ def _silo_design(plan: TrainingPlan, grid: Grid, name: str, *, learning_rate: fl
         cap = convex_bounds(plan, learning_rate).bin_cap
         surge = min(1.0, plan.training.passes * float(binom.sf(cap - 1, max(records - 1, 0), 1.0 / steps)))
         resolution = grid.resolution
-        l2_grid = reach * plan.training.passes * grid.resolution + math.sqrt(dimension) + FLOAT_SLACK_GRID
+        extra = (reach * plan.training.passes - 1.0) * grid.resolution
+        extra += convex_float_slack_grid(plan, learning_rate=learning_rate, steps=steps, resolution=grid.resolution * reach)
+        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, dimension, float_slack_grid=extra)
         if surge > 0.5:  # almost every bin is overfull: count the double influence always
             surge, l2_grid = 0.0, 2.0 * l2_grid
     else:
@@ -246,7 +272,8 @@ def _silo_design(plan: TrainingPlan, grid: Grid, name: str, *, learning_rate: fl
         resolution = max(1, math.floor(grid.resolution * min(reach, 1.0)))
         rounding = {"record": Rounding.TRUNCATED, "stochastic": Rounding.STOCHASTIC, "sum": Rounding.SUMMED}[plan.noise.rounding]
         own_grid = Grid(clip_norm, resolution)
-        l2_grid = own_grid.sensitivity_grid(rounding, dimension, float_slack_grid=resolution * 2.0**-9)
+        slack = summation_slack_grid(terms=float_sum_terms(max(records, 1)), resolution=resolution)
+        l2_grid = own_grid.sensitivity_grid(rounding, dimension, float_slack_grid=slack)
     return SiloDesign(
         name=name,
         learning_rate=learning_rate,

@@ -8,6 +8,7 @@ print(account)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.mechanism.noise import Gaussian
 from sumus.plan import TrainingPlan
 
-__all__ = ["Account", "account", "calibrated", "certify"]
+__all__ = ["Account", "account", "account_of", "calibrate_design", "calibrated", "certify", "spent"]
 
 
 @final
@@ -119,7 +120,12 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
     trial = design(plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64), silo_names)
     multiplier = max(_least_multiplier(trial, silo) for silo in _distinct(trial))
-    return design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
+    for _ in range(8):  # the trial's slack may differ from the real one in the last digits
+        built = design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
+        if all(_calibrated_epsilon(built, silo) <= plan.privacy.epsilon for silo in _distinct(built)):
+            return built
+        multiplier *= 1.0 + 1e-5
+    raise GuaranteeError(f"privacy.epsilon = {plan.privacy.epsilon:g} could not be certified near noise multiplier {multiplier:g}.")
 
 
 def certify(built: NoiseDesign) -> Account:
@@ -145,6 +151,8 @@ def account_of(built: NoiseDesign) -> Account:
     per_silo = {silo: _analyses(built, silo) for silo in _distinct(built)}
     worst = max(per_silo.values(), key=lambda found: _headline(found).epsilon)
     head = _headline(worst)
+    if not math.isfinite(head.epsilon):
+        raise GuaranteeError(f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add noise.")
     names = {silo.name: _headline(per_silo[_representative(per_silo, silo)]).epsilon for silo in built.silos} if len(per_silo) > 1 else {}
     worst_silo = next(silo for silo, found in per_silo.items() if found is worst)
     return Account(
@@ -167,6 +175,13 @@ def account_of(built: NoiseDesign) -> Account:
     )
 
 
+def spent(built: NoiseDesign, rounds: int) -> float:
+    """ε of the headline analysis after the first `rounds` rounds."""
+    if rounds == 0:
+        return 0.0
+    return account_of(replace(built, plan=built.plan.replace("federation", rounds=rounds))).epsilon
+
+
 def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
     setting = built.setting(silo)
     found = []
@@ -177,14 +192,22 @@ def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
 
 
 def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
-    """ε of a release with everything paid for; infinite where the sampler's exactness cannot carry so large an ε."""
+    """ε of a release with everything paid for; infinite where the noise, or the sampler's exactness, cannot carry a finite one."""
+    try:
+        return _paid_for(built, lambda delta: epsilon_of(release, delta=delta, accountant=built.plan.privacy.accountant))
+    except GuaranteeError:
+        return math.inf
+
+
+def _paid_for(built: NoiseDesign, epsilon_at: Callable[[float], float]) -> float:
+    """The least ε that still holds after the budget for so large an ε is taken off."""
     assumed = built.plan.privacy.epsilon or 1.0
     while True:
         slack_epsilon, delta = _budget(built, assumed)
         if delta <= 0.0:
             return math.inf
-        epsilon = slack_epsilon + epsilon_of(release, delta=delta, accountant=built.plan.privacy.accountant)
-        if epsilon <= assumed:
+        epsilon = slack_epsilon + epsilon_at(delta)
+        if epsilon <= assumed or epsilon == math.inf:
             return epsilon
         assumed = 1.1 * epsilon
 
@@ -198,7 +221,7 @@ def _budget(built: NoiseDesign, epsilon: float) -> tuple[float, float]:
     """(ε to add, δ left) after the sampler's distance from its law and the far tails are paid for.
 
     If the drawn law is within a factor e^{±ρ} of the declared one outside an event of mass τ, per coordinate and draw, then n draws
-    cost 2nρ in ε and (1 + e^ε)·n·τ in δ (docs/mathematics.md, "from the declared law to the drawn one").
+    cost 2nρ in ε and leave (δ − (1 + e^ε)·n·τ)·e^{−nρ} of δ (docs/mathematics.md, "from the declared law to the drawn one").
 
     Args:
         epsilon: any upper bound on the ε that will be stated.
@@ -211,17 +234,14 @@ def _budget(built: NoiseDesign, epsilon: float) -> tuple[float, float]:
     sums = plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1)
     draws = contributors * sums * (2 if built.state_noise is not None else 1)
     declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack  # distance of the summed law from the one accounted
-    tail = draws * law.tail_mass + 2.0 * sums * math.exp(TAIL_LOG_MASS)
-    return 2.0 * (draws * law.log_ratio_slack + sums * declared), delta - (1.0 + math.exp(min(epsilon, 500.0))) * tail
+    tail = draws * (law.tail_mass + 2.0 * math.exp(TAIL_LOG_MASS))
+    log_ratio = draws * law.log_ratio_slack + sums * declared
+    return 2.0 * log_ratio, (delta - (1.0 + math.exp(min(epsilon, 500.0))) * tail) * math.exp(-log_ratio)
 
 
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
-    plan = trial.plan
-    found = applicable(trial.setting(silo))
-    name = (
-        "per-step" if plan.privacy.calibrate_to == "per-step" and "per-step" in found else next(n for n, proved in found.items() if proved)
-    )
+    plan, name = trial.plan, _calibrated_analysis(trial, silo)
     target = plan.privacy.epsilon or 0.0
     slack_epsilon, delta = _budget(trial, target)
     if target <= slack_epsilon or delta <= 0.0:
@@ -235,6 +255,18 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
         delta=delta,
         accountant=plan.privacy.accountant,
     )
+
+
+def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
+    """The analysis whose ε the plan's target is compared with."""
+    found = applicable(built.setting(silo))
+    if built.plan.privacy.calibrate_to == "per-step" and "per-step" in found:
+        return "per-step"
+    return next(name for name, proved in found.items() if proved)
+
+
+def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
+    return _certified_epsilon(built, release_of(_calibrated_analysis(built, silo), built.setting(silo)))
 
 
 def _signature(built_silo: SiloDesign) -> tuple[object, ...]:
@@ -258,9 +290,8 @@ def _tuning(built: NoiseDesign, silo: SiloDesign, name: str) -> float | None:
     plan = built.plan
     if plan.privacy.tuning_runs is None:
         return None
-    slack_epsilon, delta = _budget(built, 10.0)
-    release = release_of(name, built.setting(silo))
-    return slack_epsilon + epsilon_with_tuning(release, delta=delta, expected_runs=plan.privacy.tuning_runs)
+    runs, release = plan.privacy.tuning_runs, release_of(name, built.setting(silo))
+    return _paid_for(built, lambda delta: epsilon_with_tuning(release, delta=delta, expected_runs=runs))
 
 
 def _neighbours(plan: TrainingPlan) -> str:

@@ -40,7 +40,7 @@ Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 @final
 @dataclass(frozen=True)
 class Aggregated:
-    """The sum of one round, lifted to centred integers, and what it cost."""
+    """The sum of one round, lifted to centred integers, and what it cost; bytes of all silos together."""
 
     total: Vector
     survivors: frozenset[int]
@@ -73,7 +73,7 @@ class TrustedAggregation:
         survivors = invited - gone
         _require_enough(self.plan, len(survivors))
         vectors = _each(sorted(survivors), lambda silo: self.answer(silo, parameters), self.threads)
-        size = (4 if self.plan.aggregation.modulus_bits <= 32 else 8) * len(parameters)
+        size = len(survivors) * len(parameters) * self.plan.aggregation.modulus_bits // 8
         if self.plan.noise.mechanism == "gaussian":
             return Aggregated(np.stack(vectors).astype(np.float64).sum(axis=0), survivors, size, size)
         bits = self.plan.aggregation.modulus_bits
@@ -135,7 +135,7 @@ class SecureAggregation:
         seconds = time.perf_counter() - begin - local_seconds
         total = lift(np.asarray(found.total).astype(np.uint64), self.plan.aggregation.modulus_bits)
         survivors = frozenset(order[position] for position in found.survivors)
-        return Aggregated(total, survivors, max(sent.values()), max(received.values()), seconds)
+        return Aggregated(total, survivors, sum(sent.values()), sum(received.values()), seconds)
 
     def _session(self, invited: frozenset[int]) -> tuple[ServerSession, dict[int, SiloSession]]:
         """Keys for one set of silos, agreed once and kept."""

@@ -108,13 +108,18 @@ class Federation:
             total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
             metrics = self._secure.decode(counts.astype(np.int64))
         update = self.server.apply(total, len(aggregated.survivors))
+        applied = time.perf_counter()
         if self.design.plan.evaluation.metrics == "simulation" and self._due(number):
             metrics = self.evaluate()
         moved = time.perf_counter()
+        noise = sum(each.noise_seconds for each in self._local.values()) / max(1, min(self.threads, len(self._local)))
+        local = max(0.0, summed - begin - aggregated.protocol_seconds - noise)
         seconds = {
-            "local": summed - begin - aggregated.protocol_seconds,
+            "local": local,
+            "noise": noise,
             "protocol": aggregated.protocol_seconds,
-            "server and evaluation": moved - summed,
+            "evaluate": moved - applied,
+            "server": applied - summed,
         }
         return RoundOutcome(number, aggregated, update, self._local, metrics, seconds)
 

@@ -14,6 +14,7 @@ server decodes the sum. An empty batch adds its noise as always; divisors are pu
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -49,6 +50,7 @@ class LocalUpdate:
         clipped: of these, how many were clipped.
         nonfinite: of these, how many were not finite and contributed zero.
         saturated: coordinates that had to be clamped to keep the ring from wrapping.
+        noise_seconds: time spent on drawing noise.
     """
 
     vector: Vector
@@ -56,6 +58,7 @@ class LocalUpdate:
     clipped: int = 0
     nonfinite: int = 0
     saturated: int = 0
+    noise_seconds: float = 0.0
 
 
 class LocalUpdater(Protocol):
@@ -102,6 +105,7 @@ class NoisySteps:
         state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
         released: Vector = np.zeros(len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64)
         taken = clipped = nonfinite = saturated = 0
+        noise_seconds = 0.0
         for step in range(silo.local_steps):
             batch = torch.from_numpy(poisson_batch(len(self._y), silo.sampling_rate, source))
             found = self._gradients.clipped_sum(
@@ -114,15 +118,17 @@ class NoisySteps:
                 source=source,
             )
             gradient, clamped = _saturate(found.integers.numpy(), design.saturation_grid)
+            begin = time.perf_counter()
             noisy = gradient + share.sample(len(gradient), source)
-            released += design.step_weights[step] * noisy
             seen = noisy if unsent is None else noisy + unsent.sample(len(gradient), source)
+            noise_seconds += time.perf_counter() - begin
+            released += design.step_weights[step] * noisy
             velocity = training.local_momentum * velocity + seen
             rate = training.learning_rates[step] / training.learning_rate if training.learning_rates else 1.0
             state = state - step_length * rate * velocity
             taken, clipped = taken + found.records, clipped + found.clipped
             nonfinite, saturated = nonfinite + found.nonfinite, saturated + clamped
-        return LocalUpdate(released, records=taken, clipped=clipped, nonfinite=nonfinite, saturated=saturated)
+        return LocalUpdate(released, records=taken, clipped=clipped, nonfinite=nonfinite, saturated=saturated, noise_seconds=noise_seconds)
 
 
 @final
@@ -151,8 +157,10 @@ class ConvexPass:
             source=source,
         )
         update, clamped = _saturate(design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid)
+        begin = time.perf_counter()
         noise = design.drawn_by(silo).sample(len(update), source)
-        return LocalUpdate(update + noise, records=training.passes * len(self._y), saturated=clamped)
+        seconds = time.perf_counter() - begin
+        return LocalUpdate(update + noise, records=training.passes * len(self._y), saturated=clamped, noise_seconds=seconds)
 
 
 @final

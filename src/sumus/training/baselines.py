@@ -1,0 +1,60 @@
+"""What the same records give without privacy: all silos together, and every silo alone. For comparison in simulations only."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sumus.data.silos import Records
+from sumus.design import design
+from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.training.evaluation import evaluate
+from sumus.training.federation import Federation
+from sumus.training.plain_steps import plain_steps
+from sumus.training.workbench import Workbench
+
+__all__ = ["baselines"]
+
+_LEAST_BATCH = 16.0
+
+
+def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict[str, float]:
+    """Accuracies of FedAvg with the same rounds, steps and learning rate but no noise, and of every silo by itself.
+
+    Returns:
+        `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test records of all silos together.
+    """
+    names = tuple(silo.name for silo in bench.data.silos)
+    records = [len(silo.train) for silo in bench.data.silos]
+    batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(min(records)))
+    steps = max(1, round(float(np.mean(records)) / batch))
+    plain = plan.replace("training", algorithm="fedavg", sampling_rate=min(1.0, batch / float(np.mean(records))), server_learning_rate=1.0)
+    plain = plain.replace("training", server_optimizer="sgd", iterate_average=0.0, server_momentum=0.0)
+    plain = plain.replace("federation", local_steps=steps, selection="all", selected=None, selection_secret=False)
+    plain = plain.replace("privacy", unit="record").replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")
+    together = Federation(design(plain, names), bench, None, seed=0, threads=threads)
+    for _ in together.rounds():
+        pass
+    pooled = Records(np.concatenate([silo.test.x for silo in bench.data.silos]), np.concatenate([silo.test.y for silo in bench.data.silos]))
+    alone = []
+    for position, silo in enumerate(bench.data.silos):
+        update = plain_steps(
+            bench.model,
+            bench.first_parameters,
+            torch.from_numpy(silo.train.x),
+            torch.from_numpy(silo.train.y),
+            steps=steps * plan.federation.rounds,
+            sampling_rate=min(1.0, batch / len(silo.train)),
+            learning_rate=plan.training.learning_rate,
+            momentum=0.0,
+            l2_penalty=0.0,
+            source=RandomSource.simulation(0, "alone", position),
+        )
+        alone.append(evaluate(bench.model, bench.first_parameters + update, pooled).accuracy)
+    return {
+        "non_private": evaluate(bench.model, together.server.released, pooled).accuracy,
+        "alone_mean": float(np.mean(alone)),
+        "alone_min": float(np.min(alone)),
+        "alone_max": float(np.max(alone)),
+    }

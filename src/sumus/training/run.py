@@ -1,0 +1,258 @@
+"""A whole training run: plan in, run folder out; can be stopped at any moment and continued exactly.
+
+run = sumus.train(plan)
+run = sumus.train(plan, model=my_torch_module, silos=[(x0, y0), (x1, y1)])
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+from sumus.data import FederatedData, from_arrays, load, public_facts
+from sumus.design import NoiseDesign
+from sumus.errors import GuaranteeError, StorageError
+from sumus.guarantee import Account, calibrate_design, certify, spent
+from sumus.plan import TrainingPlan
+from sumus.record import RoundRecord, RunFolder
+from sumus.report.loggers import open_loggers
+from sumus.resolve import resolve
+from sumus.storage import replace_atomically
+from sumus.training.aggregation import round_identifier
+from sumus.training.baselines import baselines
+from sumus.training.federation import Federation, RoundOutcome, Vanishing
+from sumus.training.models import flat_parameters, load_flat
+from sumus.training.workbench import prepare
+from sumus.training.write_ahead import ReleaseLog
+
+__all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
+
+DEFAULT_PLAN = Path(__file__).parent.parent / "plans" / "digits.toml"
+_SECRET_FILE = "silo-secrets.key"  # noqa: S105 - a file name
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Speed and paths: nothing here changes what is promised, except a public seed, which voids it.
+
+    Args:
+        root: where run folders go.
+        name: first part of the folder's name.
+        resume: a run folder to continue.
+        threads: silos that compute at the same time.
+        seed: public seed of a reproducible simulation. It voids the guarantee, and the record says so.
+        vanishing: drop-outs to simulate.
+        compare: also train without privacy, together and each silo alone.
+        ledger: enter every release into the ledger of the data set, in `state` or the default folder.
+        policy: file with a silo's own policy, enforced before the first round.
+    """
+
+    root: Path = Path("runs")
+    name: str | None = None
+    resume: Path | None = None
+    threads: int = field(default_factory=lambda: max(1, os.cpu_count() or 1))
+    seed: int | None = None
+    vanishing: Vanishing = field(default_factory=dict)
+    compare: bool = False
+    ledger: bool = True
+    state: Path | None = None
+    policy: Path | None = None
+
+
+@final
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a finished run leaves in memory; everything is also in `path`."""
+
+    path: Path
+    plan: TrainingPlan
+    account: Account | None
+    model: nn.Module
+    rounds: tuple[RoundRecord, ...]
+    baselines: dict[str, float]
+    assumptions: tuple[str, ...]
+    seconds: float
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the released model, as the plan measures it."""
+        return next((each.accuracy for each in reversed(self.rounds) if each.accuracy is not None), None)
+
+    @property
+    def loss(self) -> float | None:
+        """Of the released model, as the plan measures it."""
+        return next((each.loss for each in reversed(self.rounds) if each.loss is not None), None)
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for `--json` and `summary.json`."""
+        account = self.account
+        return {
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "epsilon": None if account is None else account.epsilon,
+            "delta": None if account is None else account.delta,
+            "proved": False if account is None else account.proved,
+            "analysis": None if account is None else account.analysis,
+            "rounds": len(self.rounds),
+            "seconds": self.seconds,
+            "run": str(self.path),
+            "baselines": self.baselines,
+            "assumptions": list(self.assumptions),
+        }
+
+
+Progress = Callable[[NoiseDesign, RoundRecord], None]
+
+
+def train(
+    plan: TrainingPlan | None = None,
+    *,
+    model: nn.Module | None = None,
+    silos: Sequence[Any] | FederatedData | None = None,
+    options: RunOptions | None = None,
+    progress: Progress | None = None,
+    begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
+) -> TrainedRun:
+    """Run the whole federation in this process with the real protocol and the real noise.
+
+    Guarantee: nothing is released unless the plan's ε is certified; every release is on the ledger before it happens; a run that was
+        interrupted continues with the same randomness, so no round is ever noised twice.
+
+    Args:
+        plan: defaults to the embedded digits plan; ignored when resuming.
+        model: any module without cross-record layers, instead of the plan's named model.
+        silos: python objects, one per silo (arrays, tensors or datasets), instead of the plan's data section.
+        progress: called after every round.
+        begun: called once the guarantee is certified.
+    """
+    options = options or RunOptions()
+    began = time.perf_counter()
+    plan = RunFolder.open(options.resume).plan if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
+    data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else from_arrays(list(silos))
+    facts = data.facts() if silos is not None else public_facts(plan)
+    if model is not None and plan.training.dimension is None:
+        plan = plan.replace("training", dimension=len(flat_parameters(model)))
+    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    account = None if built.plan.training.algorithm == "fedavg" else certify(built)
+    if begun is not None:
+        begun(built, account, data)
+    bench = prepare(built.plan, data, model=model)
+    if len(bench.first_parameters) != built.plan.training.dimension:
+        rule = f"{built.plan.training.dimension} parameters, the model has {len(bench.first_parameters)}"
+        raise GuaranteeError(f"training.dimension promises {rule}. Omit it to have it counted.")
+    releases = ReleaseLog.open(built.plan, account, data.name, options.state, options.policy) if options.ledger else None
+    names = tuple(silo.name for silo in data.silos)
+    void = "the noise comes from a public seed (simulation)" if options.seed is not None else None
+    run = (
+        RunFolder.open(options.resume, resume=True)
+        if options.resume
+        else RunFolder.create(built.plan, account, options.root, name=options.name, silos=names, void=void)
+    )
+    with run:
+        federation = Federation(built, bench, _secret(run, options), options.seed, options.threads, options.vanishing)
+        _restore(federation, run)
+        loggers = open_loggers(built.plan, run.path)
+        already_compared = None
+        for number in range(run.last_round, built.plan.federation.rounds):
+            if releases is not None:
+                releases.enter(run, number + 1, spent(built, number + 1))
+            outcome = federation.round(number)
+            record = run.commit(_record(federation, outcome, names), federation.server.state(), {"round": number + 1})
+            for logger in loggers:
+                logger.log_round(record)
+            if progress is not None:
+                progress(built, record)
+        for logger in loggers:
+            logger.close()
+        if options.compare:
+            already_compared = baselines(built.plan, bench, threads=options.threads)
+        load_flat(bench.model, torch.tensor(federation.server.released, dtype=torch.float32))
+        seconds = time.perf_counter() - began
+        rounds = tuple(run.rounds())
+        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, already_compared or {}, data.assumptions, seconds)
+        torch.save(bench.model.state_dict(), run.path / "model.pt")
+        if run.summary is None:
+            run.finish(result.summary())
+        (run.path / _SECRET_FILE).unlink(missing_ok=True)
+    return result
+
+
+def _secret(run: RunFolder, options: RunOptions) -> bytes | None:
+    """The run's 32 secret bytes: drawn once, kept readable by its owner only until the run is finished."""
+    if options.seed is not None:
+        return None
+    file = run.path / _SECRET_FILE
+    if run.last_round == 0 and not file.exists():
+        file.touch(mode=0o600)
+        replace_atomically(file, os.urandom(32))
+        file.chmod(0o600)
+    if run.summary is not None:
+        return os.urandom(32)
+    try:
+        secret = file.read_bytes()
+    except OSError:
+        raise StorageError(f"{file} is missing, so the next round could not be repeated exactly after a crash. Start a new run.") from None
+    if len(secret) != 32:
+        raise StorageError(f"{file} must hold 32 bytes, got {len(secret)}. Start a new run.")
+    return secret
+
+
+def _restore(federation: Federation, run: RunFolder) -> None:
+    stored = run.read_checkpoint()
+    if stored is None:
+        if run.last_round:
+            raise StorageError(f"{run.path / 'checkpoint.npz'} is missing after round {run.last_round}. Restore it from a backup.")
+        return
+    arrays, meta = stored
+    if int(meta["round"]) != run.last_round:
+        raise StorageError(
+            f"{run.path / 'checkpoint.npz'} is of round {meta['round']}, the record of round {run.last_round}. Restore both."
+        )
+    federation.server.restore(arrays)
+
+
+def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...]) -> RoundRecord:
+    """What the record keeps of a round."""
+    plan, local = federation.design.plan, outcome.local.values()
+    private = plan.training.algorithm != "fedavg"
+    survivors = outcome.aggregated.survivors
+    taken = sum(each.records for each in local)
+    largest = float(np.abs(outcome.aggregated.total).max(initial=1.0))
+    simulated = plan.evaluation.metrics == "simulation" and outcome.metrics is not None
+    return RoundRecord(
+        round=outcome.number + 1,
+        round_id=round_identifier(plan, outcome.number, frozenset(range(len(names)))).hex(),
+        epsilon_spent=spent(federation.design, outcome.number + 1) if private else 0.0,
+        delta=plan.privacy.delta,
+        survivors=tuple(names[silo] for silo in sorted(survivors)),
+        dropped=tuple(names[silo] for silo in range(len(names)) if silo not in survivors),
+        accuracy=None if outcome.metrics is None else outcome.metrics.accuracy,
+        loss=None if outcome.metrics is None else outcome.metrics.loss,
+        silo_accuracies=tuple(each.accuracy for each in federation.evaluate_silos()) if simulated else None,
+        clipped_fraction=sum(each.clipped for each in local) / taken if taken else None,
+        nonfinite=sum(each.nonfinite for each in local),
+        saturated=sum(each.saturated for each in local),
+        headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(max(largest, 1.0))),
+        update_norm=float(np.linalg.norm(outcome.update)),
+        noise_norm_expected=expected_noise_norm(federation.design, len(survivors)) if private else None,
+        seconds=dict(outcome.seconds),
+        bytes_up=outcome.aggregated.bytes_up,
+        bytes_down=outcome.aggregated.bytes_down,
+        metrics_are={"simulation": "simulation-only", "secure": "secure", "none": "none"}[plan.evaluation.metrics],
+    )
+
+
+def expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
+    """√(d·Var) of the noise in the averaged update, in parameter units."""
+    weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
+    variance = survivors * design.share.variance_grid * weights2
+    return float(np.sqrt((design.plan.training.dimension or 1) * variance)) * design.grid.granularity * abs(design.update_scale)

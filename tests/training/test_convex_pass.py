@@ -1,0 +1,132 @@
+"""One record moves a convex pass by at most γC/b per pass, whatever the other records are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sumus.errors import DataError, GuaranteeError
+from sumus.randomness import RandomSource
+from sumus.training.convex_pass import convex_pass
+
+
+class FixedBins:
+    """A source whose bins the test chooses, so that neighbours can be coupled record by record."""
+
+    def __init__(self, *assignments: np.ndarray) -> None:
+        self._assignments = list(assignments)
+
+    def below(self, bound: int, count: int) -> np.ndarray:
+        chosen = self._assignments.pop(0)[:count]
+        assert chosen.max(initial=0) < bound
+        return chosen
+
+
+def unit_records(rng: np.random.Generator, count: int, features: int) -> np.ndarray:
+    x = rng.normal(size=(count, features)) * rng.choice([0.01, 1.0], size=(count, 1))
+    return (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0) * (1 - 1e-6)).astype(np.float32)
+
+
+def naive_pass(weights, x, y, assigned, *, bins, step, decay, cap):
+    """The formula in plain numpy, bin by bin."""
+    w = weights.copy()
+    for s in range(bins):
+        mine = np.flatnonzero(assigned == s)
+        if len(w) == 1:
+            residual = (1 / (1 + np.exp(-(x[mine] @ w[0]))) - y[mine])[:, None]
+        else:
+            z = x[mine] @ w.T
+            p = np.exp(z - z.max(1, keepdims=True)) if len(mine) else z
+            residual = (p / p.sum(1, keepdims=True) if len(mine) else p) - np.eye(len(w))[y[mine]]
+        gradient = residual.T @ x[mine].astype(np.float64)
+        w = (1 - decay) * w - step * min(1.0, cap / max(len(mine), 1)) * gradient
+    return w
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 10])
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_the_compiled_pass_is_the_formula(outputs: int, decay: float) -> None:
+    rng = np.random.default_rng(outputs)
+    x, y = unit_records(rng, 60, 7), rng.integers(0, max(outputs, 2), 60)
+    weights = rng.normal(size=(outputs, 7))
+    assigned = rng.integers(0, 9, 60)
+    ours = convex_pass(
+        weights, x, y, bins=9, passes=1, step=0.3, decay=decay, bin_cap=5, feature_bound=1.0, source=FixedBins(assigned)
+    )
+    np.testing.assert_allclose(ours, naive_pass(weights, x, y, assigned, bins=9, step=0.3, decay=decay, cap=5), rtol=0, atol=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    outputs=st.sampled_from([1, 2, 3, 6]),
+    bins=st.integers(1, 8),
+    passes=st.integers(1, 3),
+    room=st.floats(0.3, 1.0),
+    spread=st.floats(0.0, 20.0),
+)
+def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(seed, outputs, bins, passes, room, spread) -> None:
+    """Neighbours coupled on all bins; (γ/b)·cap·β ≤ 2 with cap = the fullest bin of the larger data set."""
+    rng = np.random.default_rng(seed)
+    count, features = 24, 4
+    x, y = unit_records(rng, count, features), rng.integers(0, max(outputs, 2), count)
+    assigned = [rng.integers(0, bins, count) for _ in range(passes)]
+    cap = max(int(np.bincount(each, minlength=bins).max()) for each in assigned)
+    smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
+    step = room * 2.0 / (smoothness * cap)
+    weights = spread * rng.normal(size=(outputs, features))
+    options = {"bins": bins, "passes": passes, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    with_record = convex_pass(weights, x, y, source=FixedBins(*assigned), **options)
+    without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(*assigned), **options)
+    assert np.linalg.norm(with_record - without) <= passes * step * gradient_norm * (1 + 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), cap=st.integers(1, 6))
+def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = unit_records(rng, 12, 3), rng.integers(0, max(outputs, 2), 12)
+    assigned = np.zeros(12, dtype=np.int64)  # one bin, always over the cap
+    smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
+    step = 2.0 / (smoothness * cap)
+    weights = rng.normal(size=(outputs, 3))
+    options = {"bins": 1, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
+    without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
+    assert np.linalg.norm(with_record - without) <= 2.0 * step * gradient_norm
+
+
+def test_without_the_cap_the_bound_would_fail() -> None:
+    """The check above can fail: steps three times too long break it (why the cap is there)."""
+    worst = 0.0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        count, bins = 24, 6
+        x, y = unit_records(rng, count, 2), rng.integers(0, 2, count)
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9) * (1 + 1e-6)
+        assigned = rng.integers(0, bins, count)
+        assigned[-1] = 0
+        cap = int(np.bincount(assigned, minlength=bins).max())
+        step = 3.0 * 2.0 / (0.25 * cap)
+        options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": 10**6, "feature_bound": 1.0}
+        weights = np.zeros((1, 2))
+        a = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
+        b = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
+        worst = max(worst, float(np.linalg.norm(a - b)) / step)
+    assert worst > 1.01
+
+
+def test_records_over_the_bound_and_bad_labels_are_refused() -> None:
+    weights, source = np.zeros((3, 2)), RandomSource()
+    options = {"bins": 2, "passes": 1, "step": 0.1, "decay": 0.0, "bin_cap": 4, "feature_bound": 1.0, "source": source}
+    with pytest.raises(GuaranteeError, match="norm at most"):
+        convex_pass(weights, np.array([[3.0, 0.0]], np.float32), np.array([0]), **options)
+    with pytest.raises(GuaranteeError, match="norm at most"):
+        convex_pass(weights, np.array([[np.nan, 0.0]], np.float32), np.array([0]), **options)
+    with pytest.raises(DataError, match="labels must lie in"):
+        convex_pass(weights, np.array([[0.5, 0.0]], np.float32), np.array([3]), **options)
+    empty = convex_pass(weights, np.zeros((0, 2), np.float32), np.zeros(0, np.int64), **options)
+    assert np.array_equal(empty, weights)
