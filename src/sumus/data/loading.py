@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sumus.data.catalogue import named_facts, named_set, silo_count, training_bounds
+from sumus.data.catalogue import named_facts, named_set, training_bounds
 from sumus.data.pool import Pool, federate
 from sumus.data.silos import FederatedData, PublicFacts
 from sumus.data.table import open_table, table_pool
@@ -31,12 +31,10 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     """
     if plan.data.path is not None:
         pool = table_pool(open_table(plan.data), plan.data)
-        _check_silo_number(plan, pool)
-        return federate(pool, plan, natural=True, silos=len(pool.silo_names or ()))
-    chosen = named_set(plan.data.name or "digits")
+        return federate(pool, plan, natural=True, bounds=_table_facts(plan, pool).records_per_silo)
     facts = named_facts(plan, cache)
-    natural = plan.data.partition == "natural"
-    data = federate(chosen.load(cache), plan, natural=natural, silos=silo_count(plan, chosen, facts.silos if natural else None))
+    pool = named_set(facts.name).load(cache)
+    data = federate(pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo)
     return dataclasses.replace(data, assumptions=(*facts.assumptions, *data.assumptions))
 
 
@@ -62,8 +60,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     names, silo_of = pool.silo_names or (), pool.silo_of
     if silo_of is None or silo not in names or not np.any(silo_of == names.index(silo)):
         raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(names[:20])}.")
-    present = len(np.unique(silo_of))
-    if plan.federation.silos is None or present < plan.federation.silos:
+    if len(np.unique(silo_of)) < (plan.federation.silos or 2):
         _check_declared(plan, table.typed, tuple(table.columns))
     own = np.flatnonzero(silo_of == names.index(silo))
     encode = pool.encode
@@ -71,9 +68,11 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         pool, labels=pool.labels[own], encode=lambda rows: encode(own[rows]), silo_names=(silo,), silo_of=np.zeros(len(own), np.int64)
     )
     bounds = plan.data.records_per_silo
-    position = names.index(silo) if bounds is not None and len(bounds) == len(names) else None
-    alone = plan.replace("data", records_per_silo=None if bounds is None or position is None else (bounds[position],))
-    return federate(only, alone, natural=True, silos=1)
+    if bounds is not None and len(bounds) != len(names):
+        fix = f"List all silos in data.categories.{plan.data.silo_column}"
+        raise DataError(f"data.records_per_silo has {len(bounds)} bounds, {pool.name} has {len(names)} silos. {fix}.")
+    own_bound = len(own) if bounds is None else bounds[names.index(silo)]
+    return federate(only, plan, natural=True, bounds=(own_bound,))
 
 
 def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFacts:
@@ -85,26 +84,25 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     """
     if plan.data.path is None:
         return named_facts(plan, cache)
-    pool = table_pool(open_table(plan.data), plan.data)
-    _check_silo_number(plan, pool)
+    return _table_facts(plan, table_pool(open_table(plan.data), plan.data))
+
+
+def _table_facts(plan: TrainingPlan, pool: Pool) -> PublicFacts:
     names = pool.silo_names or ()
+    if plan.federation.silos not in (None, len(names)):
+        rule = f"must be {len(names)}, the silos of column {plan.data.silo_column}"
+        raise PlanError("federation.silos", plan.federation.silos, rule, "Omit it, or correct the silo column.")
     sizes = np.bincount(pool.silo_of, minlength=len(names)) if pool.silo_of is not None else np.zeros(0, np.int64)
+    counted = {name: int(size) for name, size in zip(names, sizes, strict=True)}
     return PublicFacts(
         name=pool.name,
         silo_names=names,
-        records_per_silo=training_bounds(plan, tuple(int(size) for size in sizes), pool.name),
+        records_per_silo=training_bounds(plan, counted, pool.name),
         shape=pool.shape,
         classes=len(pool.class_names),
         class_names=pool.class_names,
         assumptions=pool.assumptions,
     )
-
-
-def _check_silo_number(plan: TrainingPlan, pool: Pool) -> None:
-    found, wanted = len(pool.silo_names or ()), plan.federation.silos
-    if wanted not in (None, found):
-        rule = f"must be {found}, the silos of column {plan.data.silo_column}"
-        raise PlanError("federation.silos", wanted, rule, "Omit it, or correct the silo column.")
 
 
 def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -> None:

@@ -31,10 +31,14 @@ def read_parquet(path: Path) -> dict[str, Column]:
     except ImportError:
         raise DataError(f"{path} is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]' (or save it as CSV).") from None
     try:
-        table = parquet.read_table(path)
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        with parquet.ParquetFile(path) as file:
+            return _columns(arrow, path, file.read())
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:  # arrow's own errors are kinds of these
         reason = (str(error).splitlines() or ["unreadable"])[0]
         raise DataError(f"{path} cannot be read as Parquet: {reason}. Check data.path.") from None
+
+
+def _columns(arrow: Any, path: Path, table: Any) -> dict[str, Column]:
     if len(set(table.column_names)) != len(table.column_names):
         raise DataError(f"{path} has two columns of one name. Rename one of them.")
     if not table.num_rows:

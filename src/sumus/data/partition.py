@@ -50,7 +50,7 @@ def deal(labels: NDArray[np.int64], *, kind: str, silos: int, seed: int, alpha: 
         hands = _shard_hands(silos, shards_per_silo, seed)
         return tuple(np.concatenate([shards[index] for index in hand]) for hand in hands)
     if kind == "dirichlet":
-        counts = np.bincount(labels)
+        counts = np.bincount(labels, minlength=1)
         sizes = _dirichlet_sizes(tuple(int(count) for count in counts), silos, seed, alpha)
         runs = np.split(by_label, np.cumsum(sizes.reshape(-1))[:-1])  # class-major: all silos of class 0, then of class 1, …
         return tuple(np.concatenate(runs[silo::silos]) for silo in range(silos))
@@ -109,10 +109,10 @@ def _shard_hands(silos: int, shards_per_silo: int, seed: int) -> list[list[int]]
 
 def _dirichlet_sizes(class_counts: tuple[int, ...], silos: int, seed: int, alpha: float) -> NDArray[np.int64]:
     """Records of each class (row) that each silo (column) receives; every row sums to its class count."""
-    shape = (len(class_counts), silos)
     source = RandomSource.simulation(seed, "dirichlet")
     # Gamma(α) = Gamma(α + 1)·U^(1/α), kept in logarithms: for small α the plain quantile underflows to zero in every silo
-    first, second = (1.0 - source.uniforms(shape[0] * shape[1]).reshape(shape) for _ in range(2))
+    draws = 1.0 - source.uniforms(len(class_counts) * 2 * silos).reshape(len(class_counts), 2, silos)
+    first, second = draws[:, 0], draws[:, 1]
     log_gamma = np.log(np.maximum(gammaincinv(alpha + 1.0, first), 1e-300)) + np.log(second) / alpha
     shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)

@@ -44,16 +44,16 @@ class Pool:
     assumptions: tuple[str, ...] = ()
 
 
-def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, silos: int) -> FederatedData:
+def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int, ...]) -> FederatedData:
     """Deal a pool to silos and split every silo as the plan says.
 
-    Guarantee: every record of the pool is in exactly one part of exactly one silo; no silo exceeds `data.records_per_silo`.
+    Guarantee: every record of the pool is in exactly one part of exactly one silo; no silo exceeds its bound.
 
     Args:
         pool: the records.
         plan: its data section gives partition, fractions and the public seed.
         natural: keep the silos that the data has.
-        silos: N; for natural silos it must be their number.
+        bounds: public upper bounds on the training records, one per silo.
     """
     data = plan.data
     if natural:
@@ -61,17 +61,17 @@ def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, silos: int) -> Fe
             raise DataError(f"{pool.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet.")
         titles, parts = pool.silo_names, _group(pool.silo_of, len(pool.silo_names))
     else:
-        titles = silo_titles(silos)
+        titles = silo_titles(len(bounds))
         parts = deal(
             pool.labels,
             kind=data.partition,
-            silos=silos,
+            silos=len(bounds),
             seed=data.split_seed,
             alpha=data.dirichlet_alpha,
             shards_per_silo=data.shards_per_silo,
         )
     members = tuple(_split_silo(pool, plan, name=name, members=part) for name, part in zip(titles, parts, strict=True))
-    _check_bounds(pool.name, members, data.records_per_silo)
+    _check_bounds(pool.name, members, bounds)
     return FederatedData(
         name=pool.name,
         silos=members,
@@ -94,25 +94,16 @@ def _group(silo_of: NDArray[np.int64], silos: int) -> tuple[Indices, ...]:
 
 def _split_silo(pool: Pool, plan: TrainingPlan, *, name: str, members: Indices) -> SiloRecords:
     data = plan.data
-    if not len(members):
-        fix = "Leave it out" if pool.silo_names else "Raise data.dirichlet_alpha or lower federation.silos"
-        raise DataError(f"{pool.name}: silo {name!r} has no records. {fix}.")
     fractions = {"test_fraction": data.test_fraction, "validation_fraction": data.validation_fraction}
     parts = split(len(members), **fractions, seed=data.split_seed, silo=name)
     train, validation, test = (Records(pool.encode(members[part]), pool.labels[members[part]]) for part in parts)
     return SiloRecords(name=name, train=train, validation=validation, test=test)
 
 
-def _check_bounds(name: str, silos: tuple[SiloRecords, ...], bounds: tuple[int, ...] | None) -> None:
-    if bounds is None:
-        return
-    if len(bounds) != len(silos):
-        raise DataError(
-            f"{name}: data.records_per_silo must have one bound per silo ({len(silos)}), got {len(bounds)}. Add or remove some."
-        )
+def _check_bounds(name: str, silos: tuple[SiloRecords, ...], bounds: tuple[int, ...]) -> None:
     for silo, bound in zip(silos, bounds, strict=True):
         if len(silo.train) > bound:
             raise DataError(
-                f"{name}: silo {silo.name!r} has {len(silo.train)} training records, data.records_per_silo promises at most {bound}. "
-                "Raise the bound in the plan."
+                f"{name}: silo {silo.name!r} has {len(silo.train)} training records, the public bound is {bound}. "
+                "Set data.records_per_silo to bounds that hold."
             )

@@ -54,9 +54,12 @@ class OwnTable:
 def open_table(data: DataPlan) -> OwnTable:
     """Read the file that `data.path` names: as given, or below a folder of the search path."""
     given = Path(data.path or "").expanduser()
-    path = given if given.exists() else None if given.is_absolute() else find(str(given))
-    if path is None or path.is_dir():
-        what = "is a folder" if path is not None else "does not exist"
+    try:
+        path = given if given.exists() else None if given.is_absolute() else find(str(given))
+    except OSError as error:
+        raise DataError(f"data.path {data.path!r} cannot be read: {error.strerror}. Give another file.") from None
+    if path is None or not path.is_file():
+        what = "is not a file" if path is not None else "does not exist"
         raise DataError(f"data.path {data.path!r} {what}. Give a CSV or Parquet file, relative to the current folder or to $SUMUS_DATA.")
     state = path.stat()
     return _read(path, state.st_mtime_ns, state.st_size)
@@ -129,14 +132,17 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
     names = data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
     if not names:
         raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
-    found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": []}
+    found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": [], "unlisted": []}
     encoders: list[Encoder] = []
     for name in names:
         if name in (data.silo_column, data.label_column):
             raise DataError(f"data.columns must not name the silo or label column, got {name!r}. Remove it.")
         column = table.column(name, "data.columns")
         if name in categories:
-            encoders.append(_listed(column, categories[name]))
+            text = as_text(column)
+            encoders.append(OneHot(text, categories[name]))
+            if text.values and not set(text.values) & set(categories[name]):
+                found["unlisted"].append(name)
             continue
         if isinstance(column, TextColumn) and not table.typed and name not in bounds:
             found["kind"].append(name)
@@ -149,15 +155,6 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
         if why:
             found[why].append(name)
     return encoders, _assumption_lines(found)
-
-
-def _listed(column: Column, categories: tuple[str, ...]) -> Encoder:
-    text = as_text(column)
-    if text.values and not set(text.values) & set(categories):
-        raise DataError(
-            f"data.categories.{column.name} lists none of the values of the file, such as {text.values[0]!r}. Correct the list."
-        )
-    return OneHot(text, categories)
 
 
 def _undeclared(column: Column, name: str) -> tuple[Encoder, str | None]:
@@ -177,6 +174,7 @@ def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
         "knots": "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ (data.bounds scales them instead)",
         "hash": "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories gives one feature per category)",
         "schema": "categories of {} are those that the schema of the file declares, taken as public",
+        "unlisted": "no value of {} is in its list in data.categories, so all of them share one feature: check the list",
     }
     return [templates[why].format(_named(names)) for why, names in found.items() if names]
 

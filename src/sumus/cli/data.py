@@ -1,0 +1,178 @@
+"""`sumus data`: which data sets there are, whether one is sound, and how to get one ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sumus.data import FederatedData, load
+from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
+from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
+from sumus.data.income import prepare_income
+from sumus.data.locations import cache_folder
+from sumus.data.synthetic import write_patients
+from sumus.errors import DataError, PlanError
+from sumus.plan import TrainingPlan
+
+__all__ = ["data_app"]
+
+data_app = typer.Typer(help="List, check and prepare data sets.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@data_app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """The data sets a plan can name, and which of them are on this machine."""
+    rows = [_entry(each) for each in CATALOGUE.values()]
+    if as_json:
+        typer.echo(json.dumps({"data_sets": rows}, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "what", "records", "classes", "shape", "here"):
+        table.add_column(heading, justify="right" if heading in ("records", "classes") else "left")
+    for row in rows:
+        shape = " × ".join(map(str, row["shape"]))
+        table.add_row(row["name"], row["title"], f"{row['records']:,}", str(row["classes"]), shape, "yes" if row["ready"] else "no")
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if not row["ready"]:
+            console.print(f"\n{row['how']}", soft_wrap=True, markup=False, highlight=False)
+    console.print("\nA file of your own: data.path, data.silo_column and data.label_column in the plan.", highlight=False)
+
+
+@data_app.command("check")
+def check_command(
+    target: Annotated[str, typer.Argument(help="Name of a data set, or a plan file.")],
+    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, replaces a value of the plan.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Load a data set as a plan would, verify it, and say what is public and what was assumed."""
+    plan = _with_overrides(_plan(target), overrides or [])
+    data = load(plan)
+    summary = _summary(data)
+    if as_json:
+        typer.echo(json.dumps(summary, ensure_ascii=False))
+        return
+    console = Console()
+    total = {part: sum(silo[part] for silo in summary["silos"]) for part in ("train", "validation", "test")}
+    parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
+    console.print(f"[bold]{escape(data.name)}[/bold] is sound: {len(data.silos)} silos, {parts}")
+    console.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
+    console.print(f"  classes    {data.classes}: {', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("silo", "train", "validation", "test"):
+        table.add_column(heading, justify="left" if heading == "silo" else "right")
+    for silo in summary["silos"][:60]:
+        table.add_row(escape(silo["name"]), *(f"{silo[part]:,}" for part in ("train", "validation", "test")))
+    console.print(table)
+    if len(data.silos) > 60:
+        console.print(f"… and {len(data.silos) - 60} more")
+    for line in data.assumptions:
+        console.print(f"  assumed    {line}", soft_wrap=True, markup=False, highlight=False)
+
+
+@data_app.command("prepare")
+def prepare_command(
+    name: Annotated[str, typer.Argument(help="Name of a data set.")],
+    download: Annotated[bool, typer.Option("--download", help="income: let folktables fetch the Census files.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Do the work on this machine that a data set needs once; what must be fetched first is said, never fetched silently."""
+    chosen = named_set(name)
+    if name == "cifar10-features" and not _entry(chosen)["ready"]:
+        _prepare_features(quiet=as_json)
+    elif name == "income" and not _entry(chosen)["ready"]:
+        prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
+    chosen.load(None)  # verifies checksums and shapes, or says what to fetch
+    place = str(chosen.place(None))
+    typer.echo(json.dumps({"name": name, "ready": True, "place": place}) if as_json else f"{name} is ready: {place}")
+
+
+@data_app.command("example")
+def example_command(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("patients.csv"),
+    records: Annotated[int, typer.Option(help="Rows.", min=1)] = 6000,
+    as_json: AsJson = False,
+) -> None:
+    """Write a synthetic hospital table to try one's own file with. No row describes a person."""
+    if path.exists():
+        raise DataError(f"{path} exists. Name a new file or remove it.")
+    try:
+        write_patients(path, records=records)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}. Name another file.") from None
+    columns = {"silo_column": "hospital", "label_column": "readmitted"}
+    typer.echo(json.dumps({"path": str(path), "synthetic": True, **columns}) if as_json else f"wrote {path} ({records} synthetic rows)")
+
+
+def _entry(chosen: NamedSet) -> dict[str, Any]:
+    entry = {
+        "name": chosen.name,
+        "title": chosen.title,
+        "records": chosen.records,
+        "classes": len(chosen.class_names),
+        "shape": list(chosen.shape),
+        "default_silos": chosen.default_silos,
+        "natural_silos": chosen.natural_counts is not None,
+    }
+    try:
+        return {**entry, "ready": True, "place": str(chosen.place(None))}
+    except DataError as error:
+        return {**entry, "ready": False, "how": str(error)}
+
+
+def _plan(target: str) -> TrainingPlan:
+    if target in CATALOGUE:
+        natural = CATALOGUE[target].natural_counts is not None
+        return TrainingPlan.from_table({"data": {"name": target, "partition": "natural" if natural else "iid"}})
+    if target.endswith(".toml") or Path(target).exists():
+        return TrainingPlan.load(target)
+    raise PlanError("data", target, f"must be a plan file or one of {', '.join(CATALOGUE)}", "Check the spelling.")
+
+
+def _with_overrides(plan: TrainingPlan, overrides: list[str]) -> TrainingPlan:
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator:
+            raise PlanError("--set", override, "must be section.key=value", "For example --set data.partition=dirichlet.")
+        plan = plan.with_overrides({key.strip(): value})
+    return plan
+
+
+def _summary(data: FederatedData) -> dict[str, Any]:
+    parts = ("train", "validation", "test")
+    silos = [{"name": silo.name, **{part: len(getattr(silo, part)) for part in parts}} for silo in data.silos]
+    facts = dataclasses.asdict(data.facts())
+    return {**{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")}, "silos": silos}
+
+
+def _prepare_features(*, quiet: bool) -> None:
+    """Extract the features of CIFAR-10, with a progress bar; an interrupted run is continued."""
+    images, _ = cifar10_images()
+    try:
+        from sumus.training.backbones import extract, load_backbone
+    except ImportError:
+        raise DataError("cifar10-features needs torch to be prepared. Run: pip install 'sumus[train]'") from None
+    backbone = load_backbone("efficientnet-lite0", pixels=FEATURE_PIXELS)
+    with _progress(quiet=quiet) as bar:
+        task = bar.add_task("extracting features", total=len(images))
+        extract(images, backbone, into=features_file(), progress=lambda done, total: bar.update(task, completed=done, total=total))
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        yield bar

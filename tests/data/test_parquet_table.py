@@ -1,0 +1,124 @@
+"""Parquet files: the schema of the file says what a column is."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sumus.data import load
+from sumus.data.parquet_table import read_parquet
+from sumus.errors import DataError
+from sumus.plan import TrainingPlan
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def _plan(path: Path, **data: object) -> TrainingPlan:
+    entries = {"path": str(path), "silo_column": "silo", "label_column": "label", "test_fraction": 0.0, **data}
+    return TrainingPlan.from_table({"data": entries})
+
+
+def _write(folder: Path, **columns: object) -> Path:
+    path = folder / "own.parquet"
+    parquet.write_table(arrow.table(columns), path)
+    return path
+
+
+def test_types_of_the_schema_decide(tmp_path):
+    path = _write(
+        tmp_path,
+        flag=[True, None, False],
+        number=arrow.array([1, None, 2**40], arrow.int64()),
+        amount=[Decimal("1.50"), None, Decimal("-2")],
+        day=[datetime.date(1970, 1, 11), None, datetime.date(1969, 12, 31)],
+        moment=arrow.array([86_400 * 2, None, 0], arrow.timestamp("s")),
+        word=["1", None, " b "],
+        kind=arrow.array(["u", None, "v"]).dictionary_encode(),
+        nothing=arrow.nulls(3),
+    )
+    columns = read_parquet(path)
+    assert columns["flag"].bounds == (0.0, 1.0)
+    nan = float("nan")
+    for name, expected in {
+        "flag": [1, nan, 0],
+        "number": [1, nan, 2**40],
+        "amount": [1.5, nan, -2],
+        "day": [10, nan, -1],
+        "moment": [2, nan, 0],
+        "nothing": [nan] * 3,
+    }.items():
+        assert np.array_equal(columns[name].values, expected, equal_nan=True), name
+    assert (columns["word"].values, columns["word"].codes.tolist(), columns["word"].declared) == (("1", "b"), [0, -1, 1], False)
+    assert (columns["kind"].values, columns["kind"].codes.tolist(), columns["kind"].declared) == (("u", "v"), [0, -1, 1], True)
+
+
+def test_a_dictionary_type_brings_its_public_categories_along(tmp_path):
+    kind = arrow.DictionaryArray.from_arrays(arrow.array([0, 2, None, 0], arrow.uint8()), ["low", "middle", "high"])
+    path = _write(tmp_path, silo=["A"] * 4, label=[0, 1, 1, 0], kind=kind)
+    data = load(_plan(path))
+    assert data.shape == (4,)  # "middle" never occurs and still has its feature; the last one is for other and missing
+    assert sorted(map(tuple, data.silos[0].train.x.tolist())) == [(0, 0, 0, 1), (0, 0, 1, 0), (1, 0, 0, 0), (1, 0, 0, 0)]
+    assert any("categories of kind" in line for line in data.assumptions)
+    assert not any("number or text" in line for line in data.assumptions)
+
+
+def test_numeric_labels_and_silos_match_the_declared_lists(tmp_path):
+    path = _write(tmp_path, silo=[3, 1, 3], label=[1.0, 0.0, 0.0], x=[0.1, 0.2, 0.3])
+    data = load(_plan(path, categories={"label": ["0", "1"], "silo": ["1", "3"]}, bounds={"x": [0, 1]}))
+    assert [silo.name for silo in data.silos] == ["1", "3"]
+    assert sorted(data.silos[1].train.y.tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"silo": ["A", "A"], "label": [0, 1], "x": [[1], [2]]}, "has type list"),
+        ({"silo": arrow.array([], arrow.string()), "label": arrow.array([], arrow.int8())}, "no records"),
+        ({"silo": ["A", None], "label": [0, 1], "x": [1, 2]}, "has no value in 1 records"),
+    ],
+)
+def test_faults_are_one_line(tmp_path, columns, complaint):
+    with pytest.raises(DataError) as caught:
+        load(_plan(_write(tmp_path, **columns)))
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_columns_of_one_name(tmp_path):
+    path = tmp_path / "own.parquet"
+    parquet.write_table(arrow.Table.from_arrays([arrow.array([1]), arrow.array([2])], names=["x", "x"]), path)
+    with pytest.raises(DataError, match="two columns of one name"):
+        read_parquet(path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(junk=st.binary(max_size=60), magic=st.booleans())
+def test_junk_that_is_called_parquet_is_a_data_error(tmp_path, junk, magic):
+    path = tmp_path / "own.parquet"
+    path.write_bytes((b"PAR1" if magic else b"") + junk + (b"PAR1" if magic else b""))
+    with pytest.raises(DataError) as caught:
+        load(_plan(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_real_file_is_a_data_error(tmp_path):
+    path = _write(tmp_path, silo=["A", "B"], label=[0, 1], x=[1.0, 2.0])
+    raw = bytearray(path.read_bytes())
+    for position in range(4, len(raw) - 8, 7):
+        damaged = bytearray(raw)
+        damaged[position] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            load(_plan(path))
+        except DataError as error:
+            complaint = str(error)
+        else:
+            continue
+        assert "\n" not in complaint
