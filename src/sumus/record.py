@@ -204,6 +204,10 @@ class RunFolder:
         stored = self._read_container()
         return None if stored is None else (stored[0], stored[1]["meta"])
 
+    def read_secret(self) -> bytes:
+        """The seed that `write_secret` stored, to repeat an interrupted round bit for bit instead of drawing its noise anew."""
+        return read_bytes(self.path / "secret.key")
+
     def verify(self) -> str:
         """Read everything and check it against the chain; returns the hash of the last line."""
         self._chain = Chain.read(self._chain.path, origin=_read_plan(self.path / "plan.toml").hash)
@@ -250,10 +254,16 @@ class RunFolder:
         self._writable()
         self._write_container(arrays, meta, pending=None, head=self._chain.head)
 
+    def write_secret(self, secret: bytes) -> None:
+        """Keep the seed of the silos' randomness until the run is finished, readable by its owner only."""
+        self._writable()
+        replace_atomically(self.path / "secret.key", secret, secret=True)
+
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close the record with its summary and write `summary.json`."""
+        """Close the record with its summary, write `summary.json`, and destroy the seed of the randomness."""
         self._writable()
         self._chain = self._chain.appended("summary", {"finished": _now()} | plain_json(summary))
+        (self.path / "secret.key").unlink(missing_ok=True)
         replace_atomically(self.path / "summary.json", _pretty(self._chain.links[-1].body))
 
     # -- inside -------------------------------------------------------------------------------------------------------------------
@@ -276,6 +286,8 @@ class RunFolder:
 
     def _check_next(self, record: RoundRecord) -> None:
         self._writable()
+        if record.round < 1:
+            raise StorageError(f"rounds are counted from 1, got {record.round}.")
         if record.round <= self.last_round:
             raise StorageError(f"round {record.round} is on record already in {self._chain.path}: go on with round {self.last_round + 1}.")
         spent = next((float(link.body["epsilon_spent"]) for link in reversed(self._chain.links) if link.kind == "round"), 0.0)

@@ -46,15 +46,19 @@ def read_bytes(path: Path) -> bytes:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}. Check the path and its permissions.") from None
 
 
-def replace_atomically(path: Path, content: bytes) -> None:
+def replace_atomically(path: Path, content: bytes, *, secret: bool = False) -> None:
     """Write a whole file so that it is either entirely old or entirely new, whatever happens.
 
     Guarantee: when the call returns the new content is on the disk; when it raises, the old content is intact. The content goes to a
         hidden neighbour that is synchronised before it takes the name, and the directory is synchronised after.
+
+    Args:
+        secret: nobody but the owner may read the file.
     """
-    temporary = path.with_name(f".{path.name}.tmp")  # one fixed name: what a killed process leaves is overwritten by the next
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        temporary.unlink(missing_ok=True)  # what is left of a killed process may have other permissions
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if secret else 0o666)
         try:
             _write_all(descriptor, content)
             os.fsync(descriptor)
