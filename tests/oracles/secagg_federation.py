@@ -1,0 +1,90 @@
+"""A small federation whose wires the test holds in its hands."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.randomness import RandomSource
+from sumus.secagg import (
+    MemoryRoundGuard,
+    Roster,
+    ServerSession,
+    ServerSetup,
+    SiloIdentity,
+    SiloSession,
+    SiloSetup,
+    SiloSubmitted,
+    Terms,
+)
+
+PLAN_HASH = hashlib.sha256(b"a plan").digest()
+
+
+def terms_for(silos: int, *, length: int = 8, dropouts: int | None = None, **changes: object) -> Terms:
+    most = (silos - 1) // 2
+    fields: dict[str, object] = {
+        "plan_hash": PLAN_HASH,
+        "silos": silos,
+        "length": length,
+        "dropouts": most if dropouts is None else dropouts,
+    }
+    return Terms(**(fields | changes))  # type: ignore[arg-type]
+
+
+def round_id(label: object) -> bytes:
+    return hashlib.sha256(repr(label).encode()).digest()
+
+
+@dataclass
+class Federation:
+    """Identities, roster, set-up secrets, sessions and the honest server's session."""
+
+    terms: Terms
+    identities: list[SiloIdentity]
+    roster: Roster
+    setups: dict[int, SiloSetup]
+    adverts: dict[int, bytes]
+    directories: dict[int, bytes]
+    silos: dict[int, SiloSession]
+    server: ServerSession
+    random: RandomSource = field(repr=False)
+
+    def inputs(self, seed: int = 0) -> dict[int, npt.NDArray[np.uint64]]:
+        generator = np.random.default_rng(seed)
+        top = np.uint64((1 << self.terms.modulus_bits) - 1)
+        return {
+            silo: generator.integers(0, 2**64, self.terms.length, dtype=np.uint64) & top for silo in range(self.terms.silos)
+        }
+
+    def submit_all(
+        self, invitation: bytes, inputs: dict[int, npt.NDArray[np.uint64]]
+    ) -> tuple[dict[int, SiloSubmitted], dict[int, bytes]]:
+        states, messages = {}, {}
+        for silo, vector in inputs.items():
+            if silo in self.silos:
+                states[silo], messages[silo] = self.silos[silo].receive(invitation).submit(vector)
+        return states, messages
+
+
+def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozenset()) -> Federation:
+    random = RandomSource.simulation(seed, "federation")
+    identities = [SiloIdentity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)]
+    roster = Roster({identity.name: identity.public_key for identity in identities})
+    collecting = ServerSetup(roster, terms)
+    setups, adverts = {}, {}
+    for number, identity in enumerate(identities):
+        if number not in absent:
+            setups[number], adverts[number] = SiloSetup.start(identity, roster, terms=terms, random=random)
+            collecting.receive(adverts[number])
+    server, directories = collecting.close()
+    silos = {number: setup.receive(directories[number], MemoryRoundGuard()) for number, setup in setups.items()}
+    return Federation(terms, identities, roster, setups, adverts, directories, silos, server, random)
+
+
+def modular_sum(vectors: list[npt.NDArray[np.uint64]], modulus_bits: int) -> list[int]:
+    """The oracle: Python integers, no words."""
+    return [sum(int(vector[place]) for vector in vectors) % (1 << modulus_bits) for place in range(len(vectors[0]))]

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import random
+from fractions import Fraction
+
+import pytest
+from oracles.secagg_federation import terms_for
+from scipy.stats import hypergeom
+
+from sumus.errors import PlanError
+from sumus.secagg.graph import GRINDING_BITS, sparse_numbers, tail, topology_of
+from sumus.secagg.terms import Terms
+
+SESSION = hashlib.sha256(b"session").digest()
+
+
+def sparse_terms(silos: int = 300, *, dropouts: int = 15, colluding: int = 15) -> Terms:
+    return terms_for(silos, dropouts=dropouts, colluding=colluding, graph="sparse")
+
+
+@pytest.mark.parametrize(("population", "marked", "drawn", "more"), [(50, 7, 12, 2), (1000, 50, 53, 27), (10, 0, 5, 0)])
+def test_the_tail_is_hypergeometric(population: int, marked: int, drawn: int, more: int) -> None:
+    assert float(tail(population, marked, drawn, more)) == pytest.approx(hypergeom.sf(more, population, marked, drawn), rel=1e-9)
+
+
+@pytest.mark.parametrize(("silos", "dropouts", "colluding"), [(150, 7, 0), (150, 7, 7), (300, 15, 15), (1000, 50, 50)])
+def test_sparse_numbers_meet_both_parameters_by_another_road(silos: int, dropouts: int, colluding: int) -> None:
+    """Security and correctness recomputed with SciPy from the numbers alone."""
+    numbers = sparse_numbers(silos, dropouts=dropouts, colluding=colluding)
+    assert numbers is not None
+    corrupt_in_window = numbers.threshold - numbers.degree // 2 - 2
+    bad_window = silos * hypergeom.sf(corrupt_in_window, silos, colluding, numbers.degree // 2)
+    corrupt_on_committee = 2 * numbers.quorum - numbers.committee - 1
+    bad_committee = hypergeom.sf(corrupt_on_committee, silos, colluding, numbers.committee)
+    assert bad_window + bad_committee <= 2.0 ** -(40 + GRINDING_BITS)
+    stuck = silos * hypergeom.sf(numbers.degree + 1 - numbers.threshold, silos, dropouts, numbers.degree + 1)
+    unsigned = hypergeom.sf(numbers.committee - numbers.quorum, silos, dropouts, numbers.committee)
+    assert stuck + unsigned <= 2.0**-30
+    assert numbers.threshold <= numbers.degree + 1 <= silos
+
+
+def test_the_degree_grows_like_a_logarithm() -> None:
+    degrees = [sparse_numbers(n, dropouts=n // 20, colluding=0) for n in (200, 2_000, 20_000)]
+    assert all(numbers is not None and numbers.degree <= 12 * math.log2(20_000) for numbers in degrees)
+    assert degrees[2] is not None
+    assert degrees[1] is not None
+    assert degrees[2].degree < 1.2 * degrees[1].degree
+
+
+def test_neighbourhood_is_mutual_and_regular() -> None:
+    topology = topology_of(sparse_terms(), SESSION)
+    for silo in range(300):
+        circle = topology.circle(silo)
+        assert len(circle) == topology.degree + 1
+        assert all(silo in topology.circle(other) for other in circle)
+
+
+def test_the_order_depends_on_roster_and_terms_only() -> None:
+    assert topology_of(sparse_terms(), SESSION).ring == topology_of(sparse_terms(), SESSION).ring
+    assert topology_of(sparse_terms(), SESSION).ring != topology_of(sparse_terms(), bytes(32)).ring
+
+
+def test_complete_below_and_sparse_from_150_silos() -> None:
+    assert topology_of(terms_for(149, dropouts=7), SESSION).ring is None
+    assert topology_of(terms_for(150, dropouts=7), SESSION).ring is not None
+
+
+def test_a_sparse_graph_that_cannot_be_secure_is_refused_or_replaced() -> None:
+    with pytest.raises(PlanError, match="cannot be secure"):
+        topology_of(terms_for(20, dropouts=5, colluding=6, graph="sparse"), SESSION)
+    assert topology_of(terms_for(160, dropouts=79), SESSION).ring is None
+
+
+def components(alive: set[int], circles: dict[int, frozenset[int]]) -> list[set[int]]:
+    """Connected parts of the mask graph among honest survivors."""
+    left, parts = set(alive), []
+    while left:
+        part, todo = set(), [left.pop()]
+        while todo:
+            silo = todo.pop()
+            part.add(silo)
+            more = circles[silo] & left
+            left -= more
+            todo += more
+        parts.append(part)
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_choice_of_dropped_silos_splits_the_sum(seed: int) -> None:
+    """The theorem of graph.py on small rings with every window within its bound: if all survivors can be opened, they are tied together."""
+    generator = random.Random(seed)
+    silos, degree, corrupt_in_window = 18, 6, 1
+    threshold = degree // 2 + corrupt_in_window + 2
+    ring = list(range(silos))
+    circles = {s: frozenset((s + o) % silos for o in range(-degree // 2, degree // 2 + 1)) for s in ring}
+    corrupt = set()
+    for silo in generator.sample(ring, silos):
+        trial = corrupt | {silo}
+        windows = ({(start + o) % silos for o in range(degree // 2)} for start in ring)
+        if all(len(trial & window) <= corrupt_in_window for window in windows):
+            corrupt = trial
+    honest = set(ring) - corrupt
+    seen_split = 0
+    for _ in range(4000):
+        dropped = set(generator.sample(sorted(honest), generator.randint(0, 9)))
+        alive = honest - dropped
+        opened = {s for s in alive if len(circles[s] & (alive | corrupt)) >= threshold}
+        parts = components(alive, circles)
+        seen_split += len(parts) > 1
+        for part in parts:
+            assert len(parts) == 1 or not part <= opened
+    assert seen_split > 0, "the attack must be tried for the test to mean anything"
+
+
+def test_probabilities_are_exact_fractions() -> None:
+    total = sum((tail(9, 4, 3, more - 1) - tail(9, 4, 3, more) for more in range(1, 4)), Fraction(0))
+    assert total == 1 - Fraction(len(list(itertools.combinations(range(5), 3))), len(list(itertools.combinations(range(9), 3))))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.masking import add_mask, as_words, pack, packed_bytes, reduce, unpack, word_type
+
+
+@given(bits=st.integers(1, 64), length=st.integers(1, 70), seed=st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_packing_is_the_little_endian_bit_stream_and_back(bits: int, length: int, seed: int) -> None:
+    values = [int(v) >> (64 - bits) for v in np.random.default_rng(seed).integers(0, 2**64, length, dtype=np.uint64)]
+    words = np.array(values, dtype=word_type(bits))
+    packed = pack(words, bits)
+    expected = sum(value << (bits * place) for place, value in enumerate(values))
+    assert packed == expected.to_bytes(packed_bytes(length, bits), "little")
+    assert unpack(packed, modulus_bits=bits, length=length).tolist() == values
+
+
+@pytest.mark.parametrize("bits", [1, 16, 20, 31, 32, 33, 48, 63, 64])
+@pytest.mark.parametrize("length", [1, 7, 1000, 40_000, 70_001])
+def test_a_mask_is_the_keystream_added_in_the_ring(bits: int, length: int) -> None:
+    seed = bytes(range(32))
+    word = word_type(bits)
+    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(length * word.itemsize))
+    words = as_words(np.arange(length), modulus_bits=bits, length=length)
+    before = words.copy()
+    add_mask(words, seed, sign=1)
+    step = max(1, length // 50)
+    for place in range(0, length, step):
+        key = int.from_bytes(stream[place * word.itemsize : (place + 1) * word.itemsize], "little")
+        assert int(words[place]) % (1 << bits) == (int(before[place]) + key) % (1 << bits)
+    add_mask(words, seed, sign=-1)
+    reduce(words, bits)
+    assert np.array_equal(words, before)
+
+
+def test_negative_numbers_stand_for_their_residues() -> None:
+    words = as_words(np.array([-1, -5, 2**40]), modulus_bits=20, length=3)
+    assert words.tolist() == [2**20 - 1, 2**20 - 5, 0]
+
+
+def test_the_callers_vector_is_left_alone() -> None:
+    vector = np.arange(4, dtype=np.uint32)
+    words = as_words(vector, modulus_bits=32, length=4)
+    add_mask(words, bytes(32), sign=1)
+    assert vector.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("vector", [np.zeros(3), np.zeros((3, 1), dtype=int), np.zeros(4, dtype=int), np.array(["a"] * 3)])
+def test_what_is_no_integer_vector_of_the_agreed_length_is_refused(vector: np.ndarray) -> None:
+    with pytest.raises(LocalProtocolError):
+        as_words(vector, modulus_bits=32, length=3)
+
+
+@pytest.mark.parametrize("packed", [bytes(6), bytes(8), b"\xff" * 7, b"\0" * 6 + b"\xf0"])
+def test_a_stream_of_other_length_or_with_stray_bits_is_refused(packed: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        unpack(packed, modulus_bits=17, length=3)

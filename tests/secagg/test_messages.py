@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.messages import (
+    SERVER,
+    DroppedSet,
+    Invitation,
+    KeyAdvert,
+    KeyDirectory,
+    MaskedInput,
+    Message,
+    RevealedShares,
+    RoundHeader,
+    SetCertificate,
+    SetSignature,
+    decode,
+    decode_any,
+)
+
+digests = st.binary(min_size=32, max_size=32)
+round_ids = digests.filter(lambda value: value != bytes(32))
+signatures = st.binary(min_size=64, max_size=64)
+senders = st.integers(0, SERVER)
+fields = st.binary(max_size=200)
+
+
+@st.composite
+def headers(draw: Callable[..., object]) -> RoundHeader:
+    silos = draw(st.integers(1, 70))
+    return RoundHeader(
+        session=draw(digests),
+        round_id=draw(round_ids),
+        payload_digest=draw(digests),
+        silos=silos,
+        participants=draw(st.frozensets(st.integers(0, silos - 1))),
+    )
+
+
+@st.composite
+def messages(draw: Callable[..., object]) -> Message:
+    header = draw(headers())
+    some = draw(st.frozensets(st.integers(0, header.silos - 1)))
+    envelope = {"sender": draw(senders), "session": header.session}
+    in_round = envelope | {"round_id": header.round_id}
+    silos = sorted(draw(st.frozensets(st.integers(0, 500), max_size=5)))
+    kind = draw(st.integers(1, 8))
+    if kind == 1:
+        return KeyAdvert(**envelope, agreement_key=draw(digests), signature=draw(signatures))
+    if kind == 2:
+        return KeyDirectory(**envelope, adverts=tuple((silo, draw(digests), draw(signatures)) for silo in silos))
+    if kind == 3:
+        return Invitation(**in_round, header=header, payload=draw(fields))
+    if kind == 4:
+        return MaskedInput(
+            **in_round, transcript=draw(digests), corrections=draw(fields), tags=draw(fields), vector=draw(fields)
+        )
+    if kind == 5:
+        return DroppedSet(**in_round, header=header, dropped=some)
+    if kind == 6:
+        return SetSignature(**in_round, transcript=draw(digests), signature=draw(signatures))
+    if kind == 7:
+        return SetCertificate(
+            **in_round, header=header, dropped=some, signatures={silo: draw(signatures) for silo in silos}
+        )
+    return RevealedShares(**in_round, transcript=draw(digests), shares=draw(fields))
+
+
+@given(messages())
+@settings(max_examples=300, deadline=None)
+def test_every_message_survives_its_own_encoding(message: Message) -> None:
+    assert decode(message.encode(), type(message)) == message
+
+
+@given(messages(), st.data())
+@settings(max_examples=500, deadline=None)
+def test_a_changed_byte_string_is_refused_or_canonical(message: Message, data: st.DataObject) -> None:
+    """Cut, extend, flip, splice: what still decodes encodes to exactly the bytes that came in."""
+    raw = bytearray(message.encode())
+    match data.draw(st.sampled_from(["cut", "extend", "flip", "splice"])):
+        case "cut":
+            raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+        case "extend":
+            raw += data.draw(st.binary(min_size=1, max_size=40))
+        case "flip":
+            raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+        case "splice":
+            place = data.draw(st.integers(0, len(raw)))
+            raw[place:place] = data.draw(st.binary(min_size=1, max_size=20))
+    try:
+        again = decode_any(bytes(raw))
+    except PeerProtocolError:
+        return
+    assert again.encode() == bytes(raw)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=500, deadline=None)
+def test_arbitrary_bytes_behind_a_right_start_never_crash(noise: bytes) -> None:
+    for start in (b"", b"SUMUS", b"SUMUS\x01", *(b"SUMUS\x01" + bytes([kind]) for kind in range(1, 9))):
+        try:
+            again = decode_any(start + noise)
+        except PeerProtocolError:
+            continue
+        assert again.encode() == start + noise
+
+
+def test_a_length_of_2_to_the_63_costs_nothing() -> None:
+    envelope = b"SUMUS\x01\x08" + bytes(2) + bytes(32) + b"\1" * 32
+    with pytest.raises(PeerProtocolError, match="ends after"):
+        decode_any(envelope + bytes(32) + (2**63).to_bytes(8, "little"))
+
+
+def test_other_versions_kinds_and_stray_rounds_are_refused() -> None:
+    good = KeyAdvert(sender=0, session=bytes(32), agreement_key=bytes(32), signature=bytes(64)).encode()
+    for change in ({5: 2}, {6: 99}, {0: 0}, {45: 1}):
+        raw = bytearray(good)
+        for place, value in change.items():
+            raw[place] = value
+        with pytest.raises(PeerProtocolError):
+            decode_any(bytes(raw))
+
+
+def test_the_transcript_covers_every_field_of_the_header() -> None:
+    base = {
+        "session": bytes(32),
+        "round_id": b"\1" * 32,
+        "payload_digest": hashlib.sha256(b"").digest(),
+        "silos": 5,
+        "participants": frozenset({0, 1, 2}),
+    }
+    changes: list[dict[str, object]] = [
+        {},
+        {"session": b"\2" * 32},
+        {"round_id": b"\2" * 32},
+        {"payload_digest": bytes(32)},
+        {"silos": 6},
+        {"participants": frozenset({0, 1, 3})},
+    ]
+    assert len({RoundHeader(**(base | change)).transcript() for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize("bad", [b"", bytes(32), b"\1" * 31])
+def test_a_round_id_is_32_bytes_and_not_zero(bad: bytes) -> None:
+    with pytest.raises(LocalProtocolError, match="round id"):
+        RoundHeader(session=bytes(32), round_id=bad, payload_digest=bytes(32), silos=1, participants=frozenset({0}))
