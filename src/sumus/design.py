@@ -76,16 +76,18 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
 def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, resolution: float) -> float:
     """Grid steps that float64 arithmetic and float32 records can add to what one record does to a convex pass.
 
-        2·P·S·u·[(2f + 5)·W + 6(K + cap + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+        2·P·S·u·[(2f + 5)·(W + 4PS/R) + 8(K + cap + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
 
-    Guarantee: holds for weights of norm at most W before every step, whatever order sums are taken in (docs/mathematics.md, "floats").
+    Guarantee: holds for weights of norm at most W before and after the pass, in whatever order sums are taken (docs/mathematics.md,
+        "floats").
 
     Args:
         resolution: grid steps that γC/b stands for.
     """
     training, bounds = plan.training, convex_bounds(plan, learning_rate)
     numbers = training.dimension or 1  # f·K ≥ f + K − 1
-    per_step = (2.0 * numbers + 5.0) * LARGEST_WEIGHT_NORM + 6.0 * (numbers + bounds.bin_cap + 10.0) / training.feature_bound
+    largest = LARGEST_WEIGHT_NORM + 4.0 * training.passes * steps / training.feature_bound
+    per_step = (2.0 * numbers + 5.0) * largest + 8.0 * (numbers + bounds.bin_cap + 10.0) / training.feature_bound
     unit = learning_rate * bounds.gradient_norm / (training.divisor or 1.0)
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
     return rounding + training.passes * resolution * _NORM_TOLERANCE

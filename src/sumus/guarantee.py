@@ -199,11 +199,11 @@ def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
         return math.inf
 
 
-def _paid_for(built: NoiseDesign, epsilon_at: Callable[[float], float]) -> float:
-    """The least ε that still holds after the budget for so large an ε is taken off."""
+def _paid_for(built: NoiseDesign, epsilon_at: Callable[[float], float], *, runs: float = 1.0) -> float:
+    """The least ε that still holds after the budget for so large an ε, over so many runs of the plan, is taken off."""
     assumed = built.plan.privacy.epsilon or 1.0
     while True:
-        slack_epsilon, delta = _budget(built, assumed)
+        slack_epsilon, delta = _budget(built, assumed, runs=runs)
         if delta <= 0.0:
             return math.inf
         epsilon = slack_epsilon + epsilon_at(delta)
@@ -217,7 +217,7 @@ def _headline(found: list[Analysis]) -> Analysis:
     return min((each for each in found if each.proved), key=lambda each: each.epsilon)
 
 
-def _budget(built: NoiseDesign, epsilon: float) -> tuple[float, float]:
+def _budget(built: NoiseDesign, epsilon: float, *, runs: float = 1.0) -> tuple[float, float]:
     """(ε to add, δ left) after the sampler's distance from its law and the far tails are paid for.
 
     If the drawn law is within a factor e^{±ρ} of the declared one outside an event of mass τ, per coordinate and draw, then n draws
@@ -225,13 +225,14 @@ def _budget(built: NoiseDesign, epsilon: float) -> tuple[float, float]:
 
     Args:
         epsilon: any upper bound on the ε that will be stated.
+        runs: how many times the plan's noise is drawn.
     """
     plan = built.plan
     delta, law = plan.privacy.delta, built.share
     if isinstance(law, Gaussian):
         return 0.0, delta
     contributors = plan.noise_contributors
-    sums = plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1)
+    sums = runs * plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1)
     draws = contributors * sums * (2 if built.state_noise is not None else 1)
     declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack  # distance of the summed law from the one accounted
     tail = draws * (law.tail_mass + 2.0 * math.exp(TAIL_LOG_MASS))
@@ -291,7 +292,8 @@ def _tuning(built: NoiseDesign, silo: SiloDesign, name: str) -> float | None:
     if plan.privacy.tuning_runs is None:
         return None
     runs, release = plan.privacy.tuning_runs, release_of(name, built.setting(silo))
-    return _paid_for(built, lambda delta: epsilon_with_tuning(release, delta=delta, expected_runs=runs))
+    # more than 64 times the expected number of geometric runs has probability below e^-64, nothing against δ
+    return _paid_for(built, lambda delta: epsilon_with_tuning(release, delta=delta, expected_runs=runs), runs=64.0 * runs)
 
 
 def _neighbours(plan: TrainingPlan) -> str:

@@ -367,6 +367,12 @@ def _check_together(plan: TrainingPlan) -> None:
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
+    if training.learning_rates is not None and training.algorithm in ("convex-pass", "silo", "fedavg"):
+        rule = f"has no meaning for {training.algorithm} (one learning rate for all its steps)"
+        raise PlanError("training.learning_rates", training.learning_rates, rule, "Use learning_rate.")
+    if training.learning_rates is not None and any(each.local_steps for each in plan.silo.values()):
+        rule = "cannot stand beside a silo's own local_steps (weights of the steps are common to all silos)"
+        raise PlanError("training.learning_rates", training.learning_rates, rule, "Keep one of them.")
     if training.local_momentum and training.learning_rates is not None:
         raise PlanError("training.learning_rates", training.learning_rates, "cannot stand beside local_momentum", "Keep one.")
     if training.learning_rates is not None and federation.local_steps not in (None, len(training.learning_rates)):

@@ -33,9 +33,12 @@ def number(*, low: float | None = None, high: float | None = None, above: float 
     def check(name: str, value: Any) -> float:
         interval = _interval(low, high, above, below)
         rule = f"must be a finite number in {interval}"
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:  # NaN fails too
             raise PlanError(name, value, rule, f"Give a number in {interval}.")
-        real = float(value)
+        try:
+            real = float(value) + 0.0  # minus zero becomes zero, so that equal plans have equal hashes
+        except OverflowError:
+            raise PlanError(name, "a huge integer", rule, f"Give a number in {interval}.") from None
         fits = (low is None or real >= low) and (high is None or real <= high)
         if not (fits and (above is None or real > above) and (below is None or real < below)):
             raise PlanError(name, value, rule, f"Give a number in {interval}.")

@@ -8,10 +8,10 @@ import numpy as np
 
 from sumus.accounting.loss_distribution import epsilon_pld
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, epsilon_cks, epsilon_mironov, subsampled
+from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, Orders, Values, epsilon_cks, epsilon_mironov, subsampled
 from sumus.errors import PlanError
 
-__all__ = ["epsilon_of", "loss_interval"]
+__all__ = ["epsilon_of", "loss_interval", "renyi_values"]
 
 
 def epsilon_of(release: Release, *, delta: float, accountant: str = "pld", interval: float | None = None) -> float:
@@ -42,9 +42,15 @@ def loss_interval(release: Release, epsilon: float) -> float:
     return float(np.clip(math.sqrt(2e-5 * epsilon / compositions), 1e-6, 1e-2)) if math.isfinite(epsilon) else 1e-2
 
 
-def _epsilon_renyi(release: Release, delta: float, *, mironov: bool) -> float:
-    orders = PAPER_ORDERS if mironov else ORDERS
+def renyi_values(release: Release, orders: Orders) -> Values:
+    """The Rényi curve of the whole release at integer orders."""
     values = np.zeros(len(orders))
     for step in release:
         values = values + step.count * subsampled(step.renyi, step.sampling_rate, orders)
-    return epsilon_mironov(orders, values, delta) if mironov else epsilon_cks(orders, values, delta)
+    return values
+
+
+def _epsilon_renyi(release: Release, delta: float, *, mironov: bool) -> float:
+    if mironov:
+        return epsilon_mironov(PAPER_ORDERS, renyi_values(release, PAPER_ORDERS), delta)
+    return epsilon_cks(ORDERS, renyi_values(release, ORDERS), delta)

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from sumus.accounting.dominating import unit_shift
+from sumus.accounting.heterogeneous import even_groups, joining_rate
 from sumus.accounting.release import Release, Step, noisy_step
 from sumus.errors import PlanError
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
@@ -45,7 +46,8 @@ class Setting:
         l2_grid: Δ₂, the most one record of this silo moves one noisy query (all passes of a convex pass), grid steps.
         dimension: d.
         state_noise: κ, split-noise only.
-        round_rate: probability that this silo takes part in a round, where that is kept secret; 1 otherwise.
+        round_rate: probability that this silo takes part in a round, where that is kept secret and the unit is a silo; 1 otherwise.
+        slots: the fewest steps any silo takes: with unequal steps per-step accounting fuses every silo's steps into this many.
         surge_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of a convex pass).
         own_share: this silo's noise variance over an equal share.
         other_shares: the same, summed over the k − 1 other silos that are counted.
@@ -63,6 +65,7 @@ class Setting:
     dimension: int
     state_noise: float = 0.0
     round_rate: float = 1.0
+    slots: int | None = None
     surge_rate: float = 0.0
     own_share: float = 1.0
     other_shares: float | None = None
@@ -112,20 +115,30 @@ class Analysis:
 
 
 def _single_step(s: Setting) -> Release:
-    rate = s.sampling_rate * s.round_rate
-    return Release((noisy_step(s.total, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=rate, count=s.rounds),))
+    return Release((noisy_step(s.total, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=s.rounds),))
 
 
 def _local(s: Setting) -> Release:
     if s.algorithm in ("convex-pass", "silo"):
-        return _one_draw_per_round(replace(s, round_rate=1.0), s.own)
+        return _one_draw_per_round(s, s.own)
     count = s.rounds * s.local_steps
     return Release((noisy_step(s.own, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count),))
 
 
 def _per_step(s: Setting) -> Release:
-    count = s.rounds * s.local_steps
-    return Release((noisy_step(s.total, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count),))
+    sizes = even_groups(s.local_steps, s.slots or s.local_steps)
+    return Release(
+        tuple(
+            noisy_step(
+                s.total,
+                l2_grid=fused * s.l2_grid,
+                dimension=s.dimension,
+                sampling_rate=joining_rate(s.sampling_rate, fused),
+                count=s.rounds * sizes.count(fused),
+            )
+            for fused in sorted(set(sizes))
+        )
+    )
 
 
 def _split_noise(s: Setting) -> Release:
@@ -137,8 +150,6 @@ def _whole_update(s: Setting) -> Release:
 
 
 def _one_draw_per_round(s: Setting, noise: IntegerNoise | Gaussian) -> Release:
-    if s.round_rate < 1.0 and s.surge_rate > 0.0:  # a secret choice of silos and a surge at once: pay for the surge always
-        s = replace(s, l2_grid=2.0 * s.l2_grid, surge_rate=0.0)
     step = noisy_step(noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.round_rate, count=s.rounds, surge_rate=s.surge_rate)
     return Release((step,))
 

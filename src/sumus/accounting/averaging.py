@@ -18,8 +18,8 @@ __all__ = ["AveragedModels", "average"]
 class AveragedModels:
     """What averaging `parties` models buys against an adversary who sees the average only.
 
-    `epsilon` follows the paper's theorem 4.5; `proved_epsilon` is what is proved: the same for one local step, and the parties' own ε
-    (post-processing) for more.
+    `epsilon` follows the paper's theorem 4.5; `proved_epsilon` is what is proved: the same for one local step or a single party, and the
+    parties' own ε (post-processing) otherwise.
     """
 
     parties: int
@@ -47,7 +47,7 @@ def average(
         whole(low=1).check("parties", count)
         total = local * math.sqrt(count)
         claimed = epsilon(noise_multiplier=total, **options)  # type: ignore[arg-type]
-        proved = steps == 1
+        proved = steps == 1 or count == 1
         rows.append(
             AveragedModels(
                 parties=count,

@@ -75,10 +75,9 @@ def _root(evaluate: Callable[[float], float], epsilon: float, *, start: float, t
 
 def _from_the_safe_side(build: Callable[[float], Release], candidate: float, *, epsilon: float, delta: float, accountant: str) -> float:
     """Raise a candidate by the least factor that makes the exact release certifiable, by a few secant steps."""
-    interval = loss_interval(build(candidate), epsilon)
     sigma = candidate
     for _ in range(40):
-        value = epsilon_of(build(sigma), delta=delta, accountant=accountant, interval=interval)
+        value = epsilon_of(build(sigma), delta=delta, accountant=accountant)  # exactly what anybody who asks later will get
         if value <= epsilon:
             return sigma
         sigma *= 1.0 + max((value / epsilon - 1.0) * 1.02, 1e-9) + 1e-7

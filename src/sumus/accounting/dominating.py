@@ -20,14 +20,14 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri_exp
+from scipy.special import erfinv, ndtri_exp
 
 from sumus.errors import GuaranteeError, PlanError
 
 __all__ = ["TAIL_LOG_MASS", "LogConcaveNoise", "gaussian_multiplier", "split_shift", "unit_shift"]
 
 TAIL_LOG_MASS = -70.0
-"""The supremum is taken where both tails hold more than e^-70 ≈ 4e-31; what lies beyond is added to δ by the account."""
+"""The supremum runs up to the first point whose tail holds at most e^-70 ≈ 4e-31; what lies beyond is added to δ by the account."""
 
 _REACH_LOG_PMF = -125.0  # points are summed until here, so that every tail used is exact to a factor 1 ± e^-50
 _EXACT_POINTS = 1 << 17  # below this many points the supremum is evaluated point by point
@@ -50,8 +50,9 @@ class LogConcaveNoise(Protocol):
 def unit_shift(noise: LogConcaveNoise) -> float:
     """m: a safe upper bound on the Gaussian-DP parameter of shifting `noise` by one grid step.
 
-    Guarantee: for a symmetric log-concave law, the pair (X, X + 1) restricted to |X| below the point where the tail holds e^-70 is
-        m-GDP, with m at most 1 + 1e-9 (small variance) or 1 + 1e-6 (large variance) times the supremum.
+    Guarantee: for a symmetric log-concave law and every integer n, (X, X + n) is a post-processing of a pair that is within e^-70 in
+        total variation, on each side, of (N(0, 1), N(n·m, 1)); m is at most 1 + 1e-9 (small variance) or 1 + 1e-6 (large
+        variance) times the supremum over that range.
 
     Args:
         noise: symmetric log-concave integer law; hashable.
@@ -99,15 +100,15 @@ def _reach(noise: LogConcaveNoise) -> int:
 def _supremum_by_points(noise: LogConcaveNoise, reach: int) -> float:
     log_pmf = noise.log_pmf(np.arange(reach + 1, dtype=np.int64))
     log_tail = np.logaddexp.accumulate(log_pmf[::-1])[::-1]  # log P(X ≥ j)
-    used = log_tail[1:] > TAIL_LOG_MASS
-    quantile = -ndtri_exp(log_tail[1:][used])  # Φ⁻¹(F(j)) for j = 0, 1, …
-    return float(max(2.0 * quantile[0], np.diff(quantile).max(initial=0.0)))
+    used = 1 + int(np.count_nonzero(log_tail[1:] > TAIL_LOG_MASS))  # the first point beyond belongs to the range
+    quantile = -ndtri_exp(log_tail[1:][:used])  # Φ⁻¹(F(j)) for j = 0, 1, …
+    return float(max(_centre(log_pmf[0]), np.diff(quantile).max(initial=0.0)))
 
 
 def _supremum_by_blocks(noise: LogConcaveNoise, reach: int) -> float:
     """The supremum bounded block by block, for laws with too many points to visit.
 
-    With u_j the middle of [z_{j−1}, z_j], p_j = ∫φ ≥ t_j·φ(u_j)·(1 − t_j²/12) (φ is convex beyond 1, and φ″ ≥ −φ(0) below), so
+    With u_j the middle of [z_{j−1}, z_j], p_j = ∫φ ≥ t_j·φ(u_j)·(1 − t_j²/24), because φ(u+s) + φ(u−s) ≥ 2φ(u)·e^{−s²/2}. So
     log t_j ≤ log p_j + u_j²/2 + ½·log 2π + t_j²/11. In a block (a, b] right of zero, log-concavity bounds log p_j by the tangent at a and
     the tail mass (hence z_a) by geometric interpolation from below; and u_j ≤ z_a + (j − a − ½)·t̄ for any bound t̄ of the block. The
     result is convex in j, so its maximum is at an end. A crude t̄ from p_j ≥ t_j·φ(z_j) and three refinements leave less than 1e-6.
@@ -120,8 +121,8 @@ def _supremum_by_blocks(noise: LogConcaveNoise, reach: int) -> float:
     step = np.diff(log_pmf) / width  # log ratio of neighbouring points on the chord; negative
     log_block = log_pmf[:-1] + step + np.log(np.expm1(width * step) / np.expm1(step))  # mass of (a, b] from below
     log_tail = np.logaddexp.accumulate(log_block[::-1])[::-1]  # log P(X > a) from below
-    used = log_tail > TAIL_LOG_MASS
-    quantile = -ndtri_exp(log_tail[used])
+    used = 1 + int(np.count_nonzero(log_tail > TAIL_LOG_MASS))  # the first block end beyond belongs to the range
+    quantile = -ndtri_exp(log_tail[:used])
     left, right = quantile[:-1], quantile[1:]
     log_left, tangent = log_pmf[: len(left)], slope[: len(left)]
     half_log_2pi = 0.5 * math.log(2.0 * math.pi)
@@ -130,5 +131,9 @@ def _supremum_by_blocks(noise: LogConcaveNoise, reach: int) -> float:
         at_left = log_left + tangent + (left + 0.5 * bound) ** 2 / 2.0
         at_right = log_left + width * tangent + (left + (width - 0.5) * bound) ** 2 / 2.0
         bound = np.minimum(bound, np.exp(np.maximum(at_left, at_right) + half_log_2pi + bound**2 / 11.0))
-    centre = 2.0 * -ndtri_exp(np.log(0.5) + np.log1p(-np.exp(log_pmf[0])))  # 2Φ⁻¹((1 + p₀)/2)
-    return float(max(centre, bound.max()))
+    return float(max(_centre(log_pmf[0]), bound.max()))
+
+
+def _centre(log_p0: float) -> float:
+    """z_0 − z_{−1} = 2Φ⁻¹((1 + p₀)/2) = √8·erf⁻¹(p₀), without the cancellation at ½ that a large variance would suffer from."""
+    return math.sqrt(8.0) * float(erfinv(math.exp(log_p0)))

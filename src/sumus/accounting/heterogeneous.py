@@ -21,7 +21,16 @@ from sumus.accounting.accountant import epsilon_of
 from sumus.accounting.release import Release, Step
 from sumus.errors import PlanError
 
-__all__ = ["FusedSteps", "SiloSetting", "best_fusing", "common_noise_multiplier", "counted_variance", "silo_noise_multiplier"]
+__all__ = [
+    "FusedSteps",
+    "SiloSetting",
+    "best_fusing",
+    "common_noise_multiplier",
+    "counted_variance",
+    "even_groups",
+    "joining_rate",
+    "silo_noise_multiplier",
+]
 
 
 @final
@@ -88,7 +97,7 @@ def best_fusing(silos: Sequence[SiloSetting], *, rounds: int, delta: float, acco
     """
     best: FusedSteps | None = None
     for slots in range(1, min(silo.local_steps for silo in silos) + 1):
-        sizes = tuple(_even_groups(silo.local_steps, slots) for silo in silos)
+        sizes = tuple(even_groups(silo.local_steps, slots) for silo in silos)
         epsilons = tuple(
             epsilon_of(_fused_release(silos, sizes, victim, rounds, not_counted), delta=delta, accountant=accountant)
             for victim in range(len(silos))
@@ -100,7 +109,8 @@ def best_fusing(silos: Sequence[SiloSetting], *, rounds: int, delta: float, acco
     return best
 
 
-def _even_groups(steps: int, slots: int) -> tuple[int, ...]:
+def even_groups(steps: int, slots: int) -> tuple[int, ...]:
+    """`steps` steps fused into `slots` groups as evenly as possible, larger groups first."""
     small, larger = divmod(steps, slots)
     return (small + 1,) * larger + (small,) * (slots - larger)
 
@@ -110,7 +120,13 @@ def _fused_release(silos: Sequence[SiloSetting], sizes: tuple[tuple[int, ...], .
     std = math.sqrt(counted_variance(silos, victim=victim, not_counted=not_counted))
     steps = []
     for fused in sorted(set(sizes[victim])):
-        joins = -math.expm1(fused * math.log1p(-silo.sampling_rate)) if silo.sampling_rate < 1.0 else 1.0
         count = rounds * sizes[victim].count(fused)
-        steps.append(Step(std / (fused * silo.sensitivity), min(joins, 1.0), count))
+        steps.append(Step(std / (fused * silo.sensitivity), joining_rate(silo.sampling_rate, fused), count))
     return Release(tuple(steps))
+
+
+def joining_rate(sampling_rate: float, fused: int) -> float:
+    """1 − (1 − q)^f: probability that a record joins at least one of f fused steps."""
+    if fused == 1 or sampling_rate == 1.0:
+        return sampling_rate
+    return min(1.0, -math.expm1(fused * math.log1p(-sampling_rate)))

@@ -25,6 +25,10 @@ SMALLEST_DELTA = 1e-12
 """Below this δ the Fourier transforms behind the composition are no longer certain; ask for a Rényi accountant instead."""
 
 
+_LARGEST_TABLE = 2e7  # buckets of one query's privacy loss, up to about 1/(2σ²) + 15/σ
+_ROUNDING = 1e-9  # relative; covers the cancellation in `_log_delta` and the tolerance of the root finder
+
+
 def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> float:
     """ε at δ of an adaptively composed release.
 
@@ -38,6 +42,9 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
     composed: Any = None
     for step in release:
+        if (0.5 / step.gaussian_multiplier + 15.0) / step.gaussian_multiplier > _LARGEST_TABLE * interval:
+            noise = f"noise multiplier {step.gaussian_multiplier:.3g}"
+            raise GuaranteeError(f'{noise} is too small for the privacy-loss accountant. Add noise, or use accountant = "renyi".')
         part = _loss_distribution(step.gaussian_multiplier, step.sampling_rate, interval).self_compose(step.count)
         composed = part if composed is None else composed.compose(part)
     epsilon = float(composed.get_epsilon_for_delta(delta))
@@ -106,7 +113,7 @@ def _root_of(log_delta: Callable[[float], float], delta: float) -> float:
         if high > 1e9:
             raise GuaranteeError(f"no finite ε at δ = {delta:g}. Add noise.")
     root = float(brentq(lambda epsilon: log_delta(epsilon) - target, 0.0, high, xtol=1e-13, rtol=1e-13))
-    return root * (1.0 + 1e-11)
+    return root * (1.0 + _ROUNDING)
 
 
 def gdp_parameter(epsilon: float, delta: float) -> float:
@@ -115,4 +122,4 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
     while _log_delta(epsilon, high) < math.log(delta):
         high *= 2.0
     root = float(brentq(lambda m: _log_delta(epsilon, m) - math.log(delta), low, high, xtol=1e-14, rtol=1e-13))
-    return root * (1.0 - 1e-11)
+    return root * (1.0 - _ROUNDING)

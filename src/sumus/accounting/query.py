@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from sumus.accounting.accountant import epsilon_of
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release, Step, noisy_step
-from sumus.errors import PlanError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.mechanism.noise import noise_law
 from sumus.plan_rules import choice, number, whole
 
@@ -39,7 +41,10 @@ def epsilon(
     sigma = number(above=0.0).check("noise_multiplier", noise_multiplier)
     _check(steps=steps, delta=delta, sampling_rate=sampling_rate, dimension=dimension, resolution_bits=resolution_bits)
     step = _step(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits)
-    return epsilon_of(Release((step,)), delta=delta, accountant=accountant)
+    found = epsilon_of(Release((step,)), delta=delta, accountant=accountant)
+    if not math.isfinite(found):
+        raise GuaranteeError(f"no finite ε at δ = {delta:g} for noise multiplier {sigma:g}. Add noise.")
+    return found
 
 
 def calibrate(

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import final
 
 from sumus.accounting.dominating import gaussian_multiplier
-from sumus.accounting.renyi import RenyiCurve, gaussian_curve, minimum, skellam_curve, surging_curve
+from sumus.accounting.renyi import RenyiCurve, discrete_gaussian_curve, gaussian_curve, minimum, skellam_curve, surging_curve
 from sumus.errors import PlanError
-from sumus.mechanism.noise import Gaussian, IntegerNoise, Skellam
+from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, Gaussian, IntegerNoise, Skellam
 
 __all__ = ["Release", "Step", "noisy_step"]
+
+_SMALLEST_MULTIPLIER = 1e-9  # keeps every exponent of the accountants far from overflow; protects nobody anyway
 
 
 @final
@@ -29,7 +31,7 @@ class Step:
         sampling_rate: q, probability that a record joins the query; 1 means always.
         count: repetitions.
         curve: Rényi curve of the query before subsampling; by default that of the dominating Gaussian.
-        surge_rate: probability, independent in every repetition and known to the adversary, that the sensitivity doubles.
+        surge_rate: probability in (0, 1), independent in every repetition and known to the adversary, that the sensitivity doubles.
     """
 
     gaussian_multiplier: float
@@ -39,12 +41,14 @@ class Step:
     surge_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.gaussian_multiplier > 0.0 and math.isfinite(self.gaussian_multiplier)):
-            raise PlanError("noise_multiplier", self.gaussian_multiplier, "must be a finite number above 0", "Add noise.")
+        if not _SMALLEST_MULTIPLIER <= self.gaussian_multiplier < math.inf:  # NaN fails too
+            raise PlanError("noise_multiplier", self.gaussian_multiplier, "must be a finite number of at least 1e-9", "Add noise.")
         if not 0.0 < self.sampling_rate <= 1.0:
             raise PlanError("sampling_rate", self.sampling_rate, "must be a number in (0, 1]", "Give a probability.")
         if not (isinstance(self.count, int) and self.count >= 1):
             raise PlanError("steps", self.count, "must be a whole number at least 1", "Count every noisy query.")
+        if not 0.0 <= self.surge_rate < 1.0:
+            raise PlanError("surge_rate", self.surge_rate, "must be a number in [0, 1)", "Double the sensitivity instead.")
         if self.surge_rate > 0.0 and self.sampling_rate < 1.0:
             raise PlanError("surge_rate", self.surge_rate, "must be 0 for a subsampled query", "Double the sensitivity instead.")
 
@@ -84,8 +88,16 @@ def noisy_step(
     if isinstance(noise, Gaussian):
         return Step(noise.std / l2_grid, sampling_rate, count, None, surge_rate)
     multiplier = gaussian_multiplier(noise, l2_grid)
-    curve = None
-    if isinstance(noise, Skellam):
-        published = skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
-        curve = minimum(gaussian_curve(multiplier), published)
+    published = _published_curve(noise, l2_grid=l2_grid, dimension=dimension)
+    curve = None if published is None else minimum(gaussian_curve(multiplier), published)
     return Step(multiplier, sampling_rate, count, curve, surge_rate)
+
+
+def _published_curve(noise: IntegerNoise, *, l2_grid: float, dimension: int) -> RenyiCurve | None:
+    if isinstance(noise, Skellam):
+        return skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
+    if isinstance(noise, DiscreteGaussian):
+        return discrete_gaussian_curve(noise.scale2_grid, count=1, l2_grid=l2_grid, dimension=dimension)
+    if isinstance(noise, DiscreteGaussianSum):
+        return discrete_gaussian_curve(noise.scale2_grid, count=noise.count, l2_grid=l2_grid, dimension=dimension)
+    return None

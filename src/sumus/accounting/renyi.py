@@ -17,7 +17,9 @@ from scipy.special import gammaln
 __all__ = [
     "ORDERS",
     "PAPER_ORDERS",
+    "Orders",
     "RenyiCurve",
+    "Values",
     "discrete_gaussian_curve",
     "epsilon_cks",
     "epsilon_mironov",
@@ -96,7 +98,8 @@ def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Value
 
         ε′(α) = 1/(α−1)·log[ (1−q)^{α−1}(1 + (α−1)q) + Σ_{j=2}^{α} C(α, j)(1−q)^{α−j} q^j e^{(j−1)ε(j)} ]
 
-    Guarantee: upper bound in both directions of add/remove neighbours. Orders above 512 come back infinite when q < 1.
+    Guarantee: upper bound in both directions of add/remove neighbours for additive symmetric noise, whose neighbouring laws are mirror
+        images (docs/mathematics.md, "Rényi"). Orders above 512 come back infinite when q < 1.
     """
     if sampling_rate == 1.0:
         return curve(orders)
@@ -124,10 +127,14 @@ def _log_binomial_table(orders: tuple[int, ...], sampling_rate: float) -> Values
 
 def epsilon_mironov(orders: Orders, values: Values, delta: float) -> float:
     """ε = min_α ε(α) + log(1/δ)/(α − 1) (Mironov 2017, prop. 3; the paper's conversion)."""
-    return max(0.0, float(np.min(values + math.log(1.0 / delta) / (orders - 1))))
+    return _least(values + math.log(1.0 / delta) / (orders - 1))
 
 
 def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
     """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12); never worse than Mironov's."""
-    bounds = values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1)
-    return max(0.0, float(np.min(bounds)))
+    return _least(values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+
+
+def _least(bounds: Values) -> float:
+    """The smallest bound; an order whose bound is not a number (an infinite curve, subsampled) says nothing."""
+    return max(0.0, float(np.min(np.where(np.isnan(bounds), math.inf, bounds))))

@@ -4,7 +4,7 @@
 
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one record moves the result by at most
     γC/b per pass, or twice that if its own bin holds more than cap records (THEORY: co-coercivity; docs/mathematics.md). All
-    arithmetic is float64; what its rounding can add is part of the sensitivity (`design.FLOAT_SLACK_GRID`).
+    arithmetic is float64; what its rounding can add is part of the sensitivity (`design.convex_float_slack_grid`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from sumus.design import LARGEST_WEIGHT_NORM
 from sumus.errors import DataError, GuaranteeError
 from sumus.randomness import RandomSource
 
-__all__ = ["LARGEST_WEIGHT_NORM", "convex_pass"]
-
-LARGEST_WEIGHT_NORM = 1e6
-"""Weights beyond this norm would outgrow the float slack that the sensitivity carries; no useful model comes near."""
+__all__ = ["convex_pass"]
 
 
 def convex_pass(
