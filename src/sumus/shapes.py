@@ -16,9 +16,11 @@ __all__ = [
     "CNN_CONVOLUTIONS",
     "CNN_HIDDEN",
     "MODELS",
+    "RANDOM_FILTERS",
+    "RANDOM_WIDTH",
     "cnn_flat_features",
-    "float_sum_terms",
     "feature_shape",
+    "float_sum_terms",
     "logit_count",
     "parameter_count",
 ]
@@ -29,6 +31,10 @@ MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
 # each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden layer.
 CNN_CONVOLUTIONS = ((16, 8, 2, 2), (32, 4, 2, 0))
 CNN_HIDDEN = 32
+
+# Random feature maps: numbers behind a flat record, and filters for an image (two numbers in each of 16 cells).
+RANDOM_WIDTH = 1024
+RANDOM_FILTERS = 48
 
 
 def logit_count(model: str, classes: int) -> int:
@@ -92,6 +98,14 @@ def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of one record behind the named public feature map."""
     if features == "none":
         return tuple(shape)
+    if features == "random" and len(shape) == 1:
+        return (RANDOM_WIDTH,)
+    if features in ("gabor", "random"):
+        if len(shape) != 3:
+            rule = f"must be an image shape (channels, height, width) for features {features!r}"
+            raise PlanError("shape", tuple(shape), rule, 'Use "random" or "none" for flat records.')
+        half, cells = (math.prod(math.ceil(side / divisor) for side in shape[1:]) for divisor in (2, 4))
+        return (half + 16 * cells,) if features == "gabor" else (2 * RANDOM_FILTERS * 16,)
     raise PlanError("training.features", features, "is not a known feature map", "Set training.dimension for a map of your own.")
 
 

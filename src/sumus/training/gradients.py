@@ -30,6 +30,7 @@ from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy
 __all__ = ["GradientSum", "PerRecordGradients"]
 
 _CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
+_ALIGNMENT: Final = 64  # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 
 
 @final
@@ -132,13 +133,15 @@ class PerRecordGradients:
         chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
         if int(y.min()) < 0 or int(y.max()) >= max(outputs, 2):
             raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
-        chunk_gradients = self._path.bind(parameters)
+        chunk_gradients = self._path.bind(parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters)
         for start in range(0, len(x), chunk):
             chunk_x, chunk_y = x[start : start + chunk], y[start : start + chunk]
             count = len(chunk_x)
             if count < chunk:
                 chunk_x = torch.cat([chunk_x, x.new_zeros(chunk - count, *x.shape[1:])])
                 chunk_y = torch.cat([chunk_y, y.new_zeros(chunk - count)])
+            elif chunk_x.data_ptr() % _ALIGNMENT:
+                chunk_x = chunk_x.clone()
             totals.add(chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"), count)
 
     def _chunk_for(self, shape: tuple[int, ...]) -> tuple[int, int]:

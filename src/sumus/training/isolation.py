@@ -41,7 +41,7 @@ def refuse_mixing_layers(model: nn.Module) -> None:
         if isinstance(rate, float) and rate > 0.0:
             fix = "Build it with dropout=0"
             raise GuaranteeError(f"model layer {where} draws dropout masks inside {type(module).__name__}. {fix}.")
-        if any(type(hook).__name__ == "SpectralNorm" for hook in module._forward_pre_hooks.values()):
+        if any("SpectralNorm" in type(each).__name__ for each in (module, *module._forward_pre_hooks.values())):
             raise GuaranteeError(f"model layer {where} updates a spectral norm in its forward pass. Remove the spectral norm.")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise GuaranteeError(f"model {type(model).__name__} has no parameter that takes a gradient. Unfreeze what should be trained.")

@@ -40,6 +40,7 @@ _PARAMETER_FREE = (
 _MOST_GHOST_POSITIONS = 1024
 # Writing and reading back a stored gradient costs about as much as this many multiplications per coordinate.
 _STORED_PASS_COST = 32
+_ALIGNED_WIDTH = 16  # float32 numbers in 64 bytes
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,11 @@ class LayeredPath:
             size = math.prod(slot.weight_shape)
             weight = parameters[slot.start : slot.start + size].view(slot.weight_shape)
             if weight.dim() == 4:
-                weight = weight.contiguous(memory_format=torch.channels_last)
+                # a copy, because `contiguous` leaves a weight with one input channel as it is and its outputs in slow strides
+                weight = weight.clone(memory_format=torch.channels_last)
             end = slot.start + size
-            pieces.append((weight, parameters[end : end + slot.weight_shape[0]] if slot.bias else None))
+            bias = parameters[end : end + slot.weight_shape[0]] if slot.bias else None
+            pieces.append(_aligned(weight, bias) if weight.dim() == 2 else (weight, bias))
         return pieces
 
     def _parts(
@@ -120,7 +123,7 @@ class LayeredPath:
                     continue
                 weight, bias = next(weights)
                 inputs.append(hidden.detach())
-                hidden = _apply(slot.layer, hidden, weight, bias)
+                hidden = _apply(slot, hidden, weight, bias)
                 if not hidden.requires_grad and index < self._last:
                     hidden.requires_grad_()
                 outputs.append(hidden)
@@ -130,7 +133,8 @@ class LayeredPath:
         else:
             deltas = [logits_gradient]
         held = [slot for slot in self._slots if slot.start >= 0]
-        return [_part(slot, a, delta, ghost=ghost) for slot, a, delta in zip(held, inputs, deltas, strict=True)]
+        layers = [_layer_parts(slot, a, delta, ghost=ghost) for slot, a, delta in zip(held, inputs, deltas, strict=True)]
+        return [part for layer in layers for part in layer]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """From the order of the parts (convolutions: output, height, width, input) to the flat order of the model."""
@@ -170,29 +174,44 @@ def _plain(layer: nn.Conv2d) -> bool:
     return layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
-def _apply(layer: nn.Module, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def _aligned(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """A fully connected layer filled up with zeros to widths whose rows start at multiples of 64 bytes.
+
+    Matrix kernels treat the first elements of an unaligned row apart, so without this a record's last bits would depend on its place.
+    """
+    below, right = -weight.shape[0] % _ALIGNED_WIDTH, -weight.shape[1] % _ALIGNED_WIDTH
+    weight = functional.pad(weight, (0, right, 0, below)) if below or right else weight
+    return weight, functional.pad(bias, (0, below)) if bias is not None and below else bias
+
+
+def _apply(slot: _Slot, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """The layer with given parameters, which take no gradient."""
-    if isinstance(layer, nn.Conv2d):
-        assert not isinstance(layer.padding, str)  # noqa: S101 -- `_plain` refused it
-        return functional.conv2d(hidden, weight, bias, layer.stride, layer.padding)
-    return functional.linear(hidden, weight, bias)
+    if isinstance(slot.layer, nn.Conv2d):
+        assert not isinstance(slot.layer.padding, str)  # noqa: S101 -- `_plain` refused it
+        return functional.conv2d(hidden, weight, bias, slot.layer.stride, slot.layer.padding)
+    outputs, width = slot.weight_shape
+    wide = functional.pad(hidden, (0, weight.shape[1] - width)) if weight.shape[1] > width else hidden
+    filled = functional.linear(wide, weight, bias)
+    return filled[..., :outputs] if weight.shape[0] > outputs else filled
 
 
-def _part(slot: _Slot, entered: torch.Tensor, delta: torch.Tensor, *, ghost: bool) -> Part:
-    """The cheapest form of one layer's per-record gradients."""
+def _layer_parts(slot: _Slot, entered: torch.Tensor, delta: torch.Tensor, *, ghost: bool) -> list[Part]:
+    """The cheapest form of one layer's per-record gradients, in flat order."""
     if isinstance(slot.layer, nn.Conv2d):
         entered = _patches(entered, slot.layer)
         delta = delta.permute(0, 2, 3, 1).reshape(len(delta), -1, delta.shape[1])
     elif entered.dim() == 2:
-        return Outer(delta.contiguous(), entered.contiguous(), slot.bias)
+        return [Outer(delta.contiguous(), entered.contiguous(), slot.bias)]
     else:
         entered, delta = entered.flatten(1, -2), delta.flatten(1, -2)
-    factors = Positions(delta, entered, slot.bias)
     positions, width, outputs = delta.shape[1], entered.shape[2], delta.shape[2]
     # multiplications per record: products among positions and a sum, both in float64, against one gradient and passes over it
     ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
     cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
-    return factors if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS else Rows(factors.as_rows())
+    if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS:
+        return [Positions(delta, entered, slot.bias)]
+    weights = Rows(torch.bmm(delta.transpose(1, 2), entered).flatten(1))
+    return [weights, Rows(delta.sum(1))] if slot.bias else [weights]
 
 
 def _patches(image: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:

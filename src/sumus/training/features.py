@@ -1,0 +1,116 @@
+"""Public feature maps: fixed functions of one record, the same for everybody, so that they cost no privacy.
+
+    mapping = feature_map("gabor", (1, 28, 28))
+    features = mapping(images)                      # (records, 980) float32, each record apart
+    bounded(features, 1.0)                          # (records, 981): norm ≤ 1 with a bias feature, for convex-pass
+
+No map holds a number that was computed from private records, and none looks at two records at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sumus.errors import DataError, PlanError
+from sumus.shapes import feature_shape
+from sumus.training.filters import GaborBank
+from sumus.training.isolation import is_isolated
+from sumus.training.random_features import RandomConvolutions, RandomProjection
+
+__all__ = ["FeatureMap", "bounded", "feature_map"]
+
+Floats = npt.NDArray[np.float32]
+Transform = Callable[[torch.Tensor], torch.Tensor]
+_BATCH = 100  # records that are in flight at once
+_BIAS_SHARE = 0.25  # of the bound: the bias feature's size
+
+
+@final
+@dataclass(frozen=True)
+class FeatureMap:
+    """A fixed map from records to features, applied in batches of a fixed size.
+
+    Guarantee: row j of the result is a function of record j alone, bit for bit: the last batch is filled up, and the batch size is
+        one for which `isolation.is_isolated` found no trace of a record's place or company.
+
+    Args:
+        name: what the plan calls it.
+        shape: one record's shape behind the map.
+        transform: maps a batch of records to a batch of features.
+        batch: records per batch.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    transform: Transform
+    batch: int
+
+    def __call__(self, records: npt.NDArray[np.generic]) -> Floats:
+        """Features of all records."""
+        out = np.empty((len(records), *self.shape), np.float32)
+        batch = np.zeros((self.batch, *records.shape[1:]), np.float32)
+        with torch.inference_mode():
+            for start in range(0, len(records), self.batch):
+                part = records[start : start + self.batch]
+                batch[: len(part)], batch[len(part) :] = part, 0.0
+                out[start : start + len(part)] = self.transform(torch.from_numpy(batch)).numpy()[: len(part)]
+        return out
+
+
+def feature_map(name: str, input_shape: Sequence[int], *, seed: int = 0) -> FeatureMap:
+    """The map that `training.features` names.
+
+    Args:
+        name: none | gabor | random | …
+        input_shape: one record's shape, (features,) or (channels, height, width); images have values in [0, 1].
+        seed: public seed of random maps.
+    """
+    transform = _transform(name, input_shape, seed)
+    records = torch.rand(_BATCH, *input_shape, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        isolated = is_isolated(lambda x, y: [transform(x)], records, torch.zeros(_BATCH))
+    return FeatureMap(name, feature_shape(name, input_shape), transform, _BATCH if isolated else 1)
+
+
+def _transform(name: str, shape: Sequence[int], seed: int) -> Transform:
+    """The named map on batches."""
+    if name == "none":
+        return torch.clone
+    if name == "gabor":
+        return GaborBank(shape)
+    if name == "random":
+        return RandomConvolutions(shape, seed=seed) if len(shape) == 3 else RandomProjection(shape, seed=seed)
+    raise PlanError("training.features", name, "is not a known feature map", "Use none, gabor or random.")
+
+
+def bounded(features: npt.NDArray[np.floating], bound: float) -> Floats:
+    """Each record scaled to norm R with a bias feature as its last number: x̃ = [x·√(R² − b²)/‖x‖, b], b = R/4.
+
+    Guarantee: ‖x̃‖₂ ≤ R in exact arithmetic for every input; a record with a NaN or an infinity becomes [0, …, 0, b].
+
+    Args:
+        features: (records, features).
+        bound: R, `training.feature_bound`.
+    """
+    if not (math.isfinite(bound) and bound > 0.0):
+        raise PlanError("training.feature_bound", bound, "must be a positive number", "Use 1.0.")
+    if features.ndim != 2:
+        raise DataError(f"features must be a matrix (records, features), got shape {features.shape}. Flatten each record.")
+    values = features.astype(np.float64)
+    values[~np.isfinite(values).all(axis=1)] = 0.0
+    largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    values /= np.where(largest > 0.0, largest, 1.0)  # squares then neither overflow nor vanish
+    norms = np.sqrt(np.square(values).sum(axis=1, keepdims=True))
+    shrunk = bound * (1.0 - 2.0**-20)  # rounding to float32 moves a norm by at most 2^-24 of it
+    room = shrunk * math.sqrt(1.0 - _BIAS_SHARE**2)
+    out = np.empty((len(values), values.shape[1] + 1), np.float32)
+    out[:, :-1] = values * (room / np.where(norms > 0.0, norms, 1.0))
+    out[:, -1] = shrunk * _BIAS_SHARE
+    return out

@@ -1,0 +1,54 @@
+"""Random features from a public seed: nobody's data chose them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch.nn import functional
+
+from sumus.shapes import RANDOM_FILTERS, RANDOM_WIDTH
+
+__all__ = ["RandomConvolutions", "RandomProjection"]
+
+_PATCH = 6
+
+
+@final
+class RandomProjection:
+    """√2·cos(⟨ω_k, x⟩ + φ_k) with ω ~ N(0, 1) on records scaled to norm 1: an unbiased estimate of a Gaussian kernel.
+
+    Reference: Rahimi, Recht 2007, random Fourier features.
+    """
+
+    def __init__(self, shape: Sequence[int], *, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._frequencies = torch.randn(math.prod(shape), RANDOM_WIDTH, generator=generator)
+        self._phases = 2 * math.pi * torch.rand(RANDOM_WIDTH, generator=generator)
+
+    def __call__(self, records: torch.Tensor) -> torch.Tensor:
+        """(batch, …) → (batch, RANDOM_WIDTH)."""
+        flat = functional.normalize(records.flatten(1), dim=1)
+        return math.sqrt(2.0) * torch.cos(flat @ self._frequencies + self._phases)
+
+
+@final
+class RandomConvolutions:
+    """Random 6 × 6 filters of mean 0, rectified both ways, averaged over a 4 × 4 grid.
+
+    Reference: Coates, Ng, Lee 2011, for the encoding; the filters are Gaussian instead of learned.
+    """
+
+    def __init__(self, shape: Sequence[int], *, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        filters = torch.randn(RANDOM_FILTERS, shape[0], _PATCH, _PATCH, generator=generator)
+        filters -= filters.mean(dim=(1, 2, 3), keepdim=True)
+        self._filters = functional.normalize(filters.flatten(1), dim=1).view_as(filters)
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        """(batch, channels, height, width) → (batch, 2 · RANDOM_FILTERS · 16)."""
+        responses = functional.conv2d(images, self._filters, padding=_PATCH // 2)
+        both = torch.cat([responses.relu(), (-responses).relu()], dim=1)
+        return functional.adaptive_avg_pool2d(both, 4).flatten(1)
