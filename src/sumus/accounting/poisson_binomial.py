@@ -16,7 +16,7 @@ Worst case. Let P, Q be the two laws of the sum, P with the protected silo's coi
     largest at an end of every coin's range. What counts is h, how many of the M = (N − 1)m coins are at hi.
 (iii) The largest over h = 0 … M is found by branch and bound: dropping the coins that are still free only removes noise (data
     processing), so the divergence without them bounds all h of a branch. The result is above the largest value and within
-    0.1 % of it.
+    0.5 % of it.
 (iv) (α − 1)·D_α is convex in α, so a chord between two computed orders lies above the orders between.
 
 Coordinates are independent: d coordinates cost d times one. Probabilities stay logarithms throughout.
@@ -48,7 +48,7 @@ Pair = npt.NDArray[np.float64]  # log-probabilities of P and Q, one row each
 
 
 def poisson_binomial_curve(*, silos: int, trials: int, theta: float, dimension: int = 1, neighbours: Neighbours = "zero") -> RenyiCurve:
-    """ε(α) of one sum of all silos' coins: an upper bound, within 0.2 % of the largest divergence at the orders computed.
+    """ε(α) of one sum of all silos' coins: an upper bound, within 0.5 % of the largest divergence at the orders computed.
 
     Guarantee: integer orders 2 … 2048, one silo as the unit, both directions; orders above come back infinite.
 

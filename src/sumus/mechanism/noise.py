@@ -28,6 +28,7 @@ from sumus.mechanism.discrete_gaussian_pmf import (
     discrete_gaussian_variance,
     sum_log_ratio,
 )
+from sumus.mechanism.poisson_binomial import PoissonBinomial
 from sumus.mechanism.skellam_pmf import skellam_log_pmf
 from sumus.randomness import RandomSource
 
@@ -38,6 +39,7 @@ __all__ = [
     "DiscreteGaussianSum",
     "Gaussian",
     "IntegerNoise",
+    "PoissonBinomial",
     "Skellam",
     "noise_law",
 ]
