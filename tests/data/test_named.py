@@ -178,7 +178,7 @@ def test_every_group_of_income_features_sums_to_one():
         x = income.encode_income(_person(**changes))
         assert x.shape == (1, income.income_width())
         assert x.sum() == pytest.approx(10.0)  # ten columns
-        assert 2.9 < np.linalg.norm(x) <= np.sqrt(10) + 1e-6 or np.linalg.norm(x) >= np.sqrt(9)
+        assert 3.0 <= np.linalg.norm(x) <= np.sqrt(10) + 1e-6  # eight ones, and two columns shared by two knots each
 
 
 def test_income_features_separate_what_the_code_lists_separate():
@@ -196,6 +196,10 @@ def test_income_features_separate_what_the_code_lists_separate():
         {"RAC2": 2},
     ):
         assert not np.array_equal(base, income.encode_income(_person(**changes))), changes
+    beyond, unused = (income.encode_income(_person(OCCP=code)) for code in (9999, 250))
+    assert np.array_equal(beyond, unused)  # codes that the list does not have share the last feature
+    assert beyond[0, -1] == 1.0
+    assert base[0, -1] == 0.0
     assert np.array_equal(base, income.encode_income(_person(OCCP=49)))  # one group of fifty codes
 
 
