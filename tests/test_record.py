@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import stat
@@ -74,15 +75,17 @@ def test_numbers_from_numpy_and_beyond_json_survive(tmp_path: Path) -> None:
 def test_names_are_safe_and_tell_data_time_and_plan() -> None:
     plan = made_plan()
     noon = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
-    assert run_name(plan, now=noon) == f"digits-20261115T120000Z-{plan.hash[:8]}"
+    assert re.fullmatch(r"digits-20261115T120000Z-[0-9a-f]{8}", run_name(plan, now=noon))
+    assert run_name(plan, now=noon, nonce=b"a") != run_name(plan, now=noon, nonce=b"b")
+    assert run_name(plan, now=noon) != run_name(made_plan(privacy__delta="1e-6"), now=noon)
     assert run_name(plan, name="../../etc/<b>", now=noon).startswith("etc-b-2026")
     assert run_name(plan, name="///", now=noon).startswith("run-2026")
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     plan = made_plan()
-    paths = {RunFolder.create(plan, None, tmp_path).path for _ in range(5)}
-    assert len(paths) == 5
+    names = {RunFolder.create(plan, None, tmp_path / str(number % 2)).name for number in range(6)}
+    assert len(names) == 6  # also across roots: a ledger tells runs apart by name
 
 
 def test_an_account_of_another_plan_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ with RunFolder.create(plan, account, "runs") as run:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ import numpy.typing as npt
 from sumus.chain import Chain, Link
 from sumus.errors import PlanError, StorageError
 from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
 from sumus.record_lines import Guarantee, GuaranteeAnalysis, Header, RoundRecord, round_body, software_versions, stored_guarantee
 from sumus.storage import FileLock, decode_arrays, encode_arrays, make_directory, read_bytes, replace_atomically
 from sumus.typed_json import from_json, plain_json
@@ -38,11 +40,15 @@ if TYPE_CHECKING:
 __all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "run_name"]
 
 
-def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None) -> str:
-    """`<name>-<UTC time>-<first 8 digits of the plan's hash>`; the name is the data set's unless given."""
+def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None, nonce: bytes = b"") -> str:
+    """`<name>-<UTC time>-<8 digits>`; the name is the data set's unless given, the digits hash the plan and the nonce.
+
+    Ledgers tell runs apart by this name, so two runs of one plan in one second must not share it: that is what the nonce is for.
+    """
     chosen = name or plan.data.name or (Path(plan.data.path).stem if plan.data.path else "run")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
-    return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{plan.hash[:8]}"
+    digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
+    return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"
 
 
 @final
@@ -81,7 +87,7 @@ class RunFolder:
         if account is not None and account.plan_hash != plan.hash:
             rule = "must be the hash of the plan that runs"
             raise PlanError("account.plan_hash", account.plan_hash[:8], rule, "Pass the resolved plan of the account.")
-        path = _fresh_directory(Path(root), run_name(plan, name=name))
+        path = _fresh_directory(Path(root), run_name(plan, name=name, nonce=RandomSource().bytes(16)))
         begun = {
             "guarantee": None if account is None else stored_guarantee(account),
             "plan_hash": plan.hash,
