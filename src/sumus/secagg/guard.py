@@ -19,7 +19,7 @@ __all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard"]
 
 
 class RoundGuard(Protocol):
-    """Remembers one digest per round and step, for ever."""
+    """Remembers one digest per round and step, for ever. Steps are named by one word."""
 
     def claim(self, round_id: bytes, step: str, digest: bytes) -> None:
         """Bind this step of the round to the digest; raise `PeerProtocolError` if it is bound to another one."""

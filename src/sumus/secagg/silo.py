@@ -322,7 +322,7 @@ class _InRound:
     def _bind(self, dropped: frozenset[int]) -> None:
         """From here on this round has one survivor set."""
         digest = hashlib.sha256(DroppedSet.signed_part(self.header, dropped)).digest()
-        self.session.guard.claim(self.header.round_id, "survivor set", digest)
+        self.session.guard.claim(self.header.round_id, "survivor-set", digest)
 
 
 @final

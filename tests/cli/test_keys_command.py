@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sumus.cli.keys import keys_app
+from sumus.errors import DataError, StorageError
+from sumus.secagg import Roster, SiloIdentity
+
+runner = CliRunner()
+
+
+def make(folder: Path, *names: str) -> list[Path]:
+    for name in names:
+        assert runner.invoke(keys_app, ["new", name, "--out", str(folder)], catch_exceptions=False).exit_code == 0
+    return [folder / f"{name}.pub" for name in names]
+
+
+def test_new_keys_and_a_roster_fit_together(tmp_path: Path) -> None:
+    files = make(tmp_path, "north", "south")
+    result = runner.invoke(keys_app, ["roster", *map(str, files), "--out", str(tmp_path / "roster.toml")])
+    roster = Roster.parse((tmp_path / "roster.toml").read_text())
+    assert result.exit_code == 0
+    assert "north, south" in result.output
+    assert roster.digest().hex()[:8] in result.output
+    for name in roster.names:
+        identity = SiloIdentity.parse((tmp_path / f"{name}.key").read_text())
+        assert identity.public_key == roster.public_keys[name]
+        assert (tmp_path / f"{name}.key").stat().st_mode & 0o077 == 0
+        assert identity.secret_text().split(":")[1].strip() not in (tmp_path / f"{name}.pub").read_text()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    make(tmp_path, "north")
+    before = (tmp_path / "north.key").read_text()
+    with pytest.raises(StorageError, match="exists already"):
+        runner.invoke(keys_app, ["new", "north", "--out", str(tmp_path)], catch_exceptions=False)
+    assert (tmp_path / "north.key").read_text() == before
+
+
+def test_bad_names_and_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="silo name"):
+        runner.invoke(keys_app, ["new", "../north", "--out", str(tmp_path)], catch_exceptions=False)
+    with pytest.raises(StorageError, match="cannot be read"):
+        runner.invoke(keys_app, ["roster", str(tmp_path / "none.pub")], catch_exceptions=False)
+    (file,) = make(tmp_path, "north")
+    with pytest.raises(DataError, match="twice"):
+        runner.invoke(keys_app, ["roster", str(file), str(file), "--out", str(tmp_path / "r")], catch_exceptions=False)

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
+from scipy.stats import chi2
+
+from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
+from sumus.randomness import RandomSource
+from sumus.secagg import FileRoundGuard, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer
+from sumus.secagg.messages import MaskedInput, decode
+
+
+@pytest.fixture(scope="module")
+def world() -> Federation:
+    return federation(terms_for(5, length=6))
+
+
+def test_three_exchanges_from_invitation_to_sum(world: Federation) -> None:
+    inputs = world.inputs(1)
+    collecting, invitation = world.server.invite(round_id("three"), payload=b"the model")
+    assert world.silos[0].receive(invitation).payload == b"the model"
+    submitted, messages = world.submit_all(invitation, inputs)
+    for message in messages.values():
+        collecting.receive(message)
+    assert not collecting.waiting_for
+    certifying, proposal = collecting.close()
+    signed = {}
+    for silo, state in submitted.items():
+        signed[silo], message = state.sign(proposal)
+        certifying.receive(message)
+    unmasking, certificate = certifying.close()
+    for state in signed.values():
+        unmasking.receive(state.reveal(certificate)[1])
+    outcome = unmasking.close()
+    assert outcome.total.tolist() == modular_sum(list(inputs.values()), 32)
+    assert outcome.removed_seeds == {silo: {} for silo in range(5)}
+
+
+def test_a_silo_that_missed_the_signing_still_helps_to_unmask(world: Federation) -> None:
+    collecting, invitation = world.server.invite(round_id("missed"))
+    submitted, messages = world.submit_all(invitation, world.inputs())
+    for message in messages.values():
+        collecting.receive(message)
+    certifying, proposal = collecting.close()
+    for silo in (0, 1, 2):
+        certifying.receive(submitted[silo].sign(proposal)[1])
+    unmasking, certificate = certifying.close()
+    for silo in (2, 3, 4):
+        unmasking.receive(submitted[silo].reveal(certificate)[1])
+    assert unmasking.close().total.tolist() == modular_sum(list(world.inputs().values()), 32)
+
+
+def masked(world: Federation, label: object, vector: np.ndarray, silo: int = 0) -> np.ndarray:
+    _, invitation = world.server.invite(round_id(label))
+    message = world.silos[silo].receive(invitation).submit(vector)[1]
+    return np.frombuffer(decode(message, MaskedInput).vector, dtype=np.uint32)
+
+
+def test_masked_inputs_are_uniform_whatever_the_input() -> None:
+    """Chi-square on the low and the high byte over many rounds of one constant input; false-alarm rate 4e-8 in all."""
+    wide = federation(terms_for(3, length=4096))
+    counts = {"low": np.zeros(256), "high": np.zeros(256)}
+    for turn in range(25):
+        words = masked(wide, ("uniform", turn), np.full(4096, 7, dtype=np.uint32))
+        counts["low"] += np.bincount(words & 255, minlength=256)
+        counts["high"] += np.bincount(words >> 24, minlength=256)
+    for seen in counts.values():
+        expected = seen.sum() / 256
+        statistic = float(((seen - expected) ** 2 / expected).sum())
+        assert chi2.ppf(1e-8, 255) < statistic < chi2.isf(1e-8, 255)
+
+
+def test_two_masked_inputs_with_the_same_data_share_nothing() -> None:
+    """Their difference is uniform too, and equal words are as rare as chance; false-alarm rate below 1e-7."""
+    wide = federation(terms_for(3, length=65_536))
+    same = np.full(65_536, 3, dtype=np.uint32)
+    first, second = masked(wide, "a", same), masked(wide, "b", same)
+    assert np.count_nonzero(first == second) <= 3  # Poisson with mean 2^-16: more than 3 has probability below 1e-20
+    seen = np.bincount((first - second) & 255, minlength=256)
+    statistic = float(((seen - 256.0) ** 2 / 256.0).sum())
+    assert chi2.ppf(1e-8, 255) < statistic < chi2.isf(1e-8, 255)
+
+
+def test_the_same_vector_again_gives_the_same_bytes_and_another_is_refused(world: Federation) -> None:
+    _, invitation = world.server.invite(round_id("again"))
+    vector = world.inputs()[0]
+    first = world.silos[0].receive(invitation).submit(vector)[1]
+    assert world.silos[0].receive(invitation).submit(vector)[1] == first
+    with pytest.raises(PeerProtocolError, match="already has another input"):
+        world.silos[0].receive(invitation).submit(vector + np.uint64(1))
+
+
+def restarted(world: Federation, silo: int, path: Path) -> tuple[FileRoundGuard, object]:
+    """The silo's process starts again from what it keeps on disk: identity, set-up secret, directory, round memory."""
+    guard = FileRoundGuard(path)
+    identity = SiloIdentity.parse(world.identities[silo].secret_text())
+    setup, advert = SiloSetup.restore(identity, world.roster, terms=world.terms, secret=world.setups[silo].secret)
+    assert advert == world.adverts[silo]
+    return guard, setup.receive(world.directories[silo], guard)
+
+
+def test_a_round_id_serves_one_input_even_across_a_restart(world: Federation, tmp_path: Path) -> None:
+    _, invitation = world.server.invite(round_id("restart"))
+    guard, session = restarted(world, 2, tmp_path / "memory")
+    vector = world.inputs()[2]
+    first = answer(session, invitation, lambda _: vector)
+    guard.close()
+    guard, session = restarted(world, 2, tmp_path / "memory")
+    with pytest.raises(PeerProtocolError, match="already has another input"):
+        answer(session, invitation, lambda _: vector + np.uint64(1))
+    assert answer(session, invitation, lambda _: vector) == first
+    other = world.server.invite(round_id("restart"), payload=b"another model")[1]
+    with pytest.raises(PeerProtocolError, match="already has another transcript"):
+        answer(session, other, lambda _: vector)
+    guard.close()
+
+
+def test_a_silo_that_restarts_in_every_exchange_finishes_the_round(world: Federation, tmp_path: Path) -> None:
+    inputs = world.inputs(9)
+    state, message = world.server.invite(round_id("restless"))
+    for _ in range(3):
+        for silo in range(5):
+            guard, session = restarted(world, silo, tmp_path / f"memory-{silo}")
+            state.receive(answer(session, message, lambda _, silo=silo: inputs[silo]))
+            assert session.released(round_id("restless")) == (type(state).__name__ == "ServerUnmasking")
+            guard.close()
+        outcome = state.close()
+        if isinstance(outcome, tuple):
+            state, message = outcome
+    assert outcome.total.tolist() == modular_sum(list(inputs.values()), 32)
+
+
+def test_removable_seeds_are_opened_from_the_end_and_by_shares() -> None:
+    world = federation(terms_for(7, dropouts=3, removable=3), absent=frozenset({6}))
+    collecting, invitation = world.server.invite(round_id("removable"))
+    seeds, submitted = {}, {}
+    for silo in (0, 1, 2, 3, 4):
+        invited = world.silos[silo].receive(invitation)
+        seeds[silo] = invited.removable_seeds
+        submitted[silo], message = invited.submit(world.inputs()[silo])
+        collecting.receive(message)
+    certifying, proposal = collecting.close()
+    for silo in (0, 1, 2, 3):
+        certifying.receive(submitted[silo].sign(proposal)[1])
+    unmasking, certificate = certifying.close()
+    for silo in (0, 1, 2, 3):
+        unmasking.receive(submitted[silo].reveal(certificate)[1])
+    outcome = unmasking.close()
+    # silo 6 never came and silo 5 dropped out: two are missing, so of seeds 0, 1, 2 only seed 2 (component 3) is not needed
+    assert outcome.removed_seeds == {silo: {2: seeds[silo][2]} for silo in range(5)}
+    assert len({seed for own in seeds.values() for seed in own}) == 15
+
+
+def test_a_wrong_share_is_noticed_and_no_wrong_sum_comes_out(world: Federation) -> None:
+    collecting, invitation = world.server.invite(round_id("wrong share"))
+    submitted, messages = world.submit_all(invitation, world.inputs())
+    for message in messages.values():
+        collecting.receive(message)
+    certifying, proposal = collecting.close()
+    for state in submitted.values():
+        certifying.receive(state.sign(proposal)[1])
+    unmasking, certificate = certifying.close()
+    for silo, state in submitted.items():
+        reply = bytearray(state.reveal(certificate)[1])
+        if silo == 0:
+            reply[-1] ^= 1
+        unmasking.receive(bytes(reply))
+    with pytest.raises(PeerProtocolError, match="share of silo 4's secret 0 is wrong"):
+        unmasking.close()
+
+
+def test_nobody_speaks_for_another_silo(world: Federation) -> None:
+    collecting, invitation = world.server.invite(round_id("spoof"))
+    _, messages = world.submit_all(invitation, world.inputs())
+    with pytest.raises(PeerProtocolError, match="in the name of"):
+        collecting.receive(messages[0], sender=1)
+    with pytest.raises(PeerProtocolError, match="in the name of"):
+        ServerSetup(world.roster, world.terms).receive(world.adverts[0], sender=3)
+
+
+def test_states_do_not_show_their_secrets(world: Federation) -> None:
+    _, invitation = world.server.invite(round_id("repr"))
+    invited = world.silos[1].receive(invitation)
+    shown = repr(invited) + repr(world.setups[1]) + repr(world.silos[1])
+    assert world.setups[1].secret.hex() not in shown
+    assert "_pair_roots" not in shown
+    assert "_own_root" not in shown
+    assert repr(world.setups[1].secret) not in shown
+    with pytest.raises(TypeError):
+        pickle.dumps(world.identities[1])
+
+
+def test_states_after_the_input_hold_no_secret_of_the_round(world: Federation) -> None:
+    _, invitation = world.server.invite(round_id("no secret"))
+    state, _ = world.silos[1].receive(invitation).submit(world.inputs()[1])
+    assert set(vars(state)) == {"session", "header"}
+
+
+def test_what_the_own_side_does_wrong_is_a_local_error(world: Federation) -> None:
+    stranger = SiloIdentity.generate("stranger", RandomSource.simulation(5))
+    with pytest.raises(DataError, match="not on the roster"):
+        SiloSetup.start(stranger, world.roster, terms=world.terms, random=RandomSource.simulation(5))
+    impostor = SiloIdentity.generate("silo-001", RandomSource.simulation(5))
+    with pytest.raises(LocalProtocolError, match="another key"):
+        SiloSetup.start(impostor, world.roster, terms=world.terms, random=RandomSource.simulation(5))
+    with pytest.raises(LocalProtocolError, match="roster names"):
+        ServerSetup(Roster({"a": bytes(32)}), world.terms)
+    with pytest.raises(LocalProtocolError, match="sent no keys"):
+        world.server.invite(round_id("x"), participants=frozenset({0, 9}))
+    with pytest.raises(LocalProtocolError, match="round id"):
+        world.server.invite(b"short")
+
+
+def test_too_few_keys_end_the_set_up_cleanly(world: Federation) -> None:
+    setup = ServerSetup(world.roster, world.terms)
+    setup.receive(world.adverts[0])
+    assert setup.waiting_for == {1, 2, 3, 4}
+    with pytest.raises(RoundAborted):
+        setup.close()
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObject) -> None:
+    """Real messages with changed bytes, to every state of both sides: accepted unchanged in meaning or refused."""
+    label = round_id(("fuzz", data.draw(st.integers(0, 2**64))))
+    collecting, invitation = world.server.invite(label)
+    submitted, messages = world.submit_all(invitation, world.inputs())
+    certifying_messages = list(messages.values())
+    for message in certifying_messages:
+        collecting.receive(message)
+    certifying, proposal = collecting.close()
+    signatures = [state.sign(proposal)[1] for state in submitted.values()]
+    for message in signatures:
+        certifying.receive(message)
+    unmasking, certificate = certifying.close()
+    reveal = submitted[0].reveal(certificate)[1]
+    fresh, _ = world.server.invite(label)
+    targets = [
+        (world.setups[0].receive, world.directories[0], (MemoryRoundGuard(),)),
+        (ServerSetup(world.roster, world.terms).receive, world.adverts[0], ()),
+        (world.silos[0].receive, invitation, ()),
+        (world.silos[0].resume, proposal, ()),
+        (fresh.receive, messages[0], ()),
+        (submitted[0].sign, proposal, ()),
+        (certifying.receive, signatures[0], ()),
+        (submitted[0].reveal, certificate, ()),
+        (unmasking.receive, reveal, ()),
+    ]
+    method, good, extra = data.draw(st.sampled_from(targets))
+    raw = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.just(len(raw)) | st.integers(0, len(raw)))]
+    try:
+        method(bytes(raw), *extra)
+    except (PeerProtocolError, RoundAborted):
+        pass
+
+
+def test_the_plan_hash_binds_every_message(world: Federation) -> None:
+    """Sessions with another plan cannot even read each other's messages."""
+    other = federation(terms_for(5, length=6, plan_hash=hashlib.sha256(b"another plan").digest()))
+    assert other.roster == world.roster
+    with pytest.raises(PeerProtocolError, match="other terms"):
+        world.setups[0].receive(other.directories[0], MemoryRoundGuard())
+    with pytest.raises(PeerProtocolError, match="other terms"):
+        world.silos[0].receive(other.server.invite(round_id("plan"))[1])
+    with pytest.raises(PeerProtocolError, match="other terms"):
+        ServerSetup(world.roster, world.terms).receive(other.adverts[0])
