@@ -1,0 +1,60 @@
+"""A silo's policy and ledger, asked before every release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from sumus.engines.agreement import Agreement
+from sumus.guarantee import spent
+from sumus.ledger import Ledger, LedgerEntry
+from sumus.policy import Policy
+from sumus.training.evaluation import SecureMetrics
+
+__all__ = ["LedgerReleases"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LedgerReleases:
+    """Enters every release of one plan into the ledger of the silo's data set, if its policy allows it.
+
+    Guarantee: when `enter` returns, the release is on the silo's disk and within the silo's policy.
+    """
+
+    agreement: Agreement
+    ledger: Ledger
+    policy: Policy
+
+    @classmethod
+    def open(cls, agreement: Agreement, ledger: Ledger, policy: Policy) -> LedgerReleases:
+        """Refuse a plan whose whole run, metrics included, would not fit."""
+        releases = cls(agreement=agreement, ledger=ledger, policy=policy)
+        account = agreement.account
+        policy.check(account, agreement.plan, ledger, run=releases.run)
+        total = ledger.total(account.unit, without=releases.run)
+        epsilon, delta = total.epsilon + account.epsilon, total.delta + account.delta
+        if releases._metrics is not None:  # test records are no training records, so adding the two counts too much, never too little
+            epsilon, delta = epsilon + releases._metrics.epsilon, delta + account.delta
+        policy.check_total(replace(total, epsilon=epsilon, delta=delta, runs=total.runs + 1))
+        return releases
+
+    @property
+    def run(self) -> str:
+        """What the plan's releases are called on the ledger: a plan runs once in a federation."""
+        return f"federation-{self.agreement.plan.hash[:16]}"
+
+    @property
+    def _metrics(self) -> SecureMetrics | None:
+        return SecureMetrics(self.agreement.design) if self.agreement.plan.evaluation.metrics == "secure" else None
+
+    def enter(self, number: int, round_id: bytes) -> None:
+        """See `silo_party.Releases`."""
+        epsilons = {"model": spent(self.agreement.design, number + 1)}
+        if self._metrics is not None:
+            epsilons["metrics"] = self._metrics.epsilon
+        for purpose, epsilon in epsilons.items():
+            entry = LedgerEntry.of(
+                self.agreement.account, run=self.run, round=number + 1, round_id=round_id.hex(), epsilon=epsilon, purpose=purpose
+            )
+            self.ledger.enter(entry, allow=self.policy.check_total)

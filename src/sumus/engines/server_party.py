@@ -1,0 +1,301 @@
+"""The server's side of a federation across machines, whatever the engine.
+
+    greet      every silo agrees to the plan, or says why not; keys go round                     (2 exchanges, once per process)
+    train      per round: invite and collect, have the survivor set signed, unmask               (3 exchanges)
+               then move the model and commit the round to the run folder
+
+A round number is used once: the silos count every input they send as released, because they cannot know that it was not. A round that was
+interrupted is asked for again word for word (the silos answer with the very same bytes); if it cannot be finished so, its number is lost
+and training goes on with the next. So no fault ever costs privacy; it may cost a round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus import __version__
+from sumus.engines.agreement import Agreement, workbench_without_records
+from sumus.engines.driver import Driver
+from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
+from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted, StorageError
+from sumus.guarantee import spent
+from sumus.mechanism.grid import lift
+from sumus.record import RoundRecord, RunFolder
+from sumus.secagg.keys import Roster, session_digest
+from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
+from sumus.training.aggregation import pack_model, round_identifier, secure_round
+from sumus.training.evaluation import METRIC_COORDINATES, Metrics, SecureMetrics
+from sumus.training.server import Server
+
+__all__ = ["Patience", "ServerParty"]
+
+_STAGES = ("local steps and masked inputs", "survivor set", "unmasking")
+_MOST_ABORTS = 3
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the server waits for silos that do not answer, seconds.
+
+    Args:
+        set_up: for all silos to agree to the plan (they load their data meanwhile).
+        update: for the slowest silo's local steps.
+        stage: for an answer that takes no computation.
+        retry: between two greetings of a silo that refused; a process of its that is about to end may still hold its folder.
+    """
+
+    set_up: float = 120.0
+    update: float = 600.0
+    stage: float = 60.0
+    retry: float = 1.0
+
+
+@final
+class ServerParty:
+    """Drives one plan over one engine.
+
+    Guarantee: what it learns of the silos' records are the sums that `secure_round` returns and the silos' answers to the greeting;
+        a round is in the run folder before the next one is asked for.
+
+    Args:
+        agreement: the plan, as this server computes it.
+        roster: who is who; silo numbers are places on it.
+        driver: the engine.
+        patience: deadlines.
+    """
+
+    def __init__(self, agreement: Agreement, roster: Roster, driver: Driver, *, patience: Patience | None = None) -> None:
+        self._agreement, self._roster, self._driver = agreement, roster, driver
+        self._patience = patience or Patience()
+        self._terms = agreement.terms
+        self._bench = workbench_without_records(agreement)
+        self._server = Server(agreement.design, self._bench.first_parameters)
+        self._adverts: dict[int, bytes] = {}
+        self._session: ServerSession | None = None
+        self._present: frozenset[int] = frozenset()
+        self._absences: dict[int, int] = {}
+        self._stage_seconds: dict[str, float] = {}
+        self._bytes_up = self._bytes_down = 0
+        self.refusals: dict[str, str] = {}
+        self.simulated = False
+
+    @property
+    def server(self) -> Server:
+        """The global model."""
+        return self._server
+
+    @property
+    def model(self) -> Any:
+        """The model's module, with its first parameters."""
+        return self._bench.model
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Names of the silos that take part at the moment."""
+        return tuple(self._roster.names[silo] for silo in sorted(self._present))
+
+    # -- set-up -------------------------------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """Have every silo agree to the plan, and pass the keys round; silos that refuse or stay away are left out.
+
+        Guarantee: returns only if enough silos are there for a round; otherwise raises with every refusal.
+        """
+        until = time.monotonic() + self._patience.set_up
+        tries: dict[int, int] = dict.fromkeys(range(self._terms.silos), 0)
+        missing = frozenset(range(self._terms.silos)) - set(self._adverts)
+        while missing:
+            left = until - time.monotonic()
+            if left <= 0.0 or all(tries[silo] >= 3 for silo in missing):
+                break
+            refused = self._hello(missing, deadline_seconds=left)
+            for silo in refused:
+                tries[silo] += 1
+            missing -= set(self._adverts)
+            if refused & missing:
+                time.sleep(min(self._patience.retry, max(0.0, until - time.monotonic())))
+        self._pass_keys_round(deadline_seconds=max(self._patience.stage, until - time.monotonic()))
+        if len(self._present) < self._terms.minimum_survivors:
+            raise EngineError(self._too_few())
+
+    def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
+        """Greet some silos; returns those that refused."""
+        digest = session_digest(self._terms, self._roster)
+        hello = Hello(plan_hash=bytes.fromhex(self._agreement.plan.hash), session=digest, version=__version__)
+        replies = self._driver.exchange(dict.fromkeys(silos, hello.encode()), deadline_seconds=deadline_seconds)
+        refused = set()
+        for silo, reply in replies.items():
+            try:
+                kind, body = unframe(reply)
+                if kind is not Kind.WELCOME:
+                    raise PeerProtocolError(readable(body) if kind is Kind.REFUSED else f"answered a greeting with {kind.name}")
+                welcome = Welcome.decode(body)
+                ServerSetup(self._roster, self._terms).receive(welcome.advert, sender=silo)
+            except ProtocolError as error:
+                self.refusals[self._roster.names[silo]] = str(error)
+                refused.add(silo)
+                continue
+            self._adverts[silo] = welcome.advert
+            self.simulated |= welcome.simulation
+            self.refusals.pop(self._roster.names[silo], None)
+        return frozenset(refused)
+
+    def _pass_keys_round(self, *, deadline_seconds: float) -> None:
+        setup = ServerSetup(self._roster, self._terms)
+        for silo, advert in self._adverts.items():
+            setup.receive(advert, sender=silo)
+        if len(self._adverts) < self._terms.minimum_survivors:
+            raise EngineError(self._too_few())
+        self._session, directories = setup.close()
+        framed = {silo: frame(Kind.PROTOCOL, directory) for silo, directory in directories.items()}
+        replies = self._driver.exchange(framed, deadline_seconds=deadline_seconds)
+        self._present = frozenset(silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY)
+
+    def _too_few(self) -> str:
+        there = len(self._present or self._adverts)
+        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
+        why = f" Refused: {refused}" if refused else " Nobody refused; check that the silos have joined."
+        return f"{there} of {self._terms.silos} silos take part, a round needs {self._terms.minimum_survivors}.{why}"
+
+    # -- rounds -------------------------------------------------------------------------------------------------------------------
+
+    def train(self, run: RunFolder, *, rounds: int | None = None) -> Iterator[RoundRecord]:
+        """Run the rounds that are missing in the run folder, at most `rounds` of them, and yield each when it is committed."""
+        if self.simulated and run.void is None:
+            raise EngineError("a silo draws its noise from a public seed, so this run would promise too much. Start a new run.")
+        self._restore(run)
+        number, replay = _where_to_go_on(run)
+        aborts = finished = 0
+        while number < self._agreement.plan.federation.rounds and (rounds is None or finished < rounds):
+            self._welcome_back()
+            participants = frozenset(map(self._roster.number, replay)) if replay else self._present
+            if replay and not participants <= self._present:
+                number, replay = number + 1, ()  # it cannot be repeated word for word
+                continue
+            if len(participants) < self._terms.minimum_survivors:
+                raise RoundAborted(self._too_few())
+            if not replay:
+                run.note("invited", {"round": number + 1, "silos": [self._roster.names[silo] for silo in sorted(participants)]})
+            try:
+                found = self._secure_round(number, participants)
+            except ProtocolError as error:
+                run.note("aborted", {"round": number + 1, "reason": str(error)})
+                aborts += 1
+                if aborts >= _MOST_ABORTS:
+                    raise RoundAborted(f"{aborts} attempts in a row ended without a sum, the last because {error}") from None
+                again = () if replay else tuple(self._roster.names[silo] for silo in sorted(participants))
+                number, replay = (number, again) if again else (number + 1, ())
+                continue
+            record = run.commit(self._applied(number, found, participants), self._server.state(), {"round": number + 1})
+            number, replay, aborts, finished = number + 1, (), 0, finished + 1
+            yield record
+
+    def _restore(self, run: RunFolder) -> None:
+        if (stored := run.read_checkpoint()) is not None:
+            arrays, meta = stored
+            if int(meta["round"]) != run.last_round:
+                file = run.path / "checkpoint.npz"
+                raise StorageError(f"{file} is of round {meta['round']}, the record of round {run.last_round}. Restore both.")
+            self._server.restore(arrays)
+
+    def _welcome_back(self) -> None:
+        """Greet absent silos again, less and less often; if one is back, the keys go round again."""
+        for silo in frozenset(range(self._terms.silos)) - self._present:
+            self._absences[silo] = self._absences.get(silo, 0) + 1
+        due = frozenset(silo for silo, count in self._absences.items() if silo not in self._present and count & (count - 1) == 0)
+        if not due:
+            return
+        known = set(self._adverts)
+        for silo in due:
+            self._adverts.pop(silo, None)
+        self._hello(due, deadline_seconds=min(5.0, self._patience.stage))
+        back = due & set(self._adverts)
+        if back:
+            self._absences = {silo: count for silo, count in self._absences.items() if silo not in back}
+            self._pass_keys_round(deadline_seconds=self._patience.stage)
+        elif known != set(self._adverts) and self._session is not None:
+            self._present -= due
+
+    def _secure_round(self, number: int, participants: frozenset[int]) -> RoundSum:
+        if self._session is None:
+            raise EngineError("the silos have not been greeted. Call greet() first.")
+        stages = iter(_STAGES)
+        self._stage_seconds, self._bytes_up, self._bytes_down = {}, 0, 0
+        answering = participants
+
+        def exchange(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+            nonlocal answering
+            stage, begin = next(stages), time.perf_counter()
+            deadline = self._patience.update if stage == _STAGES[0] else self._patience.stage
+            framed = {silo: frame(Kind.PROTOCOL, message) for silo, message in messages.items()}
+            replies = self._driver.exchange(framed, deadline_seconds=deadline)
+            self._stage_seconds[stage] = time.perf_counter() - begin
+            self._bytes_down += sum(map(len, framed.values()))
+            self._bytes_up += sum(map(len, replies.values()))
+            good = {silo: reply[1:] for silo, reply in replies.items() if self._kind(silo, reply) is Kind.PROTOCOL}
+            answering &= frozenset(good)
+            return good
+
+        try:
+            return secure_round(
+                self._session,
+                exchange,
+                round_id=round_identifier(self._agreement.plan, number, participants),
+                payload=pack_model(number, self._server.parameters),
+                participants=participants,
+            )
+        finally:
+            self._present = (self._present - participants) | answering
+
+    def _kind(self, silo: int, reply: bytes) -> Kind | None:
+        """What a silo answered; a refusal is kept for the operator."""
+        try:
+            kind, body = unframe(reply)
+        except PeerProtocolError:
+            return None
+        if kind is Kind.REFUSED:
+            self.refusals[self._roster.names[silo]] = readable(body)
+        return kind
+
+    def _applied(self, number: int, found: RoundSum, participants: frozenset[int]) -> RoundRecord:
+        """Move the model by a round's sum, and what the record keeps of the round."""
+        begin, plan = time.perf_counter(), self._agreement.plan
+        total: npt.NDArray[np.int64] = lift(np.asarray(found.total).astype(np.uint64), plan.aggregation.modulus_bits)
+        metrics: Metrics | None = None
+        if plan.evaluation.metrics == "secure":
+            total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
+            metrics = SecureMetrics(self._agreement.design).decode(counts)
+        update = self._server.apply(total, len(found.survivors))
+        largest = max(float(np.abs(total).max(initial=1)), 1.0)
+        names = self._roster.names
+        return RoundRecord(
+            round=number + 1,
+            round_id=round_identifier(plan, number, participants).hex(),
+            epsilon_spent=spent(self._agreement.design, number + 1),
+            delta=plan.privacy.delta,
+            survivors=tuple(names[silo] for silo in sorted(found.survivors)),
+            dropped=tuple(name for silo, name in enumerate(names) if silo not in found.survivors),
+            accuracy=None if metrics is None else metrics.accuracy,
+            loss=None if metrics is None else metrics.loss,
+            headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
+            update_norm=float(np.linalg.norm(update)),
+            seconds={**self._stage_seconds, "server": time.perf_counter() - begin},
+            bytes_up=self._bytes_up,
+            bytes_down=self._bytes_down,
+            metrics_are="none" if metrics is None else "secure",
+        )
+
+
+def _where_to_go_on(run: RunFolder) -> tuple[int, tuple[str, ...]]:
+    """The next round (from 0) and, if it was asked for already and not finished, the silos that were."""
+    invited = [detail for event, detail in run.events if event == "invited"]
+    if not invited or int(invited[-1]["round"]) <= run.last_round:
+        return run.last_round, ()
+    return int(invited[-1]["round"]) - 1, tuple(map(str, invited[-1]["silos"]))

@@ -1,0 +1,228 @@
+"""The silo's side of a federation across machines, whatever the engine: bytes in, bytes out.
+
+A silo decides for itself. It runs only plans that its own people put into its folder, recomputes ε with its own Sumus, checks its own
+policy and enters every release into its own ledger before anything leaves. All that it takes from the server is a model (a vector of
+finite numbers of the right length), the number of a round and the messages of the secure sum.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from sumus import __version__
+from sumus.data.silos import FederatedData, Records
+from sumus.engines.agreement import Agreement, agree_on
+from sumus.engines.silo_state import InFlight, SessionMemory, SiloState
+from sumus.engines.wire import Hello, Kind, Welcome, frame, refusal, unframe
+from sumus.errors import GuaranteeError, PeerProtocolError, PlanError, ProtocolError, StorageError, SumusError
+from sumus.mechanism.grid import to_ring
+from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.secagg.keys import session_digest
+from sumus.secagg.messages import KeyDirectory, decode_any
+from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup, answer
+from sumus.training.aggregation import unpack_model
+from sumus.training.evaluation import SecureMetrics
+from sumus.training.local_update import LocalUpdater, local_updater
+from sumus.training.workbench import prepare
+
+__all__ = ["Releases", "SiloParty"]
+
+_SEE_LOG = "Its own people find the reason in its refusals.log."
+
+
+class Releases(Protocol):
+    """A silo's policy and ledger, bound to one plan."""
+
+    def enter(self, number: int, round_id: bytes) -> None:
+        """Write down that round `number` (from 0) is about to be released; raises if the policy forbids it."""
+        ...
+
+
+LoadData = Callable[[TrainingPlan, str], FederatedData]
+"""A plan and the silo's name to the silo's own records; the plan's paths are ignored."""
+OpenReleases = Callable[[Agreement], Releases]
+"""Check the silo's policy against what a plan guarantees and open its ledger; raises if the policy forbids the plan."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Admitted:
+    """A plan that this silo has agreed to, with everything it takes to answer its rounds."""
+
+    agreement: Agreement
+    memory: SessionMemory
+    setup: SiloSetup
+    advert: bytes
+    place: int
+    updater: LocalUpdater
+    model: nn.Module = field(repr=False)
+    test: Records = field(repr=False)
+    releases: Releases = field(repr=False)
+
+
+@final
+class SiloParty:
+    """Answers the server's messages one at a time.
+
+    Guarantee: `handle` always returns bytes and never raises; what it returns is a message of the secure sum under a plan that this silo
+        approved and certified, or a refusal. A refusal tells the server why only where the reason is made of public numbers.
+
+    Args:
+        state: the silo's folder.
+        load: the silo's own records for a plan.
+        releases: the silo's policy and ledger.
+    """
+
+    def __init__(self, state: SiloState, *, load: LoadData, releases: OpenReleases) -> None:
+        self._state, self._load, self._open_releases = state, load, releases
+        self._name = state.identity.name
+        self._lock = threading.Lock()
+        self._admitted: dict[bytes, _Admitted] = {}
+        self._sessions: dict[bytes, SiloSession] = {}
+
+    def handle(self, message: bytes) -> bytes:
+        """The answer to one message of the server."""
+        with self._lock:
+            try:
+                return self._answer(message)
+            except (PlanError, GuaranteeError, ProtocolError) as error:
+                return self._refuse(str(error), str(error))
+            except SumusError as error:
+                return self._refuse(f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error))
+            except Exception:  # a silo's process must outlive whatever a server can provoke
+                return self._refuse(f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc())
+
+    def close(self) -> None:
+        """Let another process take over the silo's folder."""
+        with self._lock:
+            self._admitted.clear()
+            self._sessions.clear()
+            self._state.close()
+
+    def _refuse(self, told: str, reason: str) -> bytes:
+        try:
+            self._state.log_refusal(reason)
+        except (StorageError, OSError):
+            told += " Its refusals.log cannot be written."
+        return refusal(told)
+
+    def _answer(self, message: bytes) -> bytes:
+        kind, body = unframe(message)
+        if kind is Kind.HELLO:
+            return self._welcome(Hello.decode(body))
+        if kind is not Kind.PROTOCOL:
+            raise PeerProtocolError(f"a server does not send {kind.name}. Run the same release everywhere.")
+        received = decode_any(body)
+        if isinstance(received, KeyDirectory):
+            admitted = self._admitted.get(received.session)
+            if admitted is None:
+                raise PeerProtocolError("keys were sent before the plan was agreed on. Greet the silo first.")
+            self._sessions[received.session] = admitted.setup.receive(body, admitted.memory.guard)
+            admitted.memory.keep_directory(body)
+            return frame(Kind.READY)
+        session = self._sessions.get(received.session) or self._restored(received.session)
+        admitted = self._admitted[received.session]
+        return frame(Kind.PROTOCOL, answer(session, body, lambda invited: self._vector(admitted, invited)))
+
+    # -- agreeing on a plan -------------------------------------------------------------------------------------------------------
+
+    def _welcome(self, hello: Hello) -> bytes:
+        if hello.version != __version__:
+            rule = f"silo {self._name!r} runs Sumus {__version__}, the server {hello.version}"
+            raise PeerProtocolError(f"{rule}. Install the same release everywhere.")
+        if hello.session not in self._admitted:
+            self._admitted[hello.session] = self._admit(self._state.plan(hello.plan_hash), hello.session)
+        admitted = self._admitted[hello.session]
+        if bytes.fromhex(admitted.agreement.plan.hash) != hello.plan_hash:
+            raise PeerProtocolError("the greeting names a plan and a session that do not belong together. Refuse the server.")
+        return Welcome(admitted.advert, self._state.simulation_seed is not None).encode()
+
+    def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
+        """Agree to an approved plan, or raise: terms, roster, ε, policy, then the silo's own records."""
+        agreement, roster, identity = agree_on(plan), self._state.roster, self._state.identity
+        names = [silo.name for silo in agreement.design.silos]
+        if sorted(names) != list(roster.names):
+            raise PeerProtocolError(f"the plan is for silos {sorted(names)[:8]}, the roster names {list(roster.names)[:8]}. Agree on one.")
+        if session_digest(agreement.terms, roster) != session:
+            raise PeerProtocolError(
+                f"silo {self._name!r} computes other terms, or holds another roster, than the server. Compare plan and roster fingerprints."
+            )
+        releases = self._open_releases(agreement)
+        data = self._load(agreement.plan, self._name)
+        bench, place = prepare(agreement.plan, data), names.index(self._name)
+        records = next(silo for silo in bench.data.silos if silo.name == self._name)
+        memory = self._state.session(session)
+        setup, advert = SiloSetup.restore(identity, roster, terms=agreement.terms, secret=memory.secret(RandomSource()))
+        return _Admitted(
+            agreement=agreement,
+            memory=memory,
+            setup=setup,
+            advert=advert,
+            place=place,
+            updater=local_updater(agreement.design, agreement.design.silos[place], records.train, bench.model),
+            model=bench.model,
+            test=records.test,
+            releases=releases,
+        )
+
+    def _restored(self, session: bytes) -> SiloSession:
+        """The session that another process of this silo set up before it ended."""
+        if not self._state.knows(session):
+            raise PeerProtocolError(f"silo {self._name!r} has not set up this session. Greet it first.")
+        if session not in self._admitted:
+            self._admitted[session] = self._admit(self._plan_of(session), session)
+        admitted = self._admitted[session]
+        self._sessions[session] = admitted.setup.receive(admitted.memory.directory or b"", admitted.memory.guard)
+        return self._sessions[session]
+
+    def _plan_of(self, session: bytes) -> TrainingPlan:
+        """The approved plan whose terms and this roster make up the session."""
+        roster = self._state.roster
+        for plan in self._state.plans():
+            try:
+                if session_digest(agree_on(plan).terms, roster) == session:
+                    return plan
+            except SumusError:
+                continue  # another plan of this silo is none of this session's business
+        raise PeerProtocolError(f"silo {self._name!r} has withdrawn the plan of this session. Send it the plan file to join with.")
+
+    # -- one round ----------------------------------------------------------------------------------------------------------------
+
+    def _vector(self, admitted: _Admitted, invited: SiloInvited) -> npt.NDArray[np.uint64]:
+        """The noisy vector for an invitation: drawn once, on the disk before it leaves, and the same for the same invitation."""
+        plan, memory = admitted.agreement.plan, admitted.memory
+        number, parameters = unpack_model(invited.payload)
+        if len(parameters) != plan.training.dimension:
+            rule = f"the model that arrived has {len(parameters)} parameters, the plan {plan.training.dimension}"
+            raise PeerProtocolError(f"{rule}. Refuse the server.")
+        if number >= plan.federation.rounds:
+            raise PeerProtocolError(f"round {number + 1} is beyond the {plan.federation.rounds} rounds of the plan. Agree on a new plan.")
+        transcript, last = invited.header.transcript(), memory.in_flight
+        if last is not None and number <= last.number:
+            if number == last.number and transcript == last.transcript:
+                return last.vector
+            raise PeerProtocolError(
+                f"silo {self._name!r} has answered round {last.number + 1} already, and a round is answered once. Go on with the next."
+            )
+        admitted.releases.enter(number, invited.header.round_id)
+        vector = to_ring(self._drawn(admitted, number, parameters), plan.aggregation.modulus_bits)
+        memory.keep_in_flight(InFlight(number, transcript, vector))
+        return vector
+
+    def _drawn(self, admitted: _Admitted, number: int, parameters: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        design, seed = admitted.agreement.design, self._state.simulation_seed
+        source = RandomSource() if seed is None else RandomSource.simulation(seed, number, "silo", admitted.place)
+        vector = np.asarray(admitted.updater(parameters, source).vector, dtype=np.int64)
+        if design.plan.evaluation.metrics != "secure":
+            return vector
+        counts = SecureMetrics(design).encode(admitted.model, parameters, admitted.test, source)
+        return np.concatenate([vector, counts])

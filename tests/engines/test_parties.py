@@ -1,0 +1,433 @@
+"""Server and silos of a federation as they run across machines, here over the in-process engine."""
+
+from __future__ import annotations
+
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.federation import LocalFederation, Patience, plan
+from sumus import __version__
+from sumus.data import load
+from sumus.engines.wire import Hello, Kind, frame, readable, unframe
+from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted
+from sumus.ledger import Ledger
+from sumus.plan import TrainingPlan
+from sumus.policy import Policy
+from sumus.record import RunFolder
+from sumus.secagg.keys import session_digest
+from sumus.training.federation import Federation
+from sumus.training.workbench import prepare
+
+SHORT = Patience(set_up=6.0, update=2.5, stage=2.5, retry=0.05)
+
+
+@pytest.fixture
+def federation(tmp_path: Path):
+    built: list[LocalFederation] = []
+
+    def build(overrides=None, **options) -> LocalFederation:
+        made = LocalFederation(tmp_path / str(len(built)), plan(overrides), **options)
+        built.append(made)
+        return made
+
+    yield build
+    for each in built:
+        each.close()
+
+
+def ask(federation: LocalFederation, silo: int, message: bytes) -> tuple[Kind, str]:
+    """What a silo answers, its reason in lower case."""
+    kind, body = unframe(federation.parties[silo].handle(message))
+    return kind, readable(body)
+
+
+def hello(federation: LocalFederation, **changes) -> bytes:
+    digest = session_digest(federation.agreement.terms, federation.roster)
+    values = {"plan_hash": bytes.fromhex(federation.agreement.plan.hash), "session": digest, "version": __version__}
+    return Hello(**(values | changes)).encode()
+
+
+# -- the same result as in one process ----------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_bit_identical_to_the_in_process_run(federation, monkeypatch) -> None:
+    monkeypatch.setenv("SUMUS_SIMULATION_SEED", "7")
+    across = federation({"evaluation.metrics": "secure"}, seed=7)
+    server = across.server()
+    server.greet()
+    assert server.simulated
+    records = list(server.train(across.run_folder(void="public seed")))
+    design = across.agreement.design
+    alone = Federation(design, prepare(design.plan, load(design.plan)), None, seed=7)
+    outcomes = list(alone.rounds())
+    assert np.array_equal(alone.server.parameters, server.server.parameters)
+    assert [record.accuracy for record in records] == [outcome.metrics.accuracy for outcome in outcomes]
+    assert records[-1].epsilon_spent <= design.plan.privacy.epsilon
+
+
+def test_a_public_seed_is_ignored_without_the_flag_file(federation, monkeypatch) -> None:
+    monkeypatch.setenv("SUMUS_SIMULATION_SEED", "7")
+    sums = []
+    for _ in range(2):
+        across = federation({"federation.rounds": 1})
+        server = across.server()
+        server.greet()
+        assert not server.simulated
+        list(server.train(across.run_folder()))
+        sums.append(server.server.parameters)
+    assert not np.array_equal(*sums)
+
+
+def test_a_simulation_cannot_be_recorded_as_a_private_run(federation, monkeypatch) -> None:
+    monkeypatch.setenv("SUMUS_SIMULATION_SEED", "7")
+    across = federation(seed=7)
+    server = across.server()
+    server.greet()
+    with pytest.raises(EngineError, match="public seed"):
+        next(server.train(across.run_folder()))
+
+
+def test_every_silo_enters_every_release_into_its_own_ledger(federation) -> None:
+    across = federation({"evaluation.metrics": "secure"})
+    server = across.server()
+    server.greet()
+    records = list(server.train(across.run_folder()))
+    for name in across.roster.names:
+        entries = Ledger.of_dataset("digits", state=across.folder(name)).entries()
+        models = [entry for entry in entries if entry.purpose == "model"]
+        assert [entry.round_id for entry in models] == [record.round_id for record in records]
+        assert [entry.epsilon for entry in models] == [record.epsilon_spent for record in records]
+        assert sum(entry.purpose == "metrics" for entry in entries) == len(records)
+
+
+# -- a silo decides for itself ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": "9.9.9"}, "install the same release"),
+        ({"plan_hash": bytes(32)}, "not one that silo"),
+        ({"session": bytes(32)}, "other terms, or holds another roster"),
+    ],
+)
+def test_a_greeting_that_does_not_fit_is_refused_with_its_reason(federation, changes, reason) -> None:
+    across = federation()
+    kind, told = ask(across, 0, hello(across, **changes))
+    assert kind is Kind.REFUSED
+    assert reason in told.lower()
+    assert reason in (across.folder("silo-0") / "refusals.log").read_text().lower()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (Policy(max_epsilon_per_run=1.0), "max_epsilon_per_run"),
+        (Policy(max_epsilon=1.5), "max_epsilon"),
+        (Policy(min_silos=5), "min_silos"),
+        (Policy(allowed_analyses=("split-noise",)), "allowed_analyses"),
+        (Policy(allowed_plan_hashes=("0" * 64,)), "allowed_plan_hashes"),
+    ],
+)
+def test_a_plan_over_the_silos_policy_is_refused_and_the_operator_sees_why(federation, policy, reason) -> None:
+    across = federation(policies=dict.fromkeys([f"silo-{number}" for number in range(4)], policy))
+    server = across.server()
+    with pytest.raises(EngineError, match=reason):
+        server.greet()
+    assert set(server.refusals) == set(across.roster.names)
+    assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
+
+
+def test_metrics_count_against_the_policy_too(federation) -> None:
+    settings = {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 2.0}
+    across = federation(settings, policies={"silo-0": Policy(max_epsilon=2.5)})
+    assert ask(across, 0, hello(across))[0] is Kind.REFUSED
+    assert ask(across, 1, hello(across))[0] is Kind.WELCOME
+
+
+def test_a_silo_whose_roster_differs_is_left_out_and_the_others_go_on(federation) -> None:
+    across = federation()
+    other = federation()
+    (across.folder("silo-3") / "roster.toml").write_text(other.roster.to_text())
+    server = across.server()
+    server.greet()
+    assert server.present == ("silo-0", "silo-1", "silo-2")
+    assert "silo-3" in server.refusals
+    record = next(server.train(across.run_folder()))
+    assert record.dropped == ("silo-3",)
+
+
+def test_reasons_that_speak_of_records_stay_at_the_silo(federation) -> None:
+    across = federation()
+
+    def unreadable(plan: TrainingPlan, name: str):
+        from sumus.errors import DataError
+
+        raise DataError("record 17 of patient Smith is not a number.")
+
+    across.parties[0]._load = unreadable
+    kind, told = ask(across, 0, hello(across))
+    assert kind is Kind.REFUSED
+    assert "Smith" not in told
+    assert "Smith" in (across.folder("silo-0") / "refusals.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        ({"aggregation.protocol": "trusted"}, PlanError),
+        ({"training.algorithm": "fedavg", "training.sampling_rate": 0.1}, GuaranteeError),
+        ({"federation.selection": "fixed", "federation.selected": 3}, PlanError),
+    ],
+)
+def test_plans_that_would_show_a_silos_vector_do_not_run_across_machines(overrides, error) -> None:
+    with pytest.raises(error):
+        plan(overrides)
+
+
+# -- what a hostile server may want -------------------------------------------------------------------------------------------------
+
+
+def invitation(federation: LocalFederation, number: int, parameters: np.ndarray, *, round_id: bytes = b"r" * 32) -> bytes:
+    server = federation.server()
+    server.greet()
+    assert server._session is not None
+    _, message = server._session.invite(round_id, payload=struct.pack("<Q", number) + parameters.astype("<f4").tobytes())
+    return frame(Kind.PROTOCOL, message)
+
+
+def test_attack_two_noise_draws_for_one_round(federation) -> None:
+    across = federation()
+    size = across.agreement.plan.training.dimension
+    first = invitation(across, 0, np.zeros(size))
+    assert across.parties[0].handle(first) == across.parties[0].handle(first)
+    kind, told = ask(across, 0, invitation(across, 0, np.ones(size), round_id=b"s" * 32))
+    assert kind is Kind.REFUSED
+    assert "answered" in told
+    assert len(Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()) == 1
+
+
+def test_attack_go_back_to_an_earlier_round(federation) -> None:
+    across = federation()
+    size = across.agreement.plan.training.dimension
+    assert ask(across, 0, invitation(across, 2, np.zeros(size)))[0] is Kind.PROTOCOL
+    assert ask(across, 0, invitation(across, 1, np.zeros(size), round_id=b"s" * 32))[0] is Kind.REFUSED
+
+
+@pytest.mark.parametrize("number", [3, 2**63, 2**64 - 1])
+def test_attack_more_rounds_than_the_plan_has(federation, number) -> None:
+    across = federation()
+    kind, told = ask(across, 0, invitation(across, number, np.zeros(across.agreement.plan.training.dimension)))
+    assert kind is Kind.REFUSED
+    assert "beyond the 3 rounds" in told
+
+
+@pytest.mark.parametrize("parameters", [np.zeros(3), np.full(650, np.nan), np.full(650, np.inf)])
+def test_attack_a_model_that_breaks_the_silo(federation, parameters) -> None:
+    across = federation()
+    assert ask(across, 0, invitation(across, 0, parameters))[0] is Kind.REFUSED
+    assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
+
+
+@pytest.mark.parametrize("message", [b"", b"\x00", b"\x01", b"\x02", b"\x03abc", b"\x02SUMUS", b"\xff" * 100, bytes(1000)])
+def test_attack_bytes_that_are_no_message(federation, message) -> None:
+    across = federation()
+    assert ask(across, 0, message)[0] is Kind.REFUSED
+
+
+def test_a_refusal_cannot_write_to_the_operators_terminal(federation) -> None:
+    assert readable(b"\x1b[2Jgone\r\n" + "ε".encode() + b"\xff") == " [2Jgone  ε\ufffd"
+
+
+# -- faults -------------------------------------------------------------------------------------------------------------------------
+
+
+class Crash(Exception):
+    """The silo's process ends."""
+
+
+def crash_once(federation: LocalFederation, silo: int, *, at: int, when: str) -> None:
+    """Let a silo die in its `at`-th message after set-up, before or after it did its work, and come back from its disk."""
+    seen = [0]
+
+    def handler(party, message: bytes) -> bytes | None:
+        if unframe(message)[0] is not Kind.PROTOCOL or message[7] == 2:  # greeting and key directory
+            return party.handle(message)
+        seen[0] += 1
+        if seen[0] != at:
+            return federation.parties[silo].handle(message)
+        if when == "after":
+            party.handle(message)
+        federation.parties[silo].close()
+        federation.start(silo)
+        return None
+
+    federation.parties[silo].close()
+    federation.start(silo, handler)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_silo_killed_at_any_stage_costs_at_most_its_part_of_one_round(federation, stage, when) -> None:
+    across = federation()
+    crash_once(across, 2, at=stage, when=when)
+    server = across.server(SHORT)
+    server.greet()
+    records = list(server.train(across.run_folder()))
+    assert [record.round for record in records] == [1, 2, 3]
+    lost = () if stage > 1 else ("silo-2",)
+    assert records[0].dropped == lost
+    assert records[-1].survivors == across.roster.names
+    ids = [entry.round_id for entry in Ledger.of_dataset("digits", state=across.folder("silo-2")).entries()]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_silo_that_hangs_does_not_hold_up_the_others(federation) -> None:
+    across = federation()
+
+    def slow(party, message: bytes) -> bytes | None:
+        if message[:1] == bytes((Kind.PROTOCOL,)) and message[7] == 3:
+            time.sleep(4.0)
+        return party.handle(message)
+
+    across.parties[1].close()
+    across.start(1, slow)
+    server = across.server(SHORT)
+    server.greet()
+    record = next(server.train(across.run_folder()))
+    assert record.dropped == ("silo-1",)
+
+
+def test_more_silos_gone_than_tolerated_abort_the_round_and_nothing_else(federation) -> None:
+    across = federation()
+    server = across.server(SHORT)
+    server.greet()
+    run = across.run_folder()
+    training = server.train(run)
+    next(training)
+    across.stop(0)
+    across.stop(1)
+    with pytest.raises(RoundAborted):
+        next(training)
+    run.close()
+    across.start(0)
+    across.start(1)
+    again = across.server()
+    again.greet()
+    with RunFolder.open(run.path, resume=True) as resumed:
+        assert [record.round for record in again.train(resumed)] == [2, 3]
+        assert resumed.rounds()[1].survivors == across.roster.names
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_server_killed_in_any_stage_repeats_the_round_word_for_word(federation, stage, monkeypatch) -> None:
+    monkeypatch.setenv("SUMUS_SIMULATION_SEED", "3")
+    across = federation(seed=3)
+    server = across.server()
+    server.greet()
+    run = across.run_folder(void="public seed")
+    exchange, seen = across.driver.exchange, [-1]
+
+    def dying(messages, *, deadline_seconds):
+        seen[0] += 1
+        answers = exchange(messages, deadline_seconds=deadline_seconds)
+        if seen[0] == 3 + stage:
+            raise Crash
+        return answers
+
+    across.driver.exchange = dying
+    with pytest.raises(Crash):
+        list(server.train(run))
+    run.close()
+    across.driver.exchange = exchange
+    again = across.server()
+    again.greet()
+    with RunFolder.open(run.path, resume=True) as resumed:
+        assert [record.round for record in again.train(resumed)] == [2, 3]
+    alone = Federation(across.agreement.design, prepare(across.agreement.plan, load(across.agreement.plan)), None, seed=3)
+    list(alone.rounds())
+    assert np.array_equal(alone.server.parameters, again.server.parameters)
+
+
+def test_a_round_that_cannot_be_repeated_is_lost_and_never_noised_again(federation) -> None:
+    across = federation()
+    server = across.server()
+    server.greet()
+    run = across.run_folder()
+    exchange = across.driver.exchange
+
+    def dying(messages, *, deadline_seconds):
+        exchange(messages, deadline_seconds=deadline_seconds)
+        raise Crash
+
+    across.driver.exchange = dying
+    with pytest.raises(Crash):
+        list(server.train(run))
+    run.close()
+    across.driver.exchange = exchange
+    across.stop(3)
+    again = across.server(SHORT)
+    again.greet()
+    with RunFolder.open(run.path, resume=True) as resumed:
+        records = list(again.train(resumed))
+    assert [record.round for record in records] == [2, 3]
+    entries = Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()
+    assert [entry.round for entry in entries] == [1, 2, 3]
+    assert len({entry.round_id for entry in entries}) == 3
+
+
+def test_a_full_disk_at_a_silo_is_a_dropped_silo_and_no_release(federation, monkeypatch) -> None:
+    across = federation()
+    server = across.server(SHORT)
+    server.greet()
+    memory = next(iter(across.parties[0]._admitted.values())).memory
+
+    def full(drawn):
+        raise OSError(28, "No space left on device")
+
+    memory.keep_in_flight = full
+    record = next(server.train(across.run_folder()))
+    assert record.dropped == ("silo-0",)
+    assert "failed" in server.refusals["silo-0"]
+
+
+def test_duplicate_and_foreign_answers_change_nothing(federation) -> None:
+    across = federation()
+    exchange, old = across.driver.exchange, {}
+
+    def confused(messages, *, deadline_seconds):
+        answers = dict(exchange(messages, deadline_seconds=deadline_seconds))
+        answers[0] = old.get(0, answers[0])  # a late answer to an earlier message
+        old.update(answers)
+        return answers
+
+    server = across.server()
+    server.greet()
+    across.driver.exchange = confused
+    record = next(server.train(across.run_folder()))
+    assert record.survivors == across.roster.names  # its first answer counted; without its later ones three others suffice
+
+
+def test_two_processes_of_one_silo_do_not_both_answer(federation) -> None:
+    across = federation()
+    assert ask(across, 0, hello(across))[0] is Kind.WELCOME
+    running = across.parties[0]
+    across.start(0)
+    assert ask(across, 0, hello(across))[0] is Kind.REFUSED
+    running.close()
+    assert ask(across, 0, hello(across))[0] is Kind.WELCOME
+
+
+def test_a_silos_folder_must_be_closed_to_others(federation) -> None:
+    from sumus.engines.silo_state import SiloState
+    from sumus.errors import StorageError
+
+    across = federation()
+    across.folder("silo-0").chmod(0o755)
+    with pytest.raises(StorageError, match="chmod 700"):
+        SiloState(across.folder("silo-0"))
+    across.folder("silo-0").chmod(0o700)
