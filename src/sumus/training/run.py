@@ -23,7 +23,6 @@ from sumus.errors import GuaranteeError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
 from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder
-from sumus.report.loggers import open_loggers
 from sumus.resolve import resolve
 from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
@@ -149,7 +148,12 @@ def train(
     if len(bench.first_parameters) != built.plan.training.dimension:
         rule = f"{built.plan.training.dimension} parameters, the model has {len(bench.first_parameters)}"
         raise GuaranteeError(f"training.dimension promises {rule}. Omit it to have it counted.")
-    releases = ReleaseLog.open(built.plan, account, data.name, options.state, options.policy) if options.ledger else None
+    resumed = options.resume.resolve().name if options.resume else None
+    releases = (
+        ReleaseLog.open(built.plan, account, data.name, state=options.state, policy=options.policy, resumed=resumed)
+        if options.ledger and options.seed is None
+        else None
+    )
     names = tuple(silo.name for silo in data.silos)
     void = "the noise comes from a public seed (simulation)" if options.seed is not None else None
     run = (
@@ -160,11 +164,10 @@ def train(
     with run:
         federation = Federation(built, bench, _secret(run, options), options.seed, options.threads, options.vanishing)
         _restore(federation, run)
-        loggers = open_loggers(built.plan, run.path)
-        already_compared = None
+        loggers = _loggers(built.plan, run.path)
         for number in range(run.last_round, built.plan.federation.rounds):
             if releases is not None:
-                releases.enter(run, number + 1, spent(built, number + 1))
+                releases.enter(run, number + 1, _round_id(built, number), spent(built, number + 1))
             outcome = federation.round(number)
             record = run.commit(_record(federation, outcome, names), federation.server.state(), {"round": number + 1})
             for logger in loggers:
@@ -173,17 +176,25 @@ def train(
                 progress(built, record)
         for logger in loggers:
             logger.close()
-        if options.compare:
-            already_compared = baselines(built.plan, bench, threads=options.threads)
+        compared = baselines(built.plan, bench, threads=options.threads) if options.compare else {}
         load_flat(bench.model, torch.tensor(federation.server.released, dtype=torch.float32))
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
-        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, already_compared or {}, data.assumptions, seconds)
+        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds)
         torch.save(bench.model.state_dict(), run.path / "model.pt")
         if run.summary is None:
             run.finish(result.summary())
         (run.path / _SECRET_FILE).unlink(missing_ok=True)
     return result
+
+
+def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
+    """The loggers that the plan names; their packages are imported only then."""
+    if not plan.report.loggers:
+        return []
+    from sumus.report.loggers import open_loggers
+
+    return list(open_loggers(plan, path))
 
 
 def _secret(run: RunFolder, options: RunOptions) -> bytes | None:
@@ -230,7 +241,7 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
     simulated = plan.evaluation.metrics == "simulation" and outcome.metrics is not None
     return RoundRecord(
         round=outcome.number + 1,
-        round_id=round_identifier(plan, outcome.number, frozenset(range(len(names)))).hex(),
+        round_id=_round_id(federation.design, outcome.number),
         epsilon_spent=spent(federation.design, outcome.number + 1) if private else 0.0,
         delta=plan.privacy.delta,
         survivors=tuple(names[silo] for silo in sorted(survivors)),
@@ -249,6 +260,11 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
         bytes_down=outcome.aggregated.bytes_down,
         metrics_are={"simulation": "simulation-only", "secure": "secure", "none": "none"}[plan.evaluation.metrics],
     )
+
+
+def _round_id(design: NoiseDesign, number: int) -> str:
+    """The public name of a round in record and ledger."""
+    return round_identifier(design.plan, number, frozenset(range(len(design.silos)))).hex()
 
 
 def expected_noise_norm(design: NoiseDesign, survivors: int) -> float:

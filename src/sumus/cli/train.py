@@ -1,0 +1,138 @@
+"""`sumus train`: a whole federation in this process, with the real protocol and the real noise."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.data import FederatedData
+from sumus.design import NoiseDesign
+from sumus.errors import PlanError
+from sumus.guarantee import Account
+from sumus.record import RoundRecord
+from sumus.training.run import DEFAULT_PLAN, RunOptions, TrainedRun, train
+
+__all__ = ["train_app"]
+
+train_app = typer.Typer()
+
+
+@train_app.command()
+def train_command(
+    plan: Annotated[Path | None, typer.Argument(help="Plan file. Omitted: the embedded digits data, in seconds.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")] = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
+    compare: Annotated[bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")] = None,
+    threads: Annotated[int, typer.Option(help="Silos that compute at the same time; 0: one per core.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Public seed of a reproducible simulation. VOIDS THE GUARANTEE.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Simulate drop-outs: ROUND:STAGE:SILO[,SILO…]; repeatable.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="A silo's own policy file, enforced before the first round.")] = None,
+    ledger: Annotated[bool, typer.Option(help="Enter every release into the ledger of the data set.")] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
+    set_: Overrides = None,
+    json_: AsJson = False,
+) -> None:
+    """Train a model across silos with differential privacy and secure aggregation."""
+    if resume is not None and (plan is not None or set_):
+        raise PlanError("--resume", str(resume), "cannot stand beside a plan or --set", "The run folder holds its plan.")
+    console = Console(stderr=json_)
+    chosen = None if resume is not None else load_plan(str(plan or DEFAULT_PLAN), set_)
+    options = RunOptions(
+        root=out,
+        name=name,
+        resume=resume,
+        seed=seed,
+        vanishing=_vanishing(drop or []),
+        compare=plan is None and resume is None if compare is None else compare,
+        ledger=ledger,
+        policy=policy,
+        threads=threads if threads > 0 else (os.cpu_count() or 1),
+    )
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=json_ or not console.is_terminal) as bar:
+        task = bar.add_task("round", total=None, state="")
+
+        def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
+            console.print("no privacy guarantee: fedavg adds no noise" if account is None else guarantee_text(account))
+            for line in data.assumptions:
+                console.print(f"[dim]  assumed      {line}", highlight=False)
+            if seed is not None:
+                console.print("[bold red]  --seed makes the noise public: the guarantee above is void for this run (simulation)")
+            bar.update(task, total=design.plan.federation.rounds)
+
+        def progress(design: NoiseDesign, record: RoundRecord) -> None:
+            accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.1%}  "
+            state = f"{accuracy}ε ≤ {record.epsilon_spent:.3f} of {design.plan.privacy.epsilon or float('nan'):g}"
+            bar.update(task, completed=record.round, state=state)
+            if not console.is_terminal and not json_:
+                console.print(f"round {record.round:>3}  {state}", highlight=False)
+
+        run = train(chosen, options=options, progress=progress, begun=begun)
+    page = _write_report(run) if report else None
+    if json_:
+        print_json(run.summary())
+    else:
+        _show(console, run, page)
+
+
+def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("training")
+    table.add_column("accuracy", justify="right")
+    table.add_column("privacy")
+    if run.accuracy is not None:
+        proved = (
+            ""
+            if run.account is None
+            else f"ε ≤ {run.account.epsilon:.3g}, δ = {run.account.delta:g}, "
+            + (f"proved ({run.account.analysis})" if run.account.proved else "NOT PROVED")
+        )
+        table.add_row("[bold]all silos, private", f"[bold]{run.accuracy:.1%}", proved)
+    if run.baselines:
+        table.add_row("all silos, no privacy", f"{run.baselines['non_private']:.1%}", "none")
+        spread = f"{run.baselines['alone_min']:.1%} … {run.baselines['alone_max']:.1%}"
+        table.add_row("each silo alone, no privacy", f"{run.baselines['alone_mean']:.1%}", f"none ({spread})")
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
+    if page is not None:
+        console.print(f"report  {page}", highlight=False, soft_wrap=True)
+
+
+def _write_report(run: TrainedRun) -> Path | None:
+    if importlib.util.find_spec("jinja2") is None:
+        return None  # the report extra is not installed; `sumus report` says how to get it
+    from sumus.report.page import write_report
+
+    return write_report([run.path], run.path / "report.html")
+
+
+def _vanishing(given: list[str]) -> dict[int, dict[str, frozenset[int]]]:
+    """ROUND:STAGE:SILO,SILO → what the federation simulates."""
+    stages = ("keys", "shares", "masked", "consistency", "unmask")
+    out: dict[int, dict[str, frozenset[int]]] = {}
+    for each in given:
+        parts = each.split(":")
+        numbers = parts[2].split(",") if len(parts) == 3 else []
+        if len(parts) != 3 or not parts[0].isdigit() or parts[1] not in stages or not all(n.isdigit() for n in numbers):
+            raise PlanError(
+                "--drop", each, f"must read ROUND:STAGE:SILO[,SILO…] with a stage of {', '.join(stages)}", "For example 2:masked:0,3."
+            )
+        out.setdefault(int(parts[0]) - 1, {})[parts[1]] = frozenset(map(int, numbers))
+    return out
