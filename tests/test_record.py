@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from sumus import storage
 from sumus.errors import PlanError, StorageError
-from sumus.record import RoundRecord, RunFolder, run_name
+from sumus.record import RoundRecord, RunFolder, rounded_up, run_name
 from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 from test_storage import under_file_limit
 
@@ -371,3 +371,16 @@ def test_the_smallest_record_is_a_record(tmp_path: Path) -> None:
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
         run.append(RoundRecord(round=1, round_id="a", epsilon_spent=0.1, delta=1e-5))
     assert RunFolder.open(run.path).rounds()[0].survivors == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=st.floats(1e-12, 1e12))
+def test_a_printed_bound_is_still_a_bound(value: float) -> None:
+    assert value <= float(rounded_up(value)) <= 1.0011 * value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.99941, "0.9995"), (1.0, "1"), (9.9991, "10"), (math.inf, "inf"), (0.0, "0"), (1.25, "1.25")]
+)
+def test_bounds_are_printed_with_four_digits(value: float, text: str) -> None:
+    assert rounded_up(value) == text

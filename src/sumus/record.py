@@ -30,14 +30,23 @@ from sumus.chain import Chain, Link
 from sumus.errors import PlanError, StorageError
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.record_lines import Guarantee, GuaranteeAnalysis, Header, RoundRecord, round_body, software_versions, stored_guarantee
+from sumus.record_lines import (
+    Guarantee,
+    GuaranteeAnalysis,
+    Header,
+    RoundRecord,
+    round_body,
+    rounded_up,
+    software_versions,
+    stored_guarantee,
+)
 from sumus.storage import FileLock, decode_arrays, encode_arrays, make_directory, read_bytes, replace_atomically
 from sumus.typed_json import from_json, plain_json
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "run_name"]
+__all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "rounded_up", "run_name"]
 
 
 def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None, nonce: bytes = b"") -> str:

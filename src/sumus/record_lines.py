@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
 from sumus.typed_json import from_json
@@ -13,7 +15,7 @@ from sumus.typed_json import from_json
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["Guarantee", "GuaranteeAnalysis", "Header", "RoundRecord", "round_body", "software_versions", "stored_guarantee"]
+__all__ = ["Guarantee", "GuaranteeAnalysis", "Header", "RoundRecord", "round_body", "rounded_up", "software_versions", "stored_guarantee"]
 
 _VERSIONED = ("sumus", "numpy", "scipy", "dp-accounting", "cryptography", "torch")
 
@@ -135,3 +137,11 @@ def stored_guarantee(account: Account) -> dict[str, Any]:
     """The fields of an account that a record keeps."""
     known = set(Guarantee.__dataclass_fields__)
     return {key: value for key, value in account.as_json().items() if key in known}
+
+
+def rounded_up(value: float) -> str:
+    """Four significant digits, never rounded down: a printed bound must still be one."""
+    if not math.isfinite(value) or value <= 0.0:
+        return f"{value:g}"
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 3)
+    return f"{float(math.ceil(Fraction(value) / unit) * unit):.4g}"

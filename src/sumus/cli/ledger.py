@@ -1,0 +1,116 @@
+"""`sumus ledger`: what a data set has spent across runs, and whether its ledger is untouched."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sumus.errors import StorageError
+from sumus.ledger import Ledger, RunSpending, Total, state_directory
+from sumus.record_lines import rounded_up
+from sumus.typed_json import plain_json
+
+__all__ = ["ledger_app"]
+
+ledger_app = typer.Typer(help="Privacy spent on a data set across runs.", no_args_is_help=True)
+
+_NEIGHBOURS = {"record": "one record, add or remove", "silo": "all records of one silo, present or emptied"}
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+DataSet = Annotated[str | None, typer.Argument(help="Name of the data set; omitted: all of them.")]
+State = Annotated[Path | None, typer.Option("--state", help="Folder of the ledgers; default: SUMUS_STATE or the user's state folder.")]
+
+
+@ledger_app.command("show")
+def show_command(dataset: DataSet = None, state: State = None, as_json: AsJson = False) -> None:
+    """What every run on a data set has released, and all of it added up."""
+    ledgers = _chosen(dataset, state)
+    if as_json:
+        typer.echo(json.dumps(plain_json({"ledgers": [_as_json(ledger) for ledger in ledgers]}), ensure_ascii=False))
+        return
+    console = Console()
+    if not ledgers:
+        console.print(f"No ledger in {state or state_directory()}: nothing has been released from here.", markup=False, highlight=False)
+    for ledger in ledgers:
+        _show(console, ledger)
+
+
+@ledger_app.command("verify")
+def verify_command(dataset: DataSet = None, state: State = None, as_json: AsJson = False) -> None:
+    """Recompute every hash of a ledger; fails on the first line that was changed, added or removed."""
+    checked = [
+        {"dataset": ledger.dataset, "path": str(ledger.path), "entries": len(ledger.entries()), "head": ledger.verify()}
+        for ledger in _chosen(dataset, state)
+    ]
+    if as_json:
+        typer.echo(json.dumps({"verified": checked}, ensure_ascii=False))
+        return
+    for row in checked:
+        typer.echo(f"{row['dataset']}: {row['entries']} entries, every hash holds. Last: {row['head']}")
+    if not checked:
+        typer.echo(f"No ledger in {state or state_directory()}.")
+
+
+def _chosen(dataset: str | None, state: Path | None) -> list[Ledger]:
+    if dataset is None:
+        return Ledger.all(state=state)
+    ledger = Ledger.of_dataset(dataset, state=state)
+    if not ledger.path.exists():
+        known = ", ".join(each.dataset for each in Ledger.all(state=state)) or "none"
+        raise StorageError(f"{ledger.path} does not exist: nothing was released from {dataset!r}. Ledgers here: {known}.")
+    return [ledger]
+
+
+def _units(ledger: Ledger) -> list[str]:
+    return sorted({spent.unit for spent in ledger.runs()})
+
+
+def _as_json(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "dataset": ledger.dataset,
+        "path": str(ledger.path),
+        "head": ledger.head,
+        "runs": [asdict(spent) for spent in ledger.runs()],
+        "totals": [asdict(ledger.total(unit)) for unit in _units(ledger)],
+        "composition": "simple addition of epsilon and delta over runs",
+    }
+
+
+def _show(console: Console, ledger: Ledger) -> None:
+    table = Table(title=escape(ledger.dataset), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("run", "releases", "ε ≤", "δ", "proved", "analysis", "protects", "counts on", "last"):
+        table.add_column(heading, justify="right" if heading in ("releases", "ε ≤", "δ") else "left", overflow="fold")
+    runs = ledger.runs()
+    for spent in runs:
+        table.add_row(*map(escape, _row(spent)))
+    console.print(table)
+    trust = "the assumptions of all runs above"
+    for unit in _units(ledger):
+        console.print(_total_line(ledger.total(unit), trust=trust), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
+
+
+def _row(spent: RunSpending) -> tuple[str, ...]:
+    name = spent.run if spent.purpose == "model" else f"{spent.run} ({spent.purpose})"
+    proved = "yes" if spent.proved else "NO"
+    bounds = (rounded_up(spent.epsilon), f"{spent.delta:.3g}")
+    return (name, str(spent.releases), *bounds, proved, spent.analysis, spent.neighbours, spent.trust, spent.last)
+
+
+def _total_line(total: Total, *, trust: str) -> str:
+    if math.isinf(total.epsilon):
+        return f"total: no bound for one {total.unit}"
+    proved = "every part proved" if total.proved else "NOT PROVED in part"
+    many = "1 run" if total.runs == 1 else f"{total.runs} runs"
+    return (
+        f"total: ε ≤ {rounded_up(total.epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[total.unit]}; {many} by simple addition; "
+        f"{proved}; counts on {trust}"
+    )

@@ -1,0 +1,62 @@
+"""`sumus ledger`: no ε without what it protects, counts on and rests on; JSON for scripts; damage named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sumus.cli.ledger import ledger_app
+from sumus.errors import StorageError
+from sumus.ledger import Ledger
+from test_ledger import made_entry
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    ledger = Ledger.of_dataset("visits", state=tmp_path)
+    for number in (1, 2):
+        ledger.enter(made_entry("first", number, 0.5001 * number))
+    ledger.enter(made_entry("[bold]second[/bold]", 1, 0.25, proved=False, analysis="per-step"))
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(ledger_app, list(arguments), catch_exceptions=False, env={"COLUMNS": "240"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_show_prints_every_run_and_the_total_with_all_that_an_epsilon_needs(state: Path) -> None:
+    output = run("show", "--state", str(state))
+    assert "one record of one silo, add or remove" in output
+    assert "server honest-but-curious" in output
+    assert "per-step" in output
+    assert "[bold]second[/bold]" in output  # names are text, not markup
+    total = next(line for line in output.splitlines() if line.startswith("total"))
+    assert "ε ≤ 1.251 at δ = 2e-05 for one record, add or remove; 2 runs by simple addition; NOT PROVED in part" in total
+
+
+def test_json_is_one_object(state: Path) -> None:
+    (ledger,) = json.loads(run("show", "visits", "--state", str(state), "--json"))["ledgers"]
+    assert ledger["dataset"] == "visits"
+    assert ledger["totals"][0]["epsilon"] == pytest.approx(1.2502)
+    assert [each["releases"] for each in ledger["runs"]] == [2, 1]
+
+
+def test_verify_recomputes_the_chain(state: Path) -> None:
+    ledger = Ledger.of_dataset("visits", state=state)
+    assert f"3 entries, every hash holds. Last: {ledger.head}" in run("verify", "--state", str(state))
+    assert json.loads(run("verify", "--state", str(state), "--json"))["verified"][0]["entries"] == 3
+    content = ledger.path.read_bytes()
+    ledger.path.write_bytes(content.replace(b"0.25", b"0.15"))
+    with pytest.raises(StorageError, match=r"ledger-visits\.jsonl, line 3"):
+        run("verify", "visits", "--state", str(state))
+
+
+def test_nothing_spent_and_unknown_names_say_so(tmp_path: Path, state: Path) -> None:
+    assert "nothing has been released" in run("show", "--state", str(tmp_path / "empty"))
+    with pytest.raises(StorageError, match="Ledgers here: visits"):
+        run("show", "vists", "--state", str(state))
