@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sumus.cli.options import AsJson, Overrides, console, print_json, with_overrides
 from sumus.data import FederatedData, load
 from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
 from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
@@ -28,15 +28,13 @@ __all__ = ["data_app"]
 
 data_app = typer.Typer(help="List, check and prepare data sets.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-
 
 @data_app.command("list")
 def list_command(as_json: AsJson = False) -> None:
     """The data sets a plan can name, and which of them are on this machine."""
     rows = [_entry(each) for each in CATALOGUE.values()]
     if as_json:
-        typer.echo(json.dumps({"data_sets": rows}, ensure_ascii=False))
+        print_json({"data_sets": rows})
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "what", "records", "classes", "shape", "here"):
@@ -44,43 +42,43 @@ def list_command(as_json: AsJson = False) -> None:
     for row in rows:
         shape = " × ".join(map(str, row["shape"]))
         table.add_row(row["name"], row["title"], f"{row['records']:,}", str(row["classes"]), shape, "yes" if row["ready"] else "no")
-    console = Console()
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for row in rows:
         if not row["ready"]:
-            console.print(f"\n{row['how']}", soft_wrap=True, markup=False, highlight=False)
-    console.print("\nA file of your own: data.path, data.silo_column and data.label_column in the plan.", highlight=False)
+            screen.print(f"\n{row['how']}", soft_wrap=True, markup=False)
+    screen.print("\nA file of your own: data.path, data.silo_column and data.label_column in the plan.")
 
 
 @data_app.command("check")
 def check_command(
     target: Annotated[str, typer.Argument(help="Name of a data set, or a plan file.")],
-    overrides: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, replaces a value of the plan.")] = None,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a data set as a plan would, verify it, and say what is public and what was assumed."""
-    plan = _with_overrides(_plan(target), overrides or [])
+    plan = with_overrides(_plan(target), overrides)
     data = load(plan)
     summary = _summary(data)
     if as_json:
-        typer.echo(json.dumps(summary, ensure_ascii=False))
+        print_json(summary)
         return
-    console = Console()
+    screen = console()
     total = {part: sum(silo[part] for silo in summary["silos"]) for part in ("train", "validation", "test")}
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
-    console.print(f"[bold]{escape(data.name)}[/bold] is sound: {len(data.silos)} silos, {parts}")
-    console.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
-    console.print(f"  classes    {data.classes}: {', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}", markup=False)
+    screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {len(data.silos)} silos, {parts}")
+    screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
+    screen.print(f"  classes    {data.classes}: {', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}", markup=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("silo", "train", "validation", "test"):
         table.add_column(heading, justify="left" if heading == "silo" else "right")
     for silo in summary["silos"][:60]:
         table.add_row(escape(silo["name"]), *(f"{silo[part]:,}" for part in ("train", "validation", "test")))
-    console.print(table)
+    screen.print(table)
     if len(data.silos) > 60:
-        console.print(f"… and {len(data.silos) - 60} more")
+        screen.print(f"… and {len(data.silos) - 60} more")
     for line in data.assumptions:
-        console.print(f"  assumed    {line}", soft_wrap=True, markup=False, highlight=False)
+        screen.print(f"  assumed    {line}", soft_wrap=True, markup=False)
 
 
 @data_app.command("prepare")
@@ -97,7 +95,10 @@ def prepare_command(
         prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
     chosen.load(None)  # verifies checksums and shapes, or says what to fetch
     place = str(chosen.place(None))
-    typer.echo(json.dumps({"name": name, "ready": True, "place": place}) if as_json else f"{name} is ready: {place}")
+    if as_json:
+        print_json({"name": name, "ready": True, "place": place})
+    else:
+        typer.echo(f"{name} is ready: {place}")
 
 
 @data_app.command("example")
@@ -113,8 +114,10 @@ def example_command(
         write_patients(path, records=records)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}. Name another file.") from None
-    columns = {"silo_column": "hospital", "label_column": "readmitted"}
-    typer.echo(json.dumps({"path": str(path), "synthetic": True, **columns}) if as_json else f"wrote {path} ({records} synthetic rows)")
+    if as_json:
+        print_json({"path": str(path), "synthetic": True, "silo_column": "hospital", "label_column": "readmitted"})
+    else:
+        typer.echo(f"wrote {path}: {records} synthetic rows, silo_column = hospital, label_column = readmitted")
 
 
 def _entry(chosen: NamedSet) -> dict[str, Any]:
@@ -140,15 +143,6 @@ def _plan(target: str) -> TrainingPlan:
     if target.endswith(".toml") or Path(target).exists():
         return TrainingPlan.load(target)
     raise PlanError("data", target, f"must be a plan file or one of {', '.join(CATALOGUE)}", "Check the spelling.")
-
-
-def _with_overrides(plan: TrainingPlan, overrides: list[str]) -> TrainingPlan:
-    for override in overrides:
-        key, separator, value = override.partition("=")
-        if not separator:
-            raise PlanError("--set", override, "must be section.key=value", "For example --set data.partition=dirichlet.")
-        plan = plan.with_overrides({key.strip(): value})
-    return plan
 
 
 def _summary(data: FederatedData) -> dict[str, Any]:
