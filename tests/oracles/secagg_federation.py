@@ -56,13 +56,9 @@ class Federation:
     def inputs(self, seed: int = 0) -> dict[int, npt.NDArray[np.uint64]]:
         generator = np.random.default_rng(seed)
         top = np.uint64((1 << self.terms.modulus_bits) - 1)
-        return {
-            silo: generator.integers(0, 2**64, self.terms.length, dtype=np.uint64) & top for silo in range(self.terms.silos)
-        }
+        return {silo: generator.integers(0, 2**64, self.terms.length, dtype=np.uint64) & top for silo in range(self.terms.silos)}
 
-    def submit_all(
-        self, invitation: bytes, inputs: dict[int, npt.NDArray[np.uint64]]
-    ) -> tuple[dict[int, SiloSubmitted], dict[int, bytes]]:
+    def submit_all(self, invitation: bytes, inputs: dict[int, npt.NDArray[np.uint64]]) -> tuple[dict[int, SiloSubmitted], dict[int, bytes]]:
         states, messages = {}, {}
         for silo, vector in inputs.items():
             if silo in self.silos:

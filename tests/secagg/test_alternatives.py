@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from oracles.secagg_federation import modular_sum
 
+from oracles.secagg_federation import modular_sum
 from sumus.errors import RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import secure_sum

@@ -7,9 +7,9 @@ import random
 from fractions import Fraction
 
 import pytest
-from oracles.secagg_federation import terms_for
 from scipy.stats import hypergeom
 
+from oracles.secagg_federation import terms_for
 from sumus.errors import PlanError
 from sumus.secagg.graph import GRINDING_BITS, sparse_numbers, tail, topology_of
 from sumus.secagg.terms import Terms

@@ -58,17 +58,13 @@ def messages(draw: Callable[..., object]) -> Message:
     if kind == 3:
         return Invitation(**in_round, header=header, payload=draw(fields))
     if kind == 4:
-        return MaskedInput(
-            **in_round, transcript=draw(digests), corrections=draw(fields), tags=draw(fields), vector=draw(fields)
-        )
+        return MaskedInput(**in_round, transcript=draw(digests), corrections=draw(fields), tags=draw(fields), vector=draw(fields))
     if kind == 5:
         return DroppedSet(**in_round, header=header, dropped=some)
     if kind == 6:
         return SetSignature(**in_round, transcript=draw(digests), signature=draw(signatures))
     if kind == 7:
-        return SetCertificate(
-            **in_round, header=header, dropped=some, signatures={silo: draw(signatures) for silo in silos}
-        )
+        return SetCertificate(**in_round, header=header, dropped=some, signatures={silo: draw(signatures) for silo in silos})
     return RevealedShares(**in_round, transcript=draw(digests), shares=draw(fields))
 
 

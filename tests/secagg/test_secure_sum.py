@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.secagg_federation import modular_sum
 
+from oracles.secagg_federation import modular_sum
 from sumus.errors import LocalProtocolError, PlanError, ProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import secure_sum

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 
+from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import PeerProtocolError, ProtocolError
 from sumus.secagg import RoundSum, ServerCertifying, ServerCollecting, ServerUnmasking, answer
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from scipy.stats import chi2
 
+from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import FileRoundGuard, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer

@@ -1,0 +1,228 @@
+"""A lying server, alone or with colluding silos, goes after the vector of one honest silo."""
+
+from __future__ import annotations
+
+import pytest
+
+from oracles.malicious_server import MaliciousServer
+from oracles.secagg_federation import Federation, federation, round_id, terms_for
+from sumus.errors import PeerProtocolError, PlanError
+from sumus.randomness import RandomSource
+from sumus.secagg import MemoryRoundGuard, SiloIdentity, SiloSetup, Terms
+from sumus.secagg.messages import DroppedSet, Invitation, KeyAdvert, KeyDirectory, SetCertificate, decode
+
+VICTIM = 0
+
+
+@pytest.fixture
+def world() -> Federation:
+    return federation(terms_for(5, length=4))
+
+
+def test_by_asking_for_both_masks_of_the_victim(world: Federation) -> None:
+    """First the self mask (nobody dropped), then the pair masks (the victim dropped), from the same silos."""
+    server = MaliciousServer(world, "both masks")
+    signatures = server.collect_signatures(set(), range(5))
+    assert server.collect_shares(set(), signatures, range(5)) == 5
+    again = server.collect_signatures({VICTIM}, range(5))
+    assert again == {}
+    assert server.collect_shares({VICTIM}, signatures, range(5)) == 0
+    assert server.steal(VICTIM) is None
+
+
+def test_that_attack_works_on_silos_that_forget(world: Federation) -> None:
+    """The control: without their memory of the survivor set the same silos give the victim away."""
+    server = MaliciousServer(world, "forgetful")
+    for dropped in (set(), {VICTIM}):
+        for silo in world.silos.values():
+            silo.guard._claims.clear()  # type: ignore[attr-defined]
+        signatures = server.collect_signatures(dropped, range(5))
+        server.collect_shares(dropped, signatures, range(5))
+    assert server.steal(VICTIM) == server.truth(VICTIM)
+
+
+def test_by_telling_two_groups_two_survivor_sets(world: Federation) -> None:
+    server = MaliciousServer(world, "split")
+    for dropped, group in ((set(), (0, 1)), ({VICTIM}, (2, 3, 4))):
+        signatures = server.collect_signatures(dropped, group)
+        server.collect_shares(dropped, signatures, range(5))
+    assert server.steal(VICTIM) is None
+
+
+def split_with_a_colluder(terms: Terms) -> MaliciousServer:
+    """Seven silos, silo 6 colludes and signs everything: three honest ones are told one set and three the other."""
+    server = MaliciousServer(federation(terms), "split with a colluder", colluders={6})
+    for dropped, group in ((set(), (VICTIM, 1, 2)), ({VICTIM}, (3, 4, 5))):
+        signatures = server.collect_signatures(dropped, group)
+        server.collect_shares(dropped, signatures, group)
+    return server
+
+
+def test_by_splitting_the_silos_with_a_colluder_who_signs_twice() -> None:
+    assert split_with_a_colluder(terms_for(7, dropouts=2, colluding=1)).steal(VICTIM) is None
+
+
+def test_the_threshold_rule_is_tight() -> None:
+    """With t = 4 of 7 and one colluder (2t = n + c) the split works, which is why such terms are refused."""
+    with pytest.raises(PlanError, match="2·dropouts"):
+        terms_for(7, dropouts=3, colluding=1)
+    unsafe = terms_for(7, dropouts=2, colluding=1)
+    object.__setattr__(unsafe, "dropouts", 3)
+    server = split_with_a_colluder(unsafe)
+    assert server.steal(VICTIM) == server.truth(VICTIM)
+
+
+def test_by_calling_a_silo_dropped_whose_vector_arrived(world: Federation) -> None:
+    """Its pair masks are opened, its self mask never."""
+    server = MaliciousServer(world, "pretended drop-out")
+    signatures = server.collect_signatures({VICTIM}, range(1, 5))
+    assert server.collect_shares({VICTIM}, signatures, range(1, 5)) == 4
+    assert all(server.pair_seed(VICTIM, other) is not None for other in range(1, 5))
+    assert server.open_secret(VICTIM, 0) is None
+    assert server.steal(VICTIM) is None
+
+
+def test_by_calling_everyone_else_dropped(world: Federation) -> None:
+    server = MaliciousServer(world, "alone")
+    assert server.collect_signatures({1, 2, 3, 4}, range(5)) == {}
+    assert server.collect_signatures({2, 3, 4}, range(5)) == {}
+    assert server.steal(VICTIM) is None
+
+
+def test_by_unmasking_without_a_quorum(world: Federation) -> None:
+    server = MaliciousServer(world, "no quorum")
+    signatures = server.collect_signatures(set(), (0, 1))
+    assert server.collect_shares(set(), signatures, range(5)) == 0
+    stranger = SiloIdentity.generate("stranger", RandomSource.simulation(4))
+    forged = stranger.sign(DroppedSet.signed_part(server.header, frozenset()))
+    assert server.collect_shares(set(), signatures | {2: forged}, range(5)) == 0
+    assert server.collect_shares(set(), signatures | {2: signatures[1]}, range(5)) == 0
+
+
+def test_by_counting_signatures_of_the_dropped_or_of_strangers(world: Federation) -> None:
+    server = MaliciousServer(world, "wrong signers", colluders={4})
+    signed = DroppedSet.signed_part(server.header, frozenset({4}))
+    signatures = server.collect_signatures({4}, (0, 1)) | {4: world.identities[4].sign(signed)}
+    assert len(signatures) == 3
+    assert server.collect_shares({4}, signatures, range(4)) == 0
+    outside = signatures | {70: signatures[0]}
+    outside.pop(4)
+    assert server.collect_shares({4}, outside, range(4)) == 0
+
+
+def test_by_replaying_a_certificate_of_another_round(world: Federation) -> None:
+    first = MaliciousServer(world, "first")
+    signatures = first.collect_signatures({VICTIM}, range(1, 5))
+    second = MaliciousServer(world, "second")
+    assert second.collect_shares({VICTIM}, signatures, range(1, 5)) == 0
+    old = SetCertificate(**first.envelope(), dropped=frozenset({VICTIM}), signatures=dict(list(signatures.items())[:3]))
+    with pytest.raises(PeerProtocolError, match="another round"):
+        second.states[1].reveal(old.encode())
+
+
+def test_by_inviting_to_the_same_round_twice(world: Federation) -> None:
+    """Two rounds with one id but other participants would reuse nothing, and are refused all the same."""
+    invite = world.server.invite
+    world.silos[VICTIM].receive(invite(round_id("twice"))[1]).submit(world.inputs()[VICTIM])
+    for other in (
+        invite(round_id("twice"), payload=b"x")[1],
+        invite(round_id("twice"), participants=frozenset({0, 1, 2}))[1],
+    ):
+        with pytest.raises(PeerProtocolError, match="another transcript"):
+            world.silos[VICTIM].receive(other)
+
+
+def test_by_telling_silos_different_participants_or_payloads(world: Federation) -> None:
+    """The victim alone is told of a small round: its signature counts for nobody else, nor theirs for it."""
+    small = MaliciousServer(world, "views")
+    _, narrow = world.server.invite(round_id("views 2"), participants=frozenset({0, 1, 2}))
+    _, wide = world.server.invite(round_id("views 2"))
+    state, _ = world.silos[VICTIM].receive(narrow).submit(world.inputs()[VICTIM])
+    others = {silo: world.silos[silo].receive(wide).submit(world.inputs()[silo])[0] for silo in range(1, 5)}
+    narrow_header, wide_header = decode(narrow, Invitation).header, decode(wide, Invitation).header
+    envelope = small.envelope() | {"round_id": wide_header.round_id}
+    proposal = DroppedSet(**(envelope | {"header": wide_header}), dropped=frozenset()).encode()
+    signatures = {silo: state_.sign(proposal)[1][-64:] for silo, state_ in others.items()}
+    with pytest.raises(PeerProtocolError, match="another round, payload or set"):
+        state.sign(proposal)
+    chosen = dict(list(signatures.items())[:2]) | {0: world.identities[0].sign(DroppedSet.signed_part(wide_header, frozenset()))}
+    mixed = SetCertificate(**(envelope | {"header": narrow_header}), dropped=frozenset(), signatures=chosen)
+    with pytest.raises(PeerProtocolError, match="does not verify"):
+        state.reveal(mixed.encode())
+
+
+def directory_with(world: Federation, change: dict[int, tuple[int, bytes, bytes]]) -> bytes:
+    honest = decode(world.directories[VICTIM], KeyDirectory)
+    adverts = {advert[0]: advert for advert in honest.adverts} | change
+    return KeyDirectory(sender=honest.sender, session=honest.session, adverts=tuple(adverts[s] for s in sorted(adverts))).encode()
+
+
+def test_by_putting_its_own_keys_in_the_directory(world: Federation) -> None:
+    """The man in the middle: a key the server knows, under the name of an honest silo."""
+    session = decode(world.directories[VICTIM], KeyDirectory).session
+    middle = SiloIdentity.generate("silo-001", RandomSource.simulation(8))
+    forged = middle.sign(KeyAdvert.signed_part(sender=1, session=session, agreement_key=b"\x09" * 32))
+    honest = decode(world.adverts[1], KeyAdvert)
+    for key, signature in ((b"\x09" * 32, forged), (b"\x09" * 32, honest.signature)):
+        with pytest.raises(PeerProtocolError, match="does not verify"):
+            world.setups[VICTIM].receive(directory_with(world, {1: (1, key, signature)}), MemoryRoundGuard())
+
+
+def test_by_giving_two_silos_one_key(world: Federation) -> None:
+    """A colluder who copies another silo's key would cancel that silo's masks."""
+    honest = decode(world.adverts[1], KeyAdvert)
+    copied = world.identities[2].sign(KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=honest.agreement_key))
+    with pytest.raises(PeerProtocolError, match="same agreement key"):
+        world.setups[VICTIM].receive(directory_with(world, {2: (2, honest.agreement_key, copied)}), MemoryRoundGuard())
+
+
+def test_by_reflecting_the_victims_own_key(world: Federation) -> None:
+    own = decode(world.adverts[VICTIM], KeyAdvert)
+    reflected = world.identities[3].sign(KeyAdvert.signed_part(sender=3, session=own.session, agreement_key=own.agreement_key))
+    with pytest.raises(PeerProtocolError, match="same agreement key"):
+        world.setups[VICTIM].receive(directory_with(world, {3: (3, own.agreement_key, reflected)}), MemoryRoundGuard())
+    other_own = (0, *(decode(world.adverts[1], KeyAdvert).agreement_key, own.signature))
+    with pytest.raises(PeerProtocolError):
+        world.setups[VICTIM].receive(directory_with(world, {0: other_own, 1: (1, own.agreement_key, own.signature)}), MemoryRoundGuard())
+
+
+def test_by_replaying_a_key_of_another_session(world: Federation) -> None:
+    other = federation(terms_for(5, length=5))
+    old = decode(other.adverts[1], KeyAdvert)
+    with pytest.raises(PeerProtocolError, match="does not verify"):
+        world.setups[VICTIM].receive(directory_with(world, {1: (1, old.agreement_key, old.signature)}), MemoryRoundGuard())
+
+
+def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation) -> None:
+    """Participants without masks towards the victim would count as survivors and protect nothing."""
+    honest = decode(world.directories[VICTIM], KeyDirectory)
+    cut = KeyDirectory(sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]).encode()
+    setup, _ = SiloSetup.restore(world.identities[0], world.roster, terms=world.terms, secret=world.setups[0].secret)
+    lonely = setup.receive(cut, MemoryRoundGuard())
+    with pytest.raises(PeerProtocolError, match="no agreed key"):
+        lonely.receive(world.server.invite(round_id("lonely"))[1])
+
+
+@pytest.mark.parametrize("colluders", [1, 2])
+def test_by_pooling_what_colluding_silos_derive(colluders: int) -> None:
+    """An honest run to the end, every share revealed, plus all keys of c colluders: the honest pair masks stay closed."""
+    terms = terms_for(7, dropouts=2, colluding=colluders)
+    server = MaliciousServer(federation(terms), "pool", colluders=range(7 - colluders, 7))
+    signatures = server.collect_signatures(set(), range(7 - colluders))
+    server.collect_shares(set(), signatures, range(7 - colluders))
+    assert server.open_secret(VICTIM, 0) is not None
+    assert server.steal(VICTIM) is None
+
+
+def test_when_all_the_others_collude_nothing_can_help() -> None:
+    """The control: six of seven pooling their keys get the seventh, so the attack code does what it says."""
+    server = MaliciousServer(federation(terms_for(7, dropouts=2)), "everyone", colluders=range(1, 7))
+    assert server.steal(VICTIM) == server.truth(VICTIM)
+
+
+def test_by_pretending_to_be_another_silo_towards_the_victim(world: Federation) -> None:
+    server = MaliciousServer(world, "sender")
+    message = bytearray(DroppedSet(**server.envelope(), dropped=frozenset()).encode())
+    message[7:9] = (3).to_bytes(2, "little")
+    with pytest.raises(PeerProtocolError, match="must come from the server"):
+        server.states[VICTIM].sign(bytes(message))

@@ -1,0 +1,144 @@
+"""A server that wants one silo's vector, and colluding silos that give it all they know.
+
+It speaks the real messages, signs with the colluders' keys, pools every share it is given under whatever survivor set, and tries
+to take both masks off its victim's vector. `steal` returns the vector if the pooled shares suffice: the tests call it with the
+defences on, where it must fail, and with one defence taken out, where it must succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from oracles.secagg_federation import Federation, round_id
+from sumus.errors import ProtocolError
+from sumus.secagg import SiloSubmitted
+from sumus.secagg.masking import add_mask, unpack
+from sumus.secagg.messages import (
+    SERVER,
+    DroppedSet,
+    Invitation,
+    MaskedInput,
+    RevealedShares,
+    RoundHeader,
+    SetCertificate,
+    SetSignature,
+    decode,
+)
+from sumus.secagg.schedule import PairKey, keystream, seed_tag
+from sumus.secagg.secrets import SecretLayout, pair_sign
+from sumus.secagg.sharing import ELEMENT_BYTES, recover
+
+
+class MaliciousServer:
+    def __init__(self, world: Federation, label: object, *, colluders: Iterable[int] = (), absent: Iterable[int] = ()) -> None:
+        self.world = world
+        self.colluders = frozenset(colluders)
+        _, self.invitation = world.server.invite(round_id(label))
+        self.header: RoundHeader = decode(self.invitation, Invitation).header
+        self.inputs = world.inputs(7)
+        present = {silo: vector for silo, vector in self.inputs.items() if silo not in set(absent)}
+        states, messages = world.submit_all(self.invitation, present)
+        self.states: dict[int, SiloSubmitted] = states
+        self.masked = {silo: decode(message, MaskedInput) for silo, message in messages.items()}
+        self.pads: dict[tuple[int, int, int], bytes] = {}
+        for colluder in self.colluders:
+            self._pool_colluder(colluder)
+
+    def layout(self, owner: int) -> SecretLayout:
+        terms = self.world.terms
+        return SecretLayout.of(self.world.server.topology, owner=owner, participants=self.header.participants, removable=terms.removable)
+
+    def _pool_colluder(self, colluder: int) -> None:
+        """Everything a colluder can derive about the others' secrets."""
+        session = self.world.silos[colluder]
+        for owner, root in session._pair_roots.items():
+            layout = self.layout(owner)
+            stream = keystream(PairKey.derive(root, self.header.transcript()).share_key(owner), layout.count * ELEMENT_BYTES)
+            for index in range(layout.count):
+                self.pads[owner, index, colluder] = stream[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES]
+
+    def envelope(self) -> dict[str, object]:
+        return {"sender": SERVER, "session": self.header.session, "round_id": self.header.round_id, "header": self.header}
+
+    def collect_signatures(self, dropped: set[int], asked: Iterable[int]) -> dict[int, bytes]:
+        """Ask honest silos to sign this set; colluders sign anything."""
+        proposal = DroppedSet(**self.envelope(), dropped=frozenset(dropped)).encode()
+        signed = DroppedSet.signed_part(self.header, frozenset(dropped))
+        signatures = {c: self.world.identities[c].sign(signed) for c in self.colluders - dropped}
+        for silo in asked:
+            try:
+                signatures[silo] = decode(self.states[silo].sign(proposal)[1], SetSignature).signature
+            except ProtocolError:
+                continue
+        return signatures
+
+    def collect_shares(self, dropped: set[int], signatures: dict[int, bytes], asked: Iterable[int]) -> int:
+        """Show honest silos a certificate and pool what they reveal; returns how many were taken in."""
+        quorum = self.world.server.topology.quorum
+        chosen = dict(sorted(signatures.items())[:quorum])
+        certificate = SetCertificate(**self.envelope(), dropped=frozenset(dropped), signatures=chosen).encode()
+        fooled = 0
+        for silo in asked:
+            try:
+                reply = decode(self.states[silo].reveal(certificate)[1], RevealedShares)
+            except ProtocolError:
+                continue
+            fooled += 1
+            self._pool(silo, frozenset(dropped), bytes(reply.shares))
+        return fooled
+
+    def _pool(self, holder: int, dropped: frozenset[int], shares: bytes) -> None:
+        survivors = self.header.participants - dropped
+        missing = self.world.terms.silos - len(survivors)
+        start = 0
+        for owner in self.world.server.topology.holders(holder, survivors):
+            for index in self.layout(owner).opened(dropped, missing=missing):
+                self.pads[owner, index, holder] = shares[start : start + ELEMENT_BYTES]
+                start += ELEMENT_BYTES
+
+    def open_secret(self, owner: int, index: int) -> bytes | None:
+        """The secret, if t of its pads are in the pool."""
+        layout, threshold = self.layout(owner), self.world.server.topology.threshold
+        if owner not in self.masked:
+            return None
+        pads = {
+            layout.holders.index(holder) + 1: pad for (whose, which, holder), pad in self.pads.items() if (whose, which) == (owner, index)
+        }
+        if len(pads) < threshold:
+            return None
+        size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
+        message = self.masked[owner]
+        corrections = bytes(message.corrections[index * size : (index + 1) * size])
+        seed = recover(dict(list(pads.items())[:threshold]), corrections, threshold=threshold)
+        return seed if seed_tag(seed) == bytes(message.tags[index * 16 : (index + 1) * 16]) else None
+
+    def pair_seed(self, victim: int, other: int) -> bytes | None:
+        """s_uv from the victim's shares, from the other end's shares, or from a colluder at the other end."""
+        if other in self.colluders:
+            root = self.world.silos[other]._pair_roots[victim]
+            return PairKey.derive(root, self.header.transcript()).mask_seed()
+        for owner, partner in ((victim, other), (other, victim)):
+            seed = self.open_secret(owner, 1 + self.layout(owner).partners.index(partner))
+            if seed is not None:
+                return seed
+        return None
+
+    def steal(self, victim: int) -> list[int] | None:
+        """The victim's vector, or None if a mask is left on it."""
+        terms = self.world.terms
+        words = unpack(self.masked[victim].vector, modulus_bits=terms.modulus_bits, length=terms.length).copy()
+        self_seed = self.open_secret(victim, 0)
+        if self_seed is None:
+            return None
+        add_mask(words, self_seed, sign=-1)
+        for other in self.layout(victim).partners:
+            seed = self.pair_seed(victim, other)
+            if seed is None:
+                return None
+            add_mask(words, seed, sign=-pair_sign(victim, other))
+        return [int(word) % (1 << terms.modulus_bits) for word in words]
+
+    def truth(self, victim: int) -> list[int]:
+        return [int(value) for value in np.asarray(self.inputs[victim])]
