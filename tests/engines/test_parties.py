@@ -246,7 +246,7 @@ def test_a_refusal_cannot_write_to_the_operators_terminal(federation) -> None:
 # -- faults -------------------------------------------------------------------------------------------------------------------------
 
 
-class Crash(Exception):
+class Crash(Exception):  # noqa: N818 - what happens to the process
     """The silo's process ends."""
 
 

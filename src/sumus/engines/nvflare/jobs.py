@@ -1,0 +1,146 @@
+"""The operator's end: a job is three JSON files that name installed classes of ours; jobs are bounded and follow one another until done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, final
+
+from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+
+from sumus.engines.agreement import Agreement
+from sumus.engines.nvflare.controller import PROGRESS
+from sumus.engines.nvflare.kits import ADMIN
+from sumus.errors import EngineError
+
+__all__ = ["Operator", "write_job"]
+
+_POLL_SECONDS = 0.5
+_CONNECT_SECONDS = 15.0
+_CONNECT_TRIES = 20
+
+Watch = Callable[[Mapping[str, Any]], None]
+"""Called with the news of a job: phase, new rounds, who is present, who refused."""
+
+
+def write_job(folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]) -> Path:
+    """A job folder without a line of code in it."""
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    plan = agreement.plan
+    controller = "sumus.engines.nvflare.controller.ServerController"
+    arguments = {"plan": plan.to_toml(), "rounds": rounds, **patience}
+    files = {
+        folder / "meta.json": {
+            "name": f"sumus-{plan.hash[:8]}",
+            "resource_spec": {},
+            "min_clients": agreement.terms.minimum_survivors,
+            "deploy_map": {"app": ["@ALL"]},
+        },
+        config / "config_fed_server.json": {
+            "format_version": 2,
+            "workflows": [{"id": "sumus", "path": controller, "args": arguments}],
+        },
+        config / "config_fed_client.json": {
+            "format_version": 2,
+            "executors": [{"tasks": ["sumus"], "executor": {"path": "sumus.engines.nvflare.executor.SiloExecutor", "args": {}}}],
+        },
+    }
+    for path, content in files.items():
+        path.write_text(json.dumps(content, indent=2))
+    return folder
+
+
+@final
+class Operator:
+    """Submits jobs with an operator's kit and follows them.
+
+    Args:
+        kit: the folder that `sumus federation init` made for the operator.
+    """
+
+    def __init__(self, kit: Path) -> None:
+        self._kit = kit.resolve()
+        if not (self._kit / "startup" / "fed_admin.json").is_file():
+            raise EngineError(f"{kit} is not an operator's kit: it has no startup/fed_admin.json. Give the folder kits/admin.")
+        self._session: Session | None = None
+
+    def run_job(self, job: Path, watch: Watch) -> dict[str, Any]:
+        """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`)."""
+        identifier = self._patiently(lambda session: session.submit_job(str(job)))
+        known = 0
+        while True:
+            status = self._patiently(lambda session: session.get_job_status(identifier))
+            if status is None or str(status).startswith("FINISHED"):
+                break
+            with contextlib.suppress(Exception):  # the job is not up yet, or has just ended
+                news = self._connected().do_app_command(identifier, PROGRESS, {"after": known})
+                if isinstance(news, dict) and "phase" in news:
+                    known += len(news["rounds"])
+                    watch(news)
+            time.sleep(_POLL_SECONDS)
+        return self._result(identifier, str(status), known, watch)
+
+    def _result(self, identifier: str, status: str, known: int, watch: Watch) -> dict[str, Any]:
+        folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
+        location = None
+        for _ in range(20):  # the server stores the result a moment after the job's end
+            with contextlib.suppress(Exception):
+                location = self._connected().download_job_result(identifier, str(folder))
+            if location and next(Path(location).rglob("outcome.json"), None) is not None:
+                break
+            time.sleep(_POLL_SECONDS)
+        outcome = next(Path(location).rglob("outcome.json"), None) if location else None
+        if outcome is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            return {"phase": "failed", "error": f"the job ended with {status} and left no result", "rounds": [], "status": status}
+        state: dict[str, Any] = json.loads(outcome.read_text())
+        watch(state | {"rounds": state["rounds"][known:]})
+        return state | {"status": status, "result": outcome.parent, "download": folder}
+
+    def sites(self) -> list[str]:
+        """Names of the sites that are connected."""
+        return [str(client.name) for client in self._patiently(lambda session: session.get_connected_client_list())]
+
+    def wait_for_sites(self, count: int, *, seconds: float) -> list[str]:
+        """Wait until so many sites are connected, or the time is over."""
+        until = time.monotonic() + seconds
+        while len(found := self.sites()) < count and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+        return found
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
+            self._session = None
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = new_secure_session(ADMIN, str(self._kit), timeout=_CONNECT_SECONDS)
+        return self._session
+
+    def _patiently(self, command: Callable[[Session], Any]) -> Any:
+        """Run a command, connecting again while the server is away."""
+        last: Exception | None = None
+        for _ in range(_CONNECT_TRIES):
+            try:
+                return command(self._connected())
+            except Exception as error:  # the engine raises many kinds
+                last = error
+                self.close()
+                time.sleep(_POLL_SECONDS)
+        raise EngineError(f"the server does not answer ({last}). Check that `sumus federation start` runs and the address is right.")
+
+
+@contextlib.contextmanager
+def job_folder(agreement: Agreement, *, rounds: int, patience: Mapping[str, float]) -> Iterator[Path]:
+    """A job folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="sumus-job-") as folder:
+        yield write_job(Path(folder) / "job", agreement, rounds=rounds, patience=patience)

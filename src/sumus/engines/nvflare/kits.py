@@ -1,0 +1,180 @@
+"""Start-up kits for server, silos and operator: provisioned by NVIDIA FLARE, then closed down.
+
+What a site of ours allows, whatever the server sends (local/resources.json, local/authorization.json of its kit):
+    - no job that carries code (`byoc`), no class but ours (`class_allow_list`), no shell commands, no remote operation
+    - no upload of logs: neither the streamer component nor streaming on demand
+    - its job process is started again when it is killed
+The server keeps jobs and snapshots below its own kit and not in a folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from sumus.errors import DataError, EngineError
+
+__all__ = ["ADMIN", "Address", "client_command", "close_down_server", "make_kits", "server_command"]
+
+ADMIN = "operator@sumus.local"
+_PROJECT = "sumus"
+_ORGANISATION = "sumus"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_RIGHTS = {
+    "submit_job": "any",
+    "clone_job": "none",
+    "manage_job": "any",
+    "download_job": "any",
+    "view": "any",
+    "operate": "none",
+    "shell_commands": "none",
+    "byoc": "none",
+    "server-predeployed-flwr": "none",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Address:
+    """Where the silos find the server."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`host:port`."""
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536 or not re.fullmatch(r"[A-Za-z0-9.-]+", host):
+            raise DataError(f"--server must be host:port, got {text!r}. For example fl.example.org:8002.")
+        return cls(host, int(port))
+
+
+def make_kits(folder: Path, *, silos: Sequence[str], address: Address) -> dict[str, Path]:
+    """Provision and close down one kit per party; returns their folders by name ("server", the silos, "admin").
+
+    The certificate authority stays in `folder/authority`, readable by its owner only: whoever holds it can let new sites connect (but not
+    into the secure sum, whose keys are authenticated by the roster).
+    """
+    for name in silos:
+        if not _NAME.fullmatch(name) or name in ("server", "admin"):
+            raise DataError(f"silo name must be letters, digits, _ and -, and not server or admin, got {name!r}. Rename the silo.")
+    authority, kits = folder / "authority", folder / "kits"
+    authority.mkdir(parents=True, exist_ok=True, mode=0o700)
+    project = authority / "project.yml"
+    project.write_text(json.dumps(_project(silos, address), indent=2))  # JSON is YAML
+    command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(project), "-w", str(authority), "--force"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    made = sorted((authority / _PROJECT).glob("prod_*"))
+    if done.returncode or not made:
+        raise EngineError(f"nvflare provision failed: {(done.stderr or done.stdout).strip()[-300:]}. Check the names and the address.")
+    kits.mkdir(exist_ok=True)
+    places: dict[str, Path] = {}
+    for name in ("server", *silos, ADMIN):
+        places["admin" if name == ADMIN else name] = place = kits / ("admin" if name == ADMIN else name)
+        if place.exists():
+            raise EngineError(f"{place} exists already. Use a new folder, or move the old kit away.")
+        shutil.move(str(made[-1] / name), place)
+        place.chmod(0o700)
+    for name in silos:
+        close_down_silo(places[name])
+    close_down_server(places["server"])
+    return places
+
+
+def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
+    builders = "nvflare.lighter.impl"
+    server = {
+        "name": "server",
+        "type": "server",
+        "org": _ORGANISATION,
+        "fed_learn_port": address.port,
+        "admin_port": address.port,
+        "host_names": sorted({address.host, "localhost", "127.0.0.1"}) if address.host in ("localhost", "127.0.0.1") else [address.host],
+        "default_host": address.host,
+    }
+    sites = [{"name": name, "type": "client", "org": _ORGANISATION} for name in silos]
+    admin = {"name": ADMIN, "type": "admin", "org": _ORGANISATION, "role": "project_admin"}
+    return {
+        "api_version": 3,
+        "name": _PROJECT,
+        "description": "Sumus federation",
+        "participants": [server, *sites, admin],
+        "builders": [
+            {"path": f"{builders}.workspace.WorkspaceBuilder"},
+            {"path": f"{builders}.static_file.StaticFileBuilder", "args": {"config_folder": "config", "scheme": "tcp"}},
+            {"path": f"{builders}.cert.CertBuilder"},
+            {"path": f"{builders}.signature.SignatureBuilder"},
+        ],
+    }
+
+
+def close_down_silo(kit: Path) -> None:
+    """Write what a silo's site allows."""
+    resources = _read(kit / "local" / "resources.json.default")
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": ["sumus."], "allow_log_streaming": False}
+    resources["components"] = [_silo_component(each) for each in resources["components"] if each["id"] != "site_log_streamer"]
+    _write(kit / "local" / "resources.json", resources)
+    _write_rights(kit)
+
+
+def _silo_component(component: Mapping[str, Any]) -> dict[str, Any]:
+    if component["id"] == "process_launcher":
+        return {"id": "process_launcher", "path": "sumus.engines.nvflare.launcher.RestartingLauncher", "args": {}}
+    return dict(component)
+
+
+def close_down_server(kit: Path) -> None:
+    """Write what the server allows and where it keeps its jobs; called again at every start, because the kit may have moved."""
+    storage = kit.resolve() / "storage"
+    storage.mkdir(exist_ok=True, mode=0o700)
+    resources = _read(kit / "local" / "resources.json.default")
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": ["sumus."]}
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
+    resources["components"] = [dict(each) for each in resources["components"] if each["id"] != "log_receiver"]
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = str(storage / "jobs")
+    _write(kit / "local" / "resources.json", resources)
+    _write_rights(kit)
+
+
+def _write_rights(kit: Path) -> None:
+    """The operator may submit, watch and stop jobs of ours; nobody else may do anything."""
+    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS}})
+
+
+def server_command(kit: Path) -> list[str]:
+    """The server's process."""
+    options = ["secure_train=true", f"org={_ORGANISATION}", "config_folder=config"]
+    module = "nvflare.private.fed.app.server.server_train"
+    return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", *options]
+
+
+def client_command(kit: Path) -> list[str]:
+    """A silo's process."""
+    name = _read(kit / "startup" / "fed_client.json")["client"]["fqsn"]
+    options = ["secure_train=true", f"uid={name}", f"org={_ORGANISATION}", "config_folder=config"]
+    module = "nvflare.private.fed.app.client.client_train"
+    return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", *options]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise EngineError(f"{path} cannot be read ({error}). Is this a kit that `sumus federation init` made?") from None
+    return dict(found)
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    os.chmod(path, 0o600)

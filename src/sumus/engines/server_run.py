@@ -1,0 +1,65 @@
+"""The server's run folder: one per plan and roster, opened again by every process that goes on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from sumus.engines.agreement import Agreement
+from sumus.engines.server_party import ServerParty
+from sumus.errors import EngineError
+from sumus.record import RunFolder
+from sumus.secagg.keys import Roster
+from sumus.training.models import load_flat
+
+__all__ = ["existing_run", "finish", "is_over", "open_run"]
+
+_VOID = "the silos' noise comes from a public seed (simulation)"
+
+
+def existing_run(agreement: Agreement, runs: Path) -> Path | None:
+    """The folder of a run of this plan, if there is one."""
+    found = sorted(path.parent for path in runs.glob(f"*-{agreement.plan.hash[:8]}/record.jsonl"))
+    return found[-1] if found else None
+
+
+def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: bool) -> RunFolder:
+    """Go on with the plan's run, or begin it. A plan is run once in a federation: its silos answer each of its rounds once."""
+    found = existing_run(agreement, runs)
+    if found is None:
+        void = _VOID if simulated else None
+        return RunFolder.create(agreement.plan, agreement.account, runs, silos=roster.names, void=void)
+    finished = RunFolder.open(found)
+    run = finished if finished.summary is not None else RunFolder.open(found, resume=True)
+    if simulated and run.void is None:
+        run.close()
+        raise EngineError(f"{found} is a private run, but a silo now draws its noise from a public seed. Remove its SIMULATION file.")
+    return run
+
+
+def is_over(run: RunFolder) -> bool:
+    """Whether no round number is left, finished or lost."""
+    asked = [int(detail["round"]) for event, detail in run.events if event == "invited"]
+    return max([run.last_round, *asked]) >= run.plan.federation.rounds
+
+
+def finish(run: RunFolder, party: ServerParty) -> None:
+    """Write the released model and the summary."""
+    load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float32))
+    torch.save(party.model.state_dict(), run.path / "model.pt")
+    rounds, guarantee = run.rounds(), run.guarantee
+    last = next((record for record in reversed(rounds) if record.accuracy is not None), None)
+    run.finish(
+        {
+            "accuracy": None if last is None else last.accuracy,
+            "loss": None if last is None else last.loss,
+            "epsilon": None if guarantee is None else guarantee.epsilon,
+            "delta": None if guarantee is None else guarantee.delta,
+            "proved": guarantee is not None and guarantee.proved,
+            "analysis": None if guarantee is None else guarantee.analysis,
+            "rounds": len(rounds),
+            "lost_rounds": run.plan.federation.rounds - len(rounds),
+            "seconds": sum(sum(record.seconds.values()) for record in rounds),
+        }
+    )
