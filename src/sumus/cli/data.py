@@ -89,10 +89,14 @@ def prepare_command(
 ) -> None:
     """Do the work on this machine that a data set needs once; what must be fetched first is said, never fetched silently."""
     chosen = named_set(name)
-    if name == "cifar10-features" and not _entry(chosen)["ready"]:
-        _prepare_features(quiet=as_json)
-    elif name == "income" and not _entry(chosen)["ready"]:
-        prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
+    try:
+        if name == "cifar10-features" and not _entry(chosen)["ready"]:
+            _prepare_features(quiet=as_json)
+        elif name == "income" and not _entry(chosen)["ready"]:
+            prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
+    except OSError as error:
+        fix = "Make room there, or set SUMUS_DATA to another folder."
+        raise DataError(f"{error.filename or cache_folder()} cannot be written: {error.strerror or error}. {fix}") from None
     chosen.load(None)  # verifies checksums and shapes, or says what to fetch
     place = str(chosen.place(None))
     if as_json:

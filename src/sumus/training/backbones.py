@@ -135,8 +135,9 @@ def extract(images: NDArray[np.uint8], backbone: Backbone, *, into: Path, progre
     task = {"backbone": backbone.name, "pixels": backbone.pixels, "width": backbone.width, "shape": list(images.shape)}
     done = _saved_position(partial, position, task)
     into.parent.mkdir(parents=True, exist_ok=True)
-    shape = (len(images), backbone.width)
-    out = np.lib.format.open_memmap(partial, mode="r+" if done else "w+", dtype=np.float16, shape=None if done else shape)
+    if not done:
+        _allocate(partial, (len(images), backbone.width))
+    out = np.lib.format.open_memmap(partial, mode="r+")
     for start in range(done, len(images), _BLOCK):
         stop = min(start + _BLOCK, len(images))
         for low, high in _batches(start, stop):
@@ -151,6 +152,14 @@ def extract(images: NDArray[np.uint8], backbone: Backbone, *, into: Path, progre
     position.unlink(missing_ok=True)
     features: NDArray[np.float16] = np.load(into, mmap_mode="r")
     return features
+
+
+def _allocate(partial: Path, shape: tuple[int, int]) -> None:
+    """Make an empty features file that owns all its disk space: a full disk is an error now, not a crash in the middle."""
+    np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape).flush()
+    with partial.open("r+b") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
 
 
 def _batches(start: int, stop: int) -> Iterator[tuple[int, int]]:
