@@ -73,6 +73,10 @@ def test_compiled_loop_does_what_the_definition_says(law: IntegerNoise) -> None:
     words = RandomSource.simulation(11).words(4000).reshape(2, -1)
     words[:, :4] = [[0, alias.WORD - 1, 0, alias.WORD - 1], [0, alias.WORD - 1, alias.WORD - 1, 0]]
     for ring in table.rings[:3]:
+        capacity = alias.WORD // len(ring.thresholds)  # and words exactly at a threshold, just below, and at the end of a cell
+        for cell in np.flatnonzero((ring.thresholds > 0) & (ring.thresholds < capacity))[:8].tolist():
+            at = cell * capacity + int(ring.thresholds[cell])
+            words[0, 8 + 3 * cell % 1900 : 11 + 3 * cell % 1900] = [at, at - 1, (cell + 1) * capacity - 1]
         out, positions, slots = (np.empty(2000, dtype=np.int64) for _ in range(3))
         coins = np.empty(2000, dtype=np.uint64)
         found = draw_from_ring(
@@ -120,9 +124,10 @@ def test_every_ring_is_reached_through_its_escapes_and_a_refusal_starts_again_at
         script = [word for escape in escapes[:depth] for word in (escape, certain)] + [landing, certain]
         assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [_start(depth, ring.escape - 1, law)]  # type: ignore[arg-type]
         assert not script
+    first_refused = [_word_for(0, table.rings[0].escape - 1, law), alias.WORD - 1]
     refused = [_word_for(2, table.rings[2].escape - 1, law), alias.WORD - 1]  # last point of the block, coin almost one
     centre = [_word_for(0, 0, law), certain]
-    script = [escapes[0], certain, escapes[1], certain, *refused, *centre]
+    script = [*first_refused, escapes[0], certain, escapes[1], certain, *refused, *centre]
     assert draw_blocks(law, 1, ScriptedSource(script)).tolist() == [_start(0, 0, law)]  # type: ignore[arg-type]
     assert not script
 

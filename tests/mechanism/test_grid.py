@@ -219,6 +219,11 @@ def test_bad_grids_are_refused_in_one_line() -> None:
             Grid(1.0, resolution)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="dimension must be at least 1"):
         Grid(1.0, 16).sensitivity_grid(Rounding.TRUNCATED, 0)
+    with pytest.raises(PlanError, match="rounding must be"):
+        Grid(1.0, 16).sensitivity_grid("nearest", 5)  # type: ignore[arg-type]
+    for slack in (-1.0, math.nan, math.inf):
+        with pytest.raises(PlanError, match="float_slack_grid"):
+            Grid(1.0, 16).sensitivity_grid(Rounding.SUMMED, 5, float_slack_grid=slack)
     for modulus_bits in (0, 65):
         with pytest.raises(PlanError, match="modulus_bits"):
             lift(np.zeros(1, dtype=np.uint64), modulus_bits)

@@ -18,7 +18,7 @@ Proof: Q(k) ∝ (escape probabilities on the way to the ring) × M/2^64 × a(k),
     acceptance. (i) Alias tables are built in integers from masses that add up to 2^64, so step 1 is exact for the masses. A
     mass is the integer nearest to 2^64 times a double, and what is left of 2^64 is an entry that is always refused, so each
     table on the way costs a relative error of at most 3/(2·min M) + 2^-50; `block_table` adds these up and refuses a table
-    whose sum exceeds 1e-13. (ii) The coin has at least 47 bits and a(k) ≥ ½ (checked likewise): at most 2^-46. (iii) Declared
+    whose sum exceeds 1e-13. (ii) The coin has at least 48 bits and a(k) ≥ ½ (checked likewise): at most 2^-46. (iii) Declared
     log-probabilities are good to 1e-13 inside the last ring (tested in 50 digits). Doubled, because Q is normalised by a sum
     with the same relative errors: 2·(1e-13 + 2^-46 + 1e-13) < 5e-13.
 """

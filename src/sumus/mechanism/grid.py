@@ -75,9 +75,13 @@ class Grid:
         """
         if dimension < 1:
             raise PlanError("dimension", dimension, "must be at least 1", "Count the model's parameters.")
-        if rounding is Rounding.TRUNCATED:
+        if rounding not in tuple(Rounding):
+            raise PlanError("rounding", rounding, "must be truncated, stochastic or summed", "Use sumus.mechanism.grid.Rounding.")
+        if not 0.0 <= float_slack_grid < math.inf:
+            raise PlanError("float_slack_grid", float_slack_grid, "must be zero or more", "See summation_slack_grid.")
+        if rounding == Rounding.TRUNCATED:
             return float(self.resolution)
-        if rounding is Rounding.SUMMED:
+        if rounding == Rounding.SUMMED:
             return self.resolution + (1.0 + _SCALING_ERROR) * math.sqrt(dimension) + float_slack_grid
         return math.sqrt(self._stochastic_norm2_grid(dimension))
 
