@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from scipy.stats import binom
+from scipy.special import betainc
 
 from sumus.accounting.analyses import Setting
 from sumus.errors import PlanError
@@ -262,7 +262,7 @@ def _silo_design(plan: TrainingPlan, grid: Grid, name: str, *, learning_rate: fl
     if plan.training.algorithm == "convex-pass":
         reach = learning_rate * clip_norm / (plan.training.divisor or 1.0) / grid.clip_norm  # of this silo, over the grid's unit
         cap = convex_bounds(plan, learning_rate).bin_cap
-        surge = min(1.0, plan.training.passes * float(binom.sf(cap - 1, max(records - 1, 0), 1.0 / steps)))
+        surge = min(1.0, plan.training.passes * _crowded(cap, others=max(records - 1, 0), bins=steps))
         resolution = grid.resolution
         extra = (reach * plan.training.passes - 1.0) * grid.resolution
         extra += convex_float_slack_grid(plan, learning_rate=learning_rate, steps=steps, resolution=grid.resolution * reach)
@@ -288,6 +288,13 @@ def _silo_design(plan: TrainingPlan, grid: Grid, name: str, *, learning_rate: fl
         noise_share=(own.noise_share or 1.0) ** 2,
         surge_rate=surge,
     )
+
+
+def _crowded(cap: int, *, others: int, bins: int) -> float:
+    """P[Binomial(others, 1/bins) ≥ cap]: a record's bin holds at least `cap` others."""
+    if cap > others:
+        return 0.0
+    return 1.0 if bins == 1 else float(betainc(cap, others - cap + 1, 1.0 / bins))
 
 
 def _step_weights(plan: TrainingPlan) -> tuple[int, ...]:

@@ -119,12 +119,14 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
         rule = "must be set (or noise.noise_multiplier)"
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
     trial = design(plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64), silo_names)
-    multiplier = max(_least_multiplier(trial, silo) for silo in _distinct(trial))
-    for _ in range(8):  # the trial's slack may differ from the real one in the last digits
+    likely_worst = max(_distinct(trial), key=lambda silo: (silo.l2_grid * (1.0 + silo.surge_rate), silo.sampling_rate * silo.local_steps))
+    multiplier = _least_multiplier(trial, likely_worst)
+    for _ in range(8 + len(trial.silos)):  # the trial's slack may differ from the real one in the last digits
         built = design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
-        if all(_calibrated_epsilon(built, silo) <= plan.privacy.epsilon for silo in _distinct(built)):
+        short = [silo for silo in _distinct(built) if _calibrated_epsilon(built, silo) > plan.privacy.epsilon]
+        if not short:
             return built
-        multiplier *= 1.0 + 1e-5
+        multiplier = max(multiplier * (1.0 + 1e-5), *(_least_multiplier(trial, silo) for silo in short[:1]))
     raise GuaranteeError(f"privacy.epsilon = {plan.privacy.epsilon:g} could not be certified near noise multiplier {multiplier:g}.")
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, logsumexp
-from scipy.stats import binom
+from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 
 from sumus.accounting.release import Release
 from sumus.errors import GuaranteeError, PlanError
@@ -66,15 +65,11 @@ def _epsilon_unsampled(release: Release, delta: float) -> float:
     (step,) = surging
     base2 = sum(s.count / s.gaussian_multiplier**2 for s in release)
     surges = np.arange(step.count + 1)
-    log_weights = binom.logpmf(surges, step.count, step.surge_rate)
+    log_choices = gammaln(step.count + 1.0) - gammaln(surges + 1.0) - gammaln(step.count - surges + 1.0)
+    log_weights = log_choices + xlogy(surges, step.surge_rate) + xlog1py(step.count - surges, -step.surge_rate)
     parameters = np.sqrt(base2 + 3.0 * surges / step.gaussian_multiplier**2)
     kept = log_weights > math.log(delta) - 60.0  # what is left out has weight below δ·e^-60·T: nothing against the rounding up
-    mixture = [(float(w), float(m)) for w, m in zip(log_weights[kept], parameters[kept], strict=True)]
-
-    def log_delta(epsilon: float) -> float:
-        return float(logsumexp([weight + _log_delta(epsilon, mu) for weight, mu in mixture]))
-
-    return _root_of(log_delta, delta)
+    return _root_of(lambda epsilon: float(np.logaddexp.reduce(log_weights[kept] + _log_delta(epsilon, parameters[kept]))), delta)
 
 
 @lru_cache(maxsize=32)
@@ -90,16 +85,16 @@ def _loss_distribution(gaussian_multiplier: float, sampling_rate: float, interva
     )
 
 
-def _log_delta(epsilon: float, mu: float) -> float:
+def _log_delta(epsilon: float, mu: Any) -> Any:
     """log of δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2), without cancellation far in the tail."""
-    first = float(log_ndtr(-epsilon / mu + mu / 2.0))
-    second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2.0))
-    return first + math.log1p(-math.exp(min(second - first, -1e-16)))
+    first = log_ndtr(-epsilon / mu + mu / 2.0)
+    second = epsilon + log_ndtr(-epsilon / mu - mu / 2.0)
+    return first + np.log(-np.expm1(np.minimum(second - first, -1e-16)))
 
 
 def epsilon_gaussian(mu: float, delta: float) -> float:
     """ε at δ of a μ-GDP mechanism, rounded up."""
-    return _root_of(lambda epsilon: _log_delta(epsilon, mu), delta)
+    return _root_of(lambda epsilon: float(_log_delta(epsilon, mu)), delta)
 
 
 def _root_of(log_delta: Callable[[float], float], delta: float) -> float:

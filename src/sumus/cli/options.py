@@ -1,0 +1,77 @@
+"""What every command shares: `--set`, `--json`, and how a guarantee is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from sumus.errors import PlanError
+from sumus.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account
+
+__all__ = ["AsJson", "Overrides", "console", "guarantee_text", "load_plan", "print_json", "with_overrides"]
+
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a value of the plan; repeatable.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on the last line, for scripts.")]
+
+
+def load_plan(path: str, overrides: Sequence[str] | None) -> TrainingPlan:
+    """The plan of a file with the `--set` overrides applied."""
+    return with_overrides(TrainingPlan.load(path), overrides)
+
+
+def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> TrainingPlan:
+    """The plan with `section.key=value` overrides applied."""
+    changes: dict[str, str] = {}
+    for each in overrides or ():
+        key, separator, value = each.partition("=")
+        if not separator:
+            raise PlanError("--set", each, "must look like section.key=value", "For example --set privacy.epsilon=3.")
+        changes[key.strip()] = value.strip()
+    return plan.with_overrides(changes) if changes else plan
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on a line of its own; infinities and NaN become null."""
+    typer.echo(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+def console() -> Console:
+    """Standard output, never wider than it is pleasant to read; a file or a pipe gets full lines."""
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal and screen.width <= 120 else Console(highlight=False, width=120)
+
+
+def guarantee_text(account: Account) -> Text:
+    """An account in colour: ε bold, proved in green and not proved in red, comparisons dim."""
+    text = Text(no_wrap=True, overflow="ignore")
+    for number, line in enumerate(str(account).splitlines()):
+        styled = Text(line + "\n", style="dim" if line.startswith("  for comparison") else "")
+        if number == 0:
+            styled.stylize("bold")
+            styled.highlight_regex(r"NOT PROVED.*", style="bold red")
+            styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
+        else:
+            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise)", style="cyan")
+            styled.highlight_regex(r"not proved.*", style="red")
+        text.append_text(styled)
+    text.rstrip()
+    return text

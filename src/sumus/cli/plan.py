@@ -1,0 +1,145 @@
+"""`sumus plan`: from a target and a trust assumption to noise, modulus, bandwidth, and what every algorithm would cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
+from sumus.comparison import AlgorithmCost, Comparison, compare
+from sumus.design import NoiseDesign
+from sumus.errors import StorageError
+from sumus.guarantee import Account, calibrated, certify
+from sumus.mechanism.noise import Gaussian
+
+__all__ = ["plan_app"]
+
+plan_app = typer.Typer()
+
+
+@plan_app.command()
+def plan(
+    path: Annotated[str, typer.Argument(metavar="PLAN", help="A plan file.")],
+    overrides: Overrides = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw ε against rounds and noise against silos.")] = None,
+    write: Annotated[Path | None, typer.Option("--write", metavar="OUT.toml", help="Write the resolved plan with its noise.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other algorithms would need."""
+    built = calibrated(load_plan(path, overrides))
+    account = certify(built)
+    comparison = compare(built)
+    costs = comparison.costs() if comparison else []
+    files = _draw(plot, built, account, comparison, costs) if plot and comparison else []
+    if write is not None:
+        _write(write, built.plan.to_toml())
+        files.append(str(write))
+    if as_json:
+        print_json(
+            {"account": account.as_json(), "design": _facts(built), "algorithms": [dataclasses.asdict(c) for c in costs], "files": files}
+        )
+        return
+    _show(built, account, costs, files)
+
+
+def _facts(built: NoiseDesign) -> dict[str, Any]:
+    """The public numbers of a design, as plain values."""
+    made, share = built.plan, built.share
+    bits = made.aggregation.modulus_bits
+    return {
+        "noise_multiplier": made.noise.noise_multiplier,
+        "local_noise_multiplier": math.sqrt(share.variance_grid) / built.grid.resolution,
+        "local_noise_std_grid": math.sqrt(share.variance_grid),
+        "noise_contributors": made.noise_contributors,
+        "mechanism": made.noise.mechanism,
+        "dimension": made.training.dimension,
+        "sensitivity_grid": max(silo.l2_grid for silo in built.silos),
+        "resolution": built.grid.resolution,
+        "modulus_bits": bits,
+        "bits_per_silo_and_round": bits * (made.training.dimension or 1),
+        "saturation_clip_norms": built.saturation_grid / built.grid.resolution,
+        "overflow_probability_bound": None if isinstance(share, Gaussian) else 2.0**-40,
+        "queries_per_round": built.queries_per_round,
+        "surge_rate": max(silo.surge_rate for silo in built.silos),
+        "plan_hash": made.hash,
+    }
+
+
+def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]) -> None:
+    screen, facts = console(), _facts(built)
+    screen.print(guarantee_text(account), soft_wrap=True)
+    screen.print()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="cyan")
+    grid.add_column()
+    queries = f" in each of {facts['queries_per_round']} steps" if facts["queries_per_round"] > 1 else " once per round"
+    grid.add_row(
+        "  each silo adds",
+        f"{built.plan.noise.mechanism} noise of {facts['local_noise_multiplier']:.4g} clip norms "
+        f"(std {facts['local_noise_std_grid']:,.0f} grid steps){queries}",
+    )
+    grid.add_row(
+        "  on the wire",
+        f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({facts['dimension']:,} numbers mod 2^{facts['modulus_bits']})",
+    )
+    if facts["overflow_probability_bound"] is not None:
+        room = f"a silo may send up to ±{facts['saturation_clip_norms']:,.0f} clip norms per coordinate, more is clamped"
+        grid.add_row("  overflow", f"probability below 2^-40 over all rounds; {room}")
+    if facts["surge_rate"] > 0.0:
+        grid.add_row("  overfull bins", f"probability {facts['surge_rate']:.2g} per record and round, accounted")
+    grid.add_row("  plan", f"{facts['plan_hash'][:16]}…")
+    screen.print(grid)
+    if costs:
+        screen.print()
+        screen.print(_table(costs, account, built.plan.training.algorithm))
+    for each in files:
+        screen.print(f"wrote {each}", style="green")
+
+
+def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Table:
+    title = f"For ε ≤ {account.target_epsilon:g} at δ = {account.delta:g}, {account.neighbours}; {account.trust}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("algorithm")
+    table.add_column("analysis")
+    table.add_column("noise of the average", justify="right")
+    table.add_column("noise multiplier", justify="right")
+    table.add_column("guarantee")
+    own = "local" if algorithm == "dp-sgd" else algorithm
+    for cost in costs:
+        proved = f"[green]proved[/green], {cost.remark}" if cost.proved else f"[red]not proved[/red], {cost.remark}"
+        style = "bold" if cost.analysis == own else ""
+        table.add_row(cost.algorithm, cost.analysis, f"{cost.average_noise:.4g}", f"{cost.noise_multiplier:.4g}", proved, style=style)
+    table.caption = "noise of the average: per coordinate and round, in one record's step γC/b over N; single-step sees one batch only"
+    table.caption_justify = "left"
+    return table
+
+
+def _size(bits: int) -> str:
+    size = bits / 8.0
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000.0:
+            return f"{size:.4g} {unit}"
+        size /= 1000.0
+    return f"{size:.4g} GB"
+
+
+def _draw(folder: Path, built: NoiseDesign, account: Account, comparison: Comparison, costs: list[AlgorithmCost]) -> list[str]:
+    from sumus.cli.plan_plots import draw
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}. Choose another folder for --plot.") from None
+    return [str(path) for path in draw(folder, built, account, comparison, costs)]
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}. Choose another file for --write.") from None

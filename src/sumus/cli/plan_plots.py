@@ -1,0 +1,164 @@
+"""The two plots of `sumus plan`: ε against rounds, and noise against silos, for the algorithms side by side."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sumus.comparison import AlgorithmCost, Comparison
+from sumus.design import NoiseDesign
+from sumus.errors import PlanError
+from sumus.guarantee import Account
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+_LOOKS = {
+    "local": ("dp-sgd, local noise alone", "#b5651d", "-"),
+    "split-noise": ("split-noise, any model", "#1f77b4", "-"),
+    "convex-pass": ("convex-pass, convex losses", "#15803d", "-"),
+    "single-step": ("single-step, one batch a round", "#7c3aed", "-"),
+    "per-step": ("paper's theorem 4.5", "#9ca3af", (0, (5, 2))),
+}
+_INK, _GRID = "#1f2937", "#e5e7eb"
+
+
+def draw(folder: Path, built: NoiseDesign, account: Account, comparison: Comparison, costs: list[AlgorithmCost]) -> list[Path]:
+    """Write both plots as PNG and SVG; returns the files."""
+    multipliers = {cost.analysis: cost.noise_multiplier for cost in costs}
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError:
+        raise PlanError("--plot", str(folder), "needs matplotlib", "Run: pip install 'sumus[report]'") from None
+    mpl.use("Agg")
+    written: list[Path] = []
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "sumus"}):
+        for name, figure in (
+            ("epsilon-against-rounds", _epsilon_against_rounds(built, account, comparison)),
+            ("noise-against-silos", _noise_against_silos(account, comparison, multipliers)),
+        ):
+            for suffix in ("png", "svg"):
+                path = folder / f"{name}.{suffix}"
+                figure.savefig(path, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
+                written.append(path)
+    return written
+
+
+def _epsilon_against_rounds(built: NoiseDesign, account: Account, comparison: Comparison) -> Figure:
+    """ε of every algorithm as rounds go by, all at the noise that the plan adds to its averaged update."""
+    plan = built.plan
+    noise = comparison.average_noise(_own_analysis(plan.training.algorithm), plan.noise.noise_multiplier or 1.0)
+    rounds = sorted({max(1, round(each)) for each in np.geomspace(1, 2 * plan.federation.rounds, 13)} | {plan.federation.rounds})
+    figure, axes = _figure("ε against rounds, at equal noise in the averaged update", account)
+    ends: list[tuple[float, str, str, float]] = []
+    for name, (label, colour, dashes) in _LOOKS.items():
+        values = [comparison.epsilon_at(name, noise, each) for each in rounds]
+        shown = [(x, y) for x, y in zip(rounds, values, strict=True) if math.isfinite(y) and y > 0.0]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round")
+            ends.append((shown[-1][1], label + _verdict(name, comparison), colour, shown[-1][0]))
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(1, 2 * plan.federation.rounds)
+    if account.target_epsilon is not None:
+        axes.axhline(account.target_epsilon, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.annotate(f"target ε = {account.target_epsilon:g}", (1, account.target_epsilon), (4, 4), textcoords="offset points", fontsize=9)
+    axes.axvline(plan.federation.rounds, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.annotate(
+        f"{plan.federation.rounds} rounds", (plan.federation.rounds, 0), (4, 6), xycoords=("data", "axes fraction"),
+        textcoords="offset points", fontsize=9,
+    )  # fmt: skip
+    axes.set_xlabel("rounds")
+    axes.set_ylabel(f"ε at δ = {account.delta:g}")
+    _label_ends(axes, ends)
+    return figure
+
+
+def _noise_against_silos(account: Account, comparison: Comparison, multipliers: dict[str, float]) -> Figure:
+    """Noise of the averaged update that every algorithm needs for the target, against the number of silos."""
+    lost = comparison.silos - next(iter(comparison.settings.values())).contributors
+    most = max(100, 2 * comparison.silos)
+    counts = sorted({max(lost + 1, round(each)) for each in np.geomspace(lost + 1, most, 24)})
+    figure, axes = _figure("Noise in the averaged update against silos, at the same ε", account)
+    ends: list[tuple[float, str, str, float]] = []
+    for name, (label, colour, dashes) in _LOOKS.items():
+        values = [_noise_of_average(comparison.with_silos(each), name, comparison, multipliers) for each in counts]
+        axes.plot(counts, values, color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round")
+        ends.append((values[-1], label + _verdict(name, comparison), colour, counts[-1]))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(counts[0], counts[-1])
+    axes.axvline(comparison.silos, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.annotate(
+        f"{comparison.silos} silos",
+        (comparison.silos, 0),
+        (4, 6),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        fontsize=9,
+    )
+    axes.set_xlabel("silos")
+    axes.set_ylabel("noise std per coordinate and round, in γC/b")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    _label_ends(axes, ends)
+    return figure
+
+
+def _noise_of_average(scaled: Comparison, name: str, original: Comparison, multipliers: dict[str, float]) -> float:
+    """Noise of the average in γC/b: only local and split noise depend on the number of silos by more than the averaging."""
+    setting, first = scaled.settings[name], original.settings[name]
+    if name == "split-noise":
+        kappa = setting.state_noise
+        effective = multipliers[name] * math.sqrt((1.0 + kappa) / (first.contributors + kappa))
+        multiplier = effective * math.sqrt((setting.contributors + kappa) / (1.0 + kappa))
+    elif name == "local":
+        multiplier = multipliers[name] * math.sqrt(setting.contributors / first.contributors)
+    else:
+        multiplier = multipliers[name]
+    return scaled.average_noise(name, multiplier) / scaled.silos
+
+
+def _own_analysis(algorithm: str) -> str:
+    return "local" if algorithm == "dp-sgd" else algorithm
+
+
+def _verdict(name: str, comparison: Comparison) -> str:
+    return "" if name != "per-step" or comparison.settings[name].local_steps == 1 else "\nNOT PROVED"
+
+
+def _figure(title: str, account: Account) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.2, 5.2), facecolor="white")
+    axes = figure.add_axes((0.085, 0.185, 0.615, 0.70))
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=12)
+    axes.grid(True, which="major", color=_GRID, linewidth=0.8)
+    axes.tick_params(colors=_INK, which="both", length=0)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(_GRID)
+    target = "" if account.target_epsilon is None else f"target ε = {account.target_epsilon:g} at δ = {account.delta:g}; "
+    assumptions = f"{account.neighbours}; {account.trust}\n{target}accountant {account.accountant}; solid lines are proved analyses"
+    figure.text(0.085, 0.022, assumptions, fontsize=8.5, color="#4b5563", linespacing=1.5)
+    return figure, axes
+
+
+def _label_ends(axes: Axes, ends: list[tuple[float, str, str, float]]) -> None:
+    """Names at the right end of the lines, pushed apart where they would overlap."""
+    low, high = (math.log(each) for each in axes.get_ylim())
+    placed: list[float] = []
+    for value, label, colour, _ in sorted(ends):
+        lines = label.count("\n") + 1
+        place = (math.log(value) - low) / (high - low)
+        if placed:
+            place = max(place, placed[-1] + 0.055)
+        placed.append(place + 0.05 * (lines - 1))
+        options: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+        axes.annotate(label, (1.0, place), (8, -4), color=colour, fontsize=9.5, linespacing=1.2, **options)
