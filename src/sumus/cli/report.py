@@ -1,0 +1,38 @@
+"""`sumus report`: one self-contained page about one run or several."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sumus.errors import StorageError
+from sumus.record import RunFolder
+from sumus.report.page import write_report
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders that `sumus train` wrote; several are compared on one page.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where the page goes; default: report.html in the (first) run folder.")] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """One self-contained HTML page: the guarantee in words, every round, the plan and the hash chain. Needs no network."""
+    found = list(dict.fromkeys(path.resolve() for path in runs))
+    folders = [RunFolder.open(path) for path in found]
+    page = out or found[0] / ("report.html" if len(found) == 1 else "comparison.html")
+    if page.is_dir():
+        raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")
+    write_report(folders, page)
+    if as_json:
+        heads = [{"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())} for folder in folders]
+        typer.echo(json.dumps({"page": str(page), "bytes": page.stat().st_size, "runs": heads}, ensure_ascii=False))
+    else:
+        typer.echo(f"{page} ({page.stat().st_size / 1000:.0f} kB)")
+    if show:
+        webbrowser.open(page.resolve().as_uri())

@@ -1,0 +1,173 @@
+"""Charts as inline SVG: lines, bands and stacked bars over rounds. No script is needed to read them; hovering shows the values.
+
+Every text goes through `escape`; colours are classes that the page's style sheet resolves for light, dark and paper.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from markupsafe import Markup, escape
+
+from sumus.report.scales import Axis, Formatter, linear_axis, on_axis, round_axis
+
+__all__ = ["Line", "bar_chart", "line_chart"]
+
+_WIDTH, _HEIGHT = 460.0, 250.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54.0, 14.0, 12.0, 34.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a chart, with an optional band around it.
+
+    Args:
+        points: (round, value); values that are not finite are left out.
+        colour: index into the page's palette.
+        band: (round, low, high).
+        dashed: drawn dashed, for what was expected rather than measured.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: int = 0
+    band: Sequence[tuple[float, float, float]] = ()
+    dashed: bool = False
+
+
+@final
+@dataclass
+class _Drawing:
+    """SVG elements, and what the pointer shows: one column per round."""
+
+    x: Axis
+    y: Axis
+    parts: list[Markup] = field(default_factory=list)
+
+    def across(self, value: float) -> float:
+        return self.x.place(value, _LEFT, _WIDTH - _RIGHT)
+
+    def up(self, value: float) -> float:
+        return self.y.place(value, _HEIGHT - _BOTTOM, _TOP)
+
+    def add(self, name: str, content: str = "", **attributes: object) -> None:
+        self.parts.append(_tag(name, content, **attributes))
+
+
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    label: str,
+    formatter: Formatter,
+    from_zero: bool = False,
+    within: tuple[float, float] | None = None,
+    limit: tuple[float, str] | None = None,
+) -> Markup:
+    """Lines over rounds.
+
+    Args:
+        label: what the chart shows, for readers who cannot see it.
+        limit: a value that must not be exceeded, drawn across, with its name.
+    """
+    kept = [(line, [(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
+    values = [y for _, points in kept for _, y in points] + [
+        v for line, _ in kept for _, *both in line.band for v in both if math.isfinite(v)
+    ]
+    last = max((int(x) for line, points in kept for x, _ in points), default=1)
+    drawing = _Drawing(round_axis(last), linear_axis([*values, *([limit[0]] if limit else [])], from_zero=from_zero, within=within))
+    _axes(drawing, formatter)
+    for line, _ in kept:
+        _band(drawing, line)
+    if limit is not None:
+        _limit(drawing, *limit)
+    for line, points in kept:
+        _line(drawing, line, points)
+    shown = {
+        x: [(line.name, line.colour, dict(points).get(x)) for line, points in kept] for x in sorted({x for _, p in kept for x, _ in p})
+    }
+    return _finished(drawing, label, {x: [(n, c, formatter(v)) for n, c, v in rows if v is not None] for x, rows in shown.items()})
+
+
+def bar_chart(rounds: Sequence[int], stacks: Mapping[str, Sequence[float]], *, label: str, formatter: Formatter) -> Markup:
+    """Stacked bars, one per round; each part is a named list of values."""
+    totals = [math.fsum(part[index] for part in stacks.values()) for index in range(len(rounds))]
+    axis = round_axis(max(rounds, default=1))
+    drawing = _Drawing(Axis(axis.low - 0.6, axis.high + 0.6, axis.ticks), linear_axis(totals, from_zero=True))
+    _axes(drawing, formatter)
+    width = min(26.0, 0.76 * (_WIDTH - _LEFT - _RIGHT) / (drawing.x.high - drawing.x.low))
+    for index, number in enumerate(rounds):
+        reached = 0.0
+        for colour, part in enumerate(stacks.values()):
+            top, bottom = drawing.up(reached + part[index]), drawing.up(reached)
+            left = drawing.across(number) - width / 2
+            size = {"x": _short(left), "y": _short(top), "width": _short(width), "height": _short(max(bottom - top, 0.0))}
+            drawing.add("rect", cls=f"fill c{colour % 8}", **size)
+            reached += part[index]
+    shown = {
+        float(number): [(name, colour % 8, formatter(part[index])) for colour, (name, part) in enumerate(stacks.items())]
+        for index, number in enumerate(rounds)
+    }
+    return _finished(drawing, label, shown)
+
+
+def _axes(drawing: _Drawing, formatter: Formatter) -> None:
+    for tick in drawing.y.ticks:
+        height = _short(drawing.up(tick))
+        drawing.add("line", cls="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height)
+        drawing.add("text", on_axis(tick, formatter), cls="tick", x=_LEFT - 8, y=_short(drawing.up(tick) + 4), anchor="end")
+    base = _HEIGHT - _BOTTOM
+    drawing.add("line", cls="axis", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=base, y2=base)
+    for tick in drawing.x.ticks:
+        drawing.add("text", f"{tick:g}", cls="tick", x=_short(drawing.across(tick)), y=base + 16, anchor="middle")
+    drawing.add("text", "round", cls="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 3, anchor="end")
+
+
+def _line(drawing: _Drawing, line: Line, points: list[tuple[float, float]]) -> None:
+    placed = [(drawing.across(x), drawing.up(y)) for x, y in points]
+    path = "M" + "L".join(f"{_short(x)},{_short(y)}" for x, y in placed) if placed else "M0,0"
+    drawing.add("path", cls=f"line c{line.colour % 8}" + (" dashed" if line.dashed else ""), d=path)
+    for x, y in placed if len(placed) <= 40 and not line.dashed else placed[-1:]:
+        drawing.add("circle", cls=f"dot c{line.colour % 8}", cx=_short(x), cy=_short(y), r=2.6)
+
+
+def _band(drawing: _Drawing, line: Line) -> None:
+    finite = [(x, low, high) for x, low, high in line.band if math.isfinite(low) and math.isfinite(high)]
+    if len(finite) < 2:
+        return
+    there = [f"{_short(drawing.across(x))},{_short(drawing.up(high))}" for x, _, high in finite]
+    back = [f"{_short(drawing.across(x))},{_short(drawing.up(low))}" for x, low, _ in reversed(finite)]
+    drawing.add("path", cls=f"band c{line.colour % 8}", d="M" + "L".join([*there, *back]) + "Z")
+
+
+def _limit(drawing: _Drawing, value: float, name: str) -> None:
+    height = drawing.up(value)
+    drawing.add("line", cls="limit", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=_short(height), y2=_short(height))
+    below = height - _TOP < 14.0
+    drawing.add("text", name, cls="limit-name", x=_LEFT + 4, y=_short(height + (14.0 if below else -5.0)), anchor="start")
+
+
+def _finished(drawing: _Drawing, label: str, shown: Mapping[float, Sequence[tuple[str, int, str]]]) -> Markup:
+    """The whole SVG; what the pointer shows travels in an attribute, escaped like every other."""
+    drawing.add("line", cls="cursor", x1=0, x2=0, y1=_TOP, y2=_HEIGHT - _BOTTOM)
+    columns = [{"x": round(drawing.across(x), 1), "round": f"{x:g}", "rows": [list(row) for row in rows]} for x, rows in shown.items()]
+    inside = Markup("").join(drawing.parts)
+    box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
+    return _tag("svg", inside, cls="chart", viewBox=box, role="img", label=label, columns=json.dumps(columns, ensure_ascii=False))
+
+
+_NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "columns": "data-columns"}
+
+
+def _tag(name: str, content: str = "", **attributes: object) -> Markup:
+    """One element; content and attributes are escaped unless they are markup already."""
+    pairs = Markup("").join(Markup(' {}="{}"').format(_NAMES.get(key, key), value) for key, value in attributes.items())
+    return Markup("<{}{}>{}</{}>").format(name, pairs, escape(content), name)
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,186 @@
+"""One self-contained HTML page about one or several runs: no network, no file beside it, nothing executed but its own few lines of script.
+
+write_report([RunFolder.open("runs/digits-…")], Path("report.html"))
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+import jinja2
+
+from sumus.record import RoundRecord, RunFolder, rounded_up
+from sumus.report import figures, scales
+from sumus.report.figures import Figure
+from sumus.report.words import Statement, statement_of
+from sumus.storage import replace_atomically
+
+__all__ = ["render_report", "write_report"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """Everything the page shows about one run."""
+
+    run: RunFolder
+    rounds: list[RoundRecord]
+    statement: Statement
+    figures: list[Figure]
+    tiles: list[tuple[str, str, str]]
+    baselines: list[tuple[str, float, str]]
+    extremes: list[tuple[str, float]]
+    health: list[tuple[str, str]]
+    head: str
+    colour: int
+
+    @property
+    def title(self) -> str:
+        plan = self.run.plan
+        return plan.data.name or (Path(plan.data.path).stem if plan.data.path else self.run.name)
+
+    @property
+    def status(self) -> str:
+        planned, done = self.run.plan.federation.rounds, len(self.rounds)
+        if self.run.summary is not None:
+            return "finished"
+        return f"{done} of {planned} rounds so far"
+
+
+def write_report(runs: Sequence[RunFolder], path: Path) -> None:
+    """Render the page and write it atomically."""
+    replace_atomically(path, render_report(runs).encode())
+
+
+def render_report(runs: Sequence[RunFolder]) -> str:
+    """The page as text. Checks the hash chain of every run first; a changed file is a `StorageError`."""
+    views = [_view(run, colour) for colour, run in enumerate(runs)]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "percent": scales.as_percent,
+        "number": scales.as_number,
+        "seconds": scales.as_seconds,
+        "bytes": scales.as_bytes,
+        "bound": rounded_up,
+    }
+    style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return environment.get_template("page.html").render(
+        views=views,
+        comparison=figures.comparison([(view.run.name, view.rounds, view.statement) for view in views]) if len(views) > 1 else [],
+        differences=plan_differences([run.plan.as_table() for run in runs]),
+        style=style,
+        script=script,
+        policy=_content_policy(style, script),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def plan_differences(plans: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
+    """The keys in which plans differ, with the value in each; "–" where a key is not set."""
+    keys = list(dict.fromkeys((section, key) for plan in plans for section, entries in plan.items() for key in entries))
+    rows = [(f"{section}.{key}", [str(plan.get(section, {}).get(key, "–")) for plan in plans]) for section, key in keys]
+    return [(name, values) for name, values in rows if len(set(values)) > 1]
+
+
+def _content_policy(style: str, script: str) -> str:
+    """Nothing from anywhere but our own style and script, each by its hash: text from a run can neither run nor load anything."""
+    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (style, script)]
+    return f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; base-uri 'none'; form-action 'none'"
+
+
+def _view(run: RunFolder, colour: int) -> RunView:
+    head = run.verify()
+    rounds, statement = run.rounds(), statement_of(run)
+    return RunView(
+        run=run,
+        rounds=rounds,
+        statement=statement,
+        figures=figures.of_run(run, rounds, statement),
+        tiles=_tiles(run, rounds),
+        baselines=_baselines(run, rounds),
+        extremes=_extremes(run, rounds),
+        health=_health(run, rounds),
+        head=head,
+        colour=colour,
+    )
+
+
+def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, str]]:
+    """The figures everybody asks for first: (name, value, remark)."""
+    measured = [each for each in rounds if each.accuracy is not None]
+    seconds = sum(sum(each.seconds.values()) for each in rounds)
+    traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
+    silos = len(run.silos) or run.plan.federation.silos or 0
+    tiles = []
+    if measured and measured[-1].accuracy is not None:
+        tiles.append(
+            ("Accuracy", scales.as_percent(measured[-1].accuracy), f"after round {measured[-1].round}, {measured[-1].metrics_are}")
+        )
+    if measured and measured[-1].loss is not None:
+        tiles.append(("Loss", scales.as_number(measured[-1].loss), measured[-1].metrics_are))
+    tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
+    tiles.append(
+        ("Silos", f"{silos}", f"{run.plan.noise_contributors} counted for noise" if run.plan.federation.silos else "from the data")
+    )
+    tiles.append(("Traffic", scales.as_bytes(traffic), f"{scales.as_bytes(traffic / max(silos, 1))} per silo"))
+    tiles.append(("Time", scales.as_seconds(seconds), f"{scales.as_seconds(seconds / max(len(rounds), 1))} per round"))
+    return tiles
+
+
+def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float, str]]:
+    """Private, non-private and each silo alone: (name, accuracy, remark); empty if the run did not measure them."""
+    stored = (run.summary or {}).get("baselines")
+    private = next((each.accuracy for each in reversed(rounds) if each.accuracy is not None), None)
+    if not isinstance(stored, dict) or private is None:
+        return []
+    found = {key: float(value) for key, value in stored.items() if isinstance(value, int | float)}
+    rows = [("This run, private" if run.guarantee is not None else "This run", private, "all silos together, with the guarantee above")]
+    if run.guarantee is None:
+        rows = [("This run", private, "all silos together, without privacy")]
+    if "non_private" in found:
+        rows.append(("Without privacy", found["non_private"], "the same training without noise: no guarantee"))
+    if "alone_mean" in found:
+        spread = ""
+        if "alone_min" in found and "alone_max" in found:
+            spread = f", from {scales.as_percent(found['alone_min'])} to {scales.as_percent(found['alone_max'])}"
+        rows.append(("Each silo alone", found["alone_mean"], f"mean over silos that train on their own records only{spread}"))
+    return rows
+
+
+def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float]]:
+    """The last accuracy of each silo, worst first; only the ends of a long list."""
+    last = next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), ())
+    names = run.silos if len(run.silos) == len(last) else tuple(f"silo {index + 1}" for index in range(len(last)))
+    ordered = sorted(zip(names, last, strict=True), key=lambda pair: pair[1])
+    return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
+
+
+def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
+    """What an engineer looks at when something seems wrong."""
+    dropped = [name for each in rounds for name in each.dropped]
+    headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]
+    clipped = [each.clipped_fraction for each in rounds if each.clipped_fraction is not None]
+    rows = [
+        (
+            "Drop-outs",
+            f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds; {run.plan.federation.dropouts} a round tolerated",
+        ),
+        ("Overflow margin", f"at least {min(headroom):.1f} bits" if headroom else "not measured"),
+        ("Clamped coordinates", f"{sum(each.saturated for each in rounds):,}"),
+        ("Gradients not finite", f"{sum(each.nonfinite for each in rounds):,} (counted as zero)"),
+        ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average" if clipped else "not measured"),
+        ("Resumed", f"{sum(1 for name, _ in run.events if name == 'resumed')} times"),
+    ]
+    others = sorted({name for name, _ in run.events if name != "resumed"})
+    return [*rows, ("Events", ", ".join(others))] if others else rows

@@ -1,0 +1,161 @@
+"""The guarantee of a run in words that somebody without a degree in privacy can check, question and sign."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from sumus.record import Guarantee, RoundRecord, RunFolder, rounded_up
+
+__all__ = ["Statement", "most_detected", "statement_of"]
+
+_FALSE_ALARMS = 0.05
+_ACCOUNTANTS = {
+    "pld": "privacy-loss distributions",
+    "renyi": "Rényi divergences (conversion of Canonne, Kamath and Steinke)",
+    "renyi-mironov": "Rényi divergences (conversion of Mironov)",
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a run guarantees, in words.
+
+    Args:
+        verdict: "proved", "not proved", "void" or "none".
+        headline: the bound.
+        terms: what must stand beside every ε: (name, value).
+        brief: the same in one line, for the caption of a chart or the cell of a table.
+        meaning: paragraphs.
+        gaps: what is not protected.
+    """
+
+    verdict: str
+    headline: str
+    terms: tuple[tuple[str, str], ...]
+    brief: str
+    meaning: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+
+def most_detected(epsilon: float, delta: float, *, false_alarms: float = _FALSE_ALARMS) -> float:
+    """The largest share of true cases that any test finds at this share of false alarms.
+
+        power ≤ min(1, e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α))
+
+    Guarantee: holds for every test under (ε, δ)-differential privacy (Wasserman and Zhou 2010, arXiv:0811.2501; Kairouz, Oh and
+        Viswanath 2015, arXiv:1311.0776).
+    """
+    if math.isinf(epsilon):
+        return 1.0
+    bounds = (math.exp(min(epsilon, 700.0)) * false_alarms + delta, 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms))
+    return min(1.0, max(false_alarms, min(bounds)))
+
+
+def statement_of(run: RunFolder) -> Statement:
+    """The statement for a run as it stands on the disk."""
+    guarantee, rounds = run.guarantee, run.rounds()
+    if guarantee is None:
+        return _without_guarantee(run)
+    spent = rounds[-1].epsilon_spent if rounds else 0.0
+    verdict = "void" if run.void is not None else "proved" if guarantee.proved else "not proved"
+    headline = f"ε\u00a0≤\u00a0{rounded_up(guarantee.epsilon)} at δ\u00a0=\u00a0{guarantee.delta:g}"
+    status = {"void": "void for this run", "proved": "proved", "not proved": "NOT PROVED"}[verdict]
+    analysis = next(
+        (f"{each.name}: {each.statement}" for each in guarantee.compared if each.name == guarantee.analysis), guarantee.analysis
+    )
+    terms = (
+        ("Protects", guarantee.neighbours),
+        ("Counts on", guarantee.trust),
+        ("Analysis", analysis),
+        ("Proved", {"void": "VOID for this run", "proved": "yes, for the algorithm that ran", "not proved": "NO"}[verdict]),
+        ("Accountant", _ACCOUNTANTS.get(guarantee.accountant, guarantee.accountant)),
+        ("Releases", guarantee.releases),
+        ("Spent so far", f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of {run.plan.federation.rounds} rounds"),
+        ("Noise", f"{guarantee.noise_multiplier:.4g} clip norms in the sum, {guarantee.local_noise_multiplier:.4g} from each silo"),
+    )
+    brief = f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, {status}"
+    return Statement(
+        verdict=verdict,
+        headline=headline,
+        terms=terms,
+        brief=brief,
+        meaning=_meaning(run, guarantee, verdict),
+        gaps=_gaps(run, guarantee, rounds),
+    )
+
+
+def _without_guarantee(run: RunFolder) -> Statement:
+    text = "This run added no noise. What it released may reveal any record that was used; treat the model like the data."
+    return Statement(
+        verdict="none",
+        headline="No privacy guarantee",
+        terms=(("Protects", "nothing"), ("Analysis", f'none applies to "{run.plan.training.algorithm}"')),
+        brief="no noise, no guarantee",
+        meaning=(text,),
+        gaps=("Everything: this run is for comparison only.",),
+    )
+
+
+def _meaning(run: RunFolder, guarantee: Guarantee, verdict: str) -> tuple[str, ...]:
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    whose = "any single record" if guarantee.unit == "record" else "all records of any single silo together"
+    was = "was used" if guarantee.unit == "record" else "were used"
+    factor = rounded_up(math.exp(min(epsilon, 700.0)))
+    first = (
+        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model computed from them) can hardly tell "
+        f"whether {whose} {was}. Whatever they conclude, the probability of that conclusion is at most {factor} times what it would be "
+        f"otherwise (e to the power ε), apart from an additional probability of at most {_one_in(delta)} (δ)."
+    )
+    subject = "one particular record" if guarantee.unit == "record" else "the records of one particular silo"
+    found, guessed = math.ceil(1000.0 * most_detected(epsilon, delta)) / 10.0, f"{100.0 * _FALSE_ALARMS:g}\u00a0%"
+    second = (
+        f"For example, a test for {subject} that raises a false alarm in {guessed} of all cases finds a true case at most "
+        f"{found:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows 100\u00a0%."
+    )
+    third = f"This counts on {guarantee.trust}."
+    if "honest-but-curious" in guarantee.trust:
+        third += " Honest-but-curious means that the server follows the protocol but may keep and study everything it receives."
+    warning = {
+        "proved": "The analysis behind the bound is proved for the algorithm that ran, integer rounding and drawn noise included.",
+        "not proved": "The analysis behind the bound is NOT PROVED for the algorithm that ran. Do not rely on it for a release.",
+        "void": f"THE GUARANTEE DOES NOT HOLD FOR THIS RUN: {run.void}. The following is what the plan would guarantee otherwise.",
+    }[verdict]
+    return (warning, first, second, third) if verdict != "proved" else (first, second, third, warning)
+
+
+def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tuple[str, ...]:
+    gaps = ["What is true of the population whether or not one record is included: that is what the model is meant to learn."]
+    if guarantee.unit == "record":
+        twice = rounded_up(2.0 * guarantee.epsilon)
+        gaps.append(
+            f"A person with several records: two records together have twice the bound (ε\u00a0≤\u00a0{twice}, and a larger δ), and so on."
+        )
+        gaps.append("Facts about a whole organisation: which silos take part, how large they may be, how they differ from the others.")
+    gaps.append("The plan itself: every number in it, and the names of the silos, are public.")
+    gaps.append(
+        f"Parties worse than assumed. The bound counts on {guarantee.trust}; with fewer such silos there is less noise than counted."
+    )
+    if run.plan.noise.mechanism == "gaussian":
+        gaps.append(
+            "Rounding of floating-point numbers: continuous Gaussian noise is a simulation of an ideal, not what a silo may release."
+        )
+    gaps.append("The records against their own silo, and against whoever breaks into it.")
+    if guarantee.tuning_epsilon is not None:
+        gaps.append(
+            f"With the accounted tuning runs on the same records the bound is ε\u00a0≤\u00a0{rounded_up(guarantee.tuning_epsilon)}."
+        )
+    else:
+        gaps.append("Tuning runs on the same records, if there were any: they were not accounted.")
+    gaps.append("Other releases from the same data: what they spend adds up; “sumus ledger show” has the total.")
+    if any(each.metrics_are == "simulation-only" for each in rounds):
+        gaps.append(
+            "Accuracy and loss on this page: they were measured in the clear (simulation only). Do not publish them for private data."
+        )
+    return tuple(gaps)
+
+
+def _one_in(delta: float) -> str:
+    return f"1 in {1.0 / delta:,.0f}" if 0.0 < delta < 0.5 else f"{delta:g}"
