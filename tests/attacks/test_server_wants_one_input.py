@@ -223,6 +223,6 @@ def test_when_all_the_others_collude_nothing_can_help() -> None:
 def test_by_pretending_to_be_another_silo_towards_the_victim(world: Federation) -> None:
     server = MaliciousServer(world, "sender")
     message = bytearray(DroppedSet(**server.envelope(), dropped=frozenset()).encode())
-    message[7:9] = (3).to_bytes(2, "little")
+    message[6:8] = (3).to_bytes(2, "little")
     with pytest.raises(PeerProtocolError, match="must come from the server"):
         server.states[VICTIM].sign(bytes(message))

@@ -14,7 +14,7 @@ import numpy as np
 from oracles.secagg_federation import Federation, round_id
 from sumus.errors import ProtocolError
 from sumus.secagg import SiloSubmitted
-from sumus.secagg.masking import add_mask, unpack
+from sumus.secagg.masking import add_masks, unpack
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -132,12 +132,12 @@ class MaliciousServer:
         self_seed = self.open_secret(victim, 0)
         if self_seed is None:
             return None
-        add_mask(words, self_seed, sign=-1)
+        add_masks(words, [(self_seed, -1)])
         for other in self.layout(victim).partners:
             seed = self.pair_seed(victim, other)
             if seed is None:
                 return None
-            add_mask(words, seed, sign=-pair_sign(victim, other))
+            add_masks(words, [(seed, -pair_sign(victim, other))])
         return [int(word) % (1 << terms.modulus_bits) for word in words]
 
     def truth(self, victim: int) -> list[int]:

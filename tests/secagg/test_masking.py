@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.masking import add_mask, as_words, pack, packed_bytes, reduce, unpack, word_type
+from sumus.secagg.masking import add_masks, as_words, pack, packed_bytes, reduce, unpack, word_type
 
 
 @given(bits=st.integers(1, 64), length=st.integers(1, 70), seed=st.integers(0, 2**32))
@@ -15,7 +15,7 @@ from sumus.secagg.masking import add_mask, as_words, pack, packed_bytes, reduce,
 def test_packing_is_the_little_endian_bit_stream_and_back(bits: int, length: int, seed: int) -> None:
     values = [int(v) >> (64 - bits) for v in np.random.default_rng(seed).integers(0, 2**64, length, dtype=np.uint64)]
     words = np.array(values, dtype=word_type(bits))
-    packed = pack(words, bits)
+    packed = bytes(pack(words, bits))
     expected = sum(value << (bits * place) for place, value in enumerate(values))
     assert packed == expected.to_bytes(packed_bytes(length, bits), "little")
     assert unpack(packed, modulus_bits=bits, length=length).tolist() == values
@@ -29,12 +29,12 @@ def test_a_mask_is_the_keystream_added_in_the_ring(bits: int, length: int) -> No
     stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(length * word.itemsize))
     words = as_words(np.arange(length), modulus_bits=bits, length=length)
     before = words.copy()
-    add_mask(words, seed, sign=1)
+    add_masks(words, [(seed, 1)])
     step = max(1, length // 50)
     for place in range(0, length, step):
         key = int.from_bytes(stream[place * word.itemsize : (place + 1) * word.itemsize], "little")
         assert int(words[place]) % (1 << bits) == (int(before[place]) + key) % (1 << bits)
-    add_mask(words, seed, sign=-1)
+    add_masks(words, [(seed, -1)])
     reduce(words, bits)
     assert np.array_equal(words, before)
 
@@ -47,7 +47,7 @@ def test_negative_numbers_stand_for_their_residues() -> None:
 def test_the_callers_vector_is_left_alone() -> None:
     vector = np.arange(4, dtype=np.uint32)
     words = as_words(vector, modulus_bits=32, length=4)
-    add_mask(words, bytes(32), sign=1)
+    add_masks(words, [(bytes(32), 1)])
     assert vector.tolist() == [0, 1, 2, 3]
 
 

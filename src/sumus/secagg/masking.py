@@ -7,6 +7,8 @@ mask costs little more than its encryption.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -14,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.compiled import compiled
 
-__all__ = ["Words", "add_mask", "as_words", "pack", "packed_bytes", "raw_bytes", "reduce", "unpack", "word_type"]
+__all__ = ["Words", "add_masks", "as_words", "pack", "packed_bytes", "raw_bytes", "reduce", "unpack", "word_type"]
 
 Words = npt.NDArray[np.unsignedinteger]
 
@@ -56,22 +58,22 @@ def reduce(words: Words, modulus_bits: int) -> None:
         np.bitwise_and(words, words.dtype.type((1 << modulus_bits) - 1), out=words)
 
 
-def add_mask(words: Words, seed: bytes, *, sign: int) -> None:
-    """Add (`sign` > 0) or subtract the mask of a seed, in place.
+def add_masks(words: Words, masks: Sequence[tuple[bytes, int]]) -> None:
+    """Add (+1) or subtract (−1) the masks of all given (seed, sign), in place.
 
-    Guarantee: under a fresh uniform 256-bit seed the result is indistinguishable from uniform words; adding and subtracting
+    Guarantee: under one fresh uniform 256-bit seed the result is indistinguishable from uniform words; adding and subtracting
         the same seed cancels exactly.
     """
-    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
-    combine = np.add if sign > 0 else np.subtract
+    streams = [(Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor(), sign) for seed, sign in masks]
     step = _PIECE_BYTES // words.itemsize
-    piece = np.empty(min(step, words.size), dtype=words.dtype)
-    raw = raw_bytes(piece)
-    for start in range(0, words.size, step):
+    buffer = np.empty(min(step, words.size), dtype=words.dtype)
+    raw = raw_bytes(buffer)
+    for start in range(0, words.size, step):  # piece by piece and not mask by mask, so that the piece stays in cache
         target = words[start : start + step]
-        count = target.nbytes
-        stream.update_into(_ZEROS if count == _PIECE_BYTES else _ZEROS[:count], raw[:count])
-        combine(target, piece[: target.size], out=target)
+        zeros, room, piece = _ZEROS[: target.nbytes], raw[: target.nbytes], buffer[: target.size]
+        for stream, sign in streams:
+            stream.update_into(zeros, room)
+            (np.add if sign > 0 else np.subtract)(target, piece, out=target)
 
 
 def packed_bytes(length: int, modulus_bits: int) -> int:
@@ -103,10 +105,10 @@ def _unpack_words(packed: npt.NDArray[np.uint64], modulus_bits: int, out: Words)
         out[place] = word & mask
 
 
-def pack(words: Words, modulus_bits: int) -> bytes:
-    """Reduced words as a little-endian bit stream without gaps."""
+def pack(words: Words, modulus_bits: int) -> bytes | memoryview:
+    """Reduced words as a little-endian bit stream without gaps; a view of the words where that is what they are."""
     if modulus_bits == 8 * words.itemsize:
-        return words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes()
+        return raw_bytes(words.astype(words.dtype.newbyteorder("<"), copy=False))
     size = packed_bytes(words.size, modulus_bits)
     cells = np.zeros((size + 7) // 8, dtype=np.uint64)
     _pack_words(words, modulus_bits, cells)

@@ -1,6 +1,6 @@
 """Every message of the protocol as bytes, and back.
 
-    message = "SUMUS" | version | kind | sender | session | round id | body
+    message = "SUMU" | version | kind | sender | session | round id | body
 
 Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string is refused with a
 `PeerProtocolError`. Lengths are checked before anything is allocated, so a hostile message costs no more than its own size.
@@ -36,7 +36,7 @@ __all__ = [
 
 SERVER = 0xFFFF
 VERSION = 1
-_MAGIC = b"SUMUS"
+_MAGIC = b"SUMU"  # four bytes make the envelope 72, so that a vector starts at a multiple of eight
 _NO_ROUND = bytes(32)
 
 M = TypeVar("M", bound="Message")

@@ -20,7 +20,7 @@ import numpy as np
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.keys import Roster, session_digest
-from sumus.secagg.masking import Words, add_mask, packed_bytes, reduce, unpack, word_type
+from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce, unpack, word_type
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -40,6 +40,8 @@ from sumus.secagg.sharing import ELEMENT_BYTES, recover
 from sumus.secagg.terms import Terms
 
 __all__ = ["RoundSum", "ServerCertifying", "ServerCollecting", "ServerSession", "ServerSetup", "ServerUnmasking"]
+
+_MASKS_AT_ONCE = 256  # cipher states kept alive together
 
 
 @final
@@ -278,14 +280,16 @@ class ServerUnmasking:
 
     def close(self) -> RoundSum:
         """Open what the certificate allows and take it off the sum."""
+        masks: list[tuple[bytes, int]] = []
         removed: dict[int, dict[int, bytes]] = {}
         for owner, layout in self._layouts.items():
             seeds = self._open(owner)
-            add_mask(self._sum, seeds[0], sign=-1)
-            for index, partner in layout.opened_pairs(self._dropped):
-                add_mask(self._sum, seeds[index], sign=-pair_sign(owner, partner))
+            pairs = layout.opened_pairs(self._dropped)
+            masks += [(seeds[0], -1), *((seeds[index], -pair_sign(owner, partner)) for index, partner in pairs)]
             first = len(layout.holders)
             removed[owner] = {index - first: seeds[index] for index in layout.opened_removable(self._missing)}
+        for start in range(0, len(masks), _MASKS_AT_ONCE):
+            add_masks(self._sum, masks[start : start + _MASKS_AT_ONCE])
         reduce(self._sum, self._session.terms.modulus_bits)
         return RoundSum(total=self._sum, survivors=self._survivors, removed_seeds=removed)
 

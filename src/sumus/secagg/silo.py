@@ -23,7 +23,7 @@ from sumus.randomness import RandomSource
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.guard import RoundGuard
 from sumus.secagg.keys import Roster, SiloIdentity, session_digest
-from sumus.secagg.masking import add_mask, as_words, pack, raw_bytes, reduce
+from sumus.secagg.masking import add_masks, as_words, pack, raw_bytes, reduce
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -221,9 +221,8 @@ class SiloInvited:
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
         self_seed = session._own_root.self_seed(transcript)
         seeds = [self_seed, *(pair_keys[v].mask_seed() for v in layout.partners), *self.removable_seeds]
-        add_mask(words, self_seed, sign=1)
-        for partner, seed in zip(layout.partners, seeds[1:], strict=False):
-            add_mask(words, seed, sign=pair_sign(session.number, partner))
+        signs = (pair_sign(session.number, partner) for partner in layout.partners)
+        add_masks(words, [(self_seed, 1), *zip(seeds[1:], signs, strict=False)])
         reduce(words, terms.modulus_bits)
         reply = MaskedInput(
             sender=session.number,

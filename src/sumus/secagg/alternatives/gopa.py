@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sumus.errors import RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg.in_process import Drop, Traffic, vanished
-from sumus.secagg.masking import Words, add_mask, as_words, pack, reduce, unpack, word_type
+from sumus.secagg.masking import Words, add_masks, as_words, pack, reduce, unpack, word_type
 from sumus.secagg.schedule import agree
 from sumus.secagg.secrets import pair_sign
 from sumus.secagg.terms import Terms
@@ -58,9 +58,9 @@ def gopa_sum(vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, rand
         traffic.down[silo] += _KEY_BYTES * len(partners[silo])
     for silo in sorted(survivors):
         words = as_words(vectors[silo], modulus_bits=terms.modulus_bits, length=terms.length)
-        for partner in partners[silo]:
-            seed = agree(keys[silo], publics[partner], session=terms.digest())
-            add_mask(words, seed, sign=pair_sign(silo, partner))
+        seeds = (agree(keys[silo], publics[partner], session=terms.digest()) for partner in partners[silo])
+        signs = (pair_sign(silo, partner) for partner in partners[silo])
+        add_masks(words, list(zip(seeds, signs, strict=True)))
         reduce(words, terms.modulus_bits)
         message = pack(words, terms.modulus_bits)
         traffic.up[silo] += len(message)
@@ -71,6 +71,7 @@ def gopa_sum(vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, rand
             if silo in silent:
                 raise RoundAborted(f"silo {silo} vanished before it rolled back its noise with silo {gone}. Start a new round.")
             traffic.up[silo] += _SEED_BYTES
-            add_mask(total, agree(keys[silo], publics[gone], session=terms.digest()), sign=-pair_sign(silo, gone))
+            seed = agree(keys[silo], publics[gone], session=terms.digest())
+            add_masks(total, [(seed, -pair_sign(silo, gone))])
     reduce(total, terms.modulus_bits)
     return total, survivors, traffic

@@ -78,7 +78,7 @@ class _Ring:
         words = blocks.reshape(-1).astype(word_type(self.terms.modulus_bits))
         if self.terms.modulus_bits < 8 * words.itemsize:
             words &= words.dtype.type((1 << self.terms.modulus_bits) - 1)
-        return pack(words, self.terms.modulus_bits)
+        return bytes(pack(words, self.terms.modulus_bits))
 
     def decode(self, data: bytes) -> Matrix:
         """The inverse of `encode` up to the modulus."""

@@ -1,0 +1,299 @@
+"""Secure sums side by side: this protocol, Flower's SecAgg+ primitives, and the floor of bare mask expansion.
+
+    python benchmarks/secagg.py                  the three standard cases, traffic, the other aggregators
+    python benchmarks/secagg.py --full           also 51 × 1,000,000, its memory, and growth up to 1,000 silos (minutes)
+    python benchmarks/secagg.py --figure         also writes docs/figures/secagg_growth.{json,svg}
+
+All parties run in this process and one thread; each does its own work, so every pairwise mask is expanded at both ends. Times are
+processor seconds, the least of several runs, which a busy machine disturbs little. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from sumus.randomness import RandomSource
+from sumus.secagg import InProcessFederation, Terms, secure_sum
+from sumus.secagg.graph import topology_of
+from sumus.secagg.secure_sum import default_threshold
+
+STANDARD = [(10, 26_010), (10, 1_000_000), (51, 26_010)]
+GROWTH = [10, 50, 100, 300, 1000]
+GROWTH_LENGTH = 10_000
+COMPLETE_IN_FULL = 300
+FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+PIECE = 1 << 17
+
+
+def cpu_seconds(work: Callable[[], object], *, repeats: int) -> float:
+    """The least processor time of several runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def random_vectors(silos: int, length: int) -> list[npt.NDArray[np.uint32]]:
+    """Uniform words, seeded: only the speed is of interest here."""
+    generator = np.random.default_rng(1)
+    return [generator.integers(0, 2**32, length, dtype=np.uint32) for _ in range(silos)]
+
+
+def floor_seconds(silos: int, length: int, *, repeats: int) -> float:
+    """N(N − 1) expansions of d words of AES-256-CTR and nothing else."""
+    zeros, out = bytes(PIECE), memoryview(bytearray(PIECE))
+
+    def expand_all() -> None:
+        for _ in range(silos * (silos - 1)):
+            stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor()
+            for left in range(4 * length, 0, -PIECE):
+                size = min(left, PIECE)
+                stream.update_into(zeros if size == PIECE else zeros[:size], out[:size])
+
+    return cpu_seconds(expand_all, repeats=repeats)
+
+
+def terms_for(silos: int, length: int, *, dropouts: int | None = None, **changes: Any) -> Terms:
+    """Terms as `secure_sum` would choose them."""
+    tolerated = silos - default_threshold(silos) if dropouts is None else dropouts
+    return Terms(plan_hash=bytes(32), silos=silos, length=length, dropouts=tolerated, **changes)
+
+
+def own_seconds(vectors: list[npt.NDArray[np.uint32]], *, repeats: int) -> dict[str, float]:
+    """Set-up and round apart, and one `secure_sum` from nothing."""
+    terms = terms_for(len(vectors), len(vectors[0]))
+    federation = InProcessFederation(terms, random=RandomSource())
+    expected = sum(vectors[1:], start=vectors[0])
+
+    def one_round() -> None:
+        outcome = federation.run_round(RandomSource().bytes(32), lambda silo, _: vectors[silo])
+        assert np.array_equal(outcome.total, expected)
+
+    one_round()
+    return {
+        "set_up": cpu_seconds(lambda: InProcessFederation(terms, random=RandomSource()), repeats=repeats),
+        "round": cpu_seconds(one_round, repeats=repeats),
+        "whole": cpu_seconds(lambda: secure_sum(vectors), repeats=repeats),
+    }
+
+
+def compare(silos: int, length: int) -> dict[str, float]:
+    """One row of the main table."""
+    from secagg_peer import flower_sum
+
+    vectors = random_vectors(silos, length)
+    repeats = 7 if silos * silos * length < 10**8 else 3
+    own = own_seconds(vectors, repeats=repeats)
+    floor = floor_seconds(silos, length, repeats=repeats)
+    signed = [vector.astype(np.int64) for vector in vectors]
+    start = time.process_time()
+    assert np.array_equal(flower_sum(signed), sum(signed) % 2**32)
+    flower = time.process_time() - start
+    return own | {"floor": floor, "flower": flower}
+
+
+def show_comparison(cases: list[tuple[int, int]]) -> dict[str, dict[str, float]]:
+    """Print the main table and return its ratios."""
+    print(f"{'silos × words':>16} {'set-up':>9} {'round':>9} {'whole':>9} {'floor':>9} {'Flower':>9}  whole/floor  Flower/whole")
+    ratios = {}
+    for silos, length in cases:
+        row = compare(silos, length)
+        ratios[f"{silos}x{length}"] = {
+            "ms": 1e3 * row["whole"],
+            "round_ms": 1e3 * row["round"],
+            "over_floor": row["whole"] / row["floor"],
+            "round_over_floor": row["round"] / row["floor"],
+            "faster_than_flower": row["flower"] / row["whole"],
+        }
+        times = " ".join(f"{1e3 * row[name]:>7.1f}ms" for name in ("set_up", "round", "whole", "floor", "flower"))
+        print(f"{silos:>4} × {length:>9} {times}  {row['whole'] / row['floor']:>11.2f}  {row['flower'] / row['whole']:>12.1f}")
+    return ratios
+
+
+def show_traffic() -> dict[str, float]:
+    """Bytes both ways against the packed vector, ten silos."""
+    ratios = {}
+    for length in (26_010, 100_000, 1_000_000):
+        result = secure_sum([np.zeros(length, dtype=np.uint32)] * 10)
+        total = statistics.mean(result.bytes_up.values()) + statistics.mean(result.bytes_down.values())
+        ratios[str(length)] = total / (4 * length)
+        print(f"traffic  10 × {length:>9}: {total:>11,.0f} bytes a silo, {ratios[str(length)]:.4f} of the packed vector")
+    return ratios
+
+
+def show_aggregators(silos: int = 20, length: int = 26_010) -> dict[str, dict[str, float]]:
+    """Every aggregator behind the same call."""
+    vectors = random_vectors(silos, length)
+    rows = {}
+    for protocol in ("trusted", "secagg", "gopa", "turbo"):
+        result = secure_sum(vectors, protocol=protocol)
+        seconds = cpu_seconds(lambda protocol=protocol: secure_sum(vectors, protocol=protocol), repeats=3)
+        rows[protocol] = {
+            "ms": 1e3 * seconds,
+            "up": max(result.bytes_up.values()) / (4 * length),
+            "down": max(result.bytes_down.values()) / (4 * length),
+        }
+        print(
+            f"{protocol:>8}  {silos} × {length}: {1e3 * seconds:>8.1f} ms, "
+            f"{rows[protocol]['up']:.2f} vectors up, {rows[protocol]['down']:.2f} down"
+        )
+    return rows
+
+
+def growth_row(silos: int, graph: str) -> dict[str, float | str | int | bool]:
+    """Time and bytes per silo of set-up and one round with 5 % tolerated drop-outs and 5 % colluders, 2 % dropping out."""
+    share = silos // 20
+    terms = terms_for(silos, GROWTH_LENGTH, dropouts=share, colluding=share, graph=graph)
+    vectors = random_vectors(silos, GROWTH_LENGTH)
+    start = time.process_time()
+    federation = InProcessFederation(terms, random=RandomSource())
+    set_up = time.process_time() - start
+    up, down = sum(federation.traffic.up.values()), sum(federation.traffic.down.values())
+    gone = set(range(silos // 50))
+    outcome = federation.run_round(RandomSource().bytes(32), lambda silo, _: vectors[silo], drop={"masked": gone})
+    finished = time.process_time() - start
+    assert np.array_equal(outcome.total, sum(vectors[silo] for silo in range(silos) if silo not in gone))
+    topology = federation.server.topology
+    return {
+        "silos": silos,
+        "graph": graph,
+        "degree": topology.degree,
+        "threshold": topology.threshold,
+        "set_up_ms": 1e3 * set_up / silos,
+        "round_ms": 1e3 * (finished - set_up) / silos,
+        "set_up_bytes": (up + down) / silos,
+        "round_bytes": (sum(federation.traffic.up.values()) + sum(federation.traffic.down.values()) - up - down) / silos,
+        "total_seconds": finished,
+        "everyone_ran": True,
+    }
+
+
+def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
+    """The complete graph where running everyone would take hours: one silo's work, measured, and its bytes, counted."""
+    from sumus.secagg import MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup
+
+    share = silos // 20
+    terms = terms_for(silos, GROWTH_LENGTH, dropouts=share, colluding=share, graph="complete")
+    random = RandomSource()
+    identities = [SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(silos)]
+    roster = Roster({identity.name: identity.public_key for identity in identities})
+    setup, states = ServerSetup(roster, terms), []
+    for identity in identities:
+        state, advert = SiloSetup.start(identity, roster, terms=terms, random=random)
+        setup.receive(advert)
+        states.append(state)
+    server, directories = setup.close()
+    start = time.process_time()
+    session = states[0].receive(directories[0], MemoryRoundGuard())
+    set_up = time.process_time() - start
+    _, invitation = server.invite(random.bytes(32))
+    start = time.process_time()
+    _, message = session.receive(invitation).submit(np.zeros(GROWTH_LENGTH, dtype=np.uint32))
+    submit = time.process_time() - start
+    start = time.process_time()
+    signed = identities[1].sign(message[:80])
+    for _ in range(topology_of(terms, session.session).quorum):
+        roster.verify(1, signature=signed, message=message[:80])
+    verify = time.process_time() - start
+    certificate = 66 * terms.threshold + silos // 4
+    return {
+        "silos": silos,
+        "graph": "complete",
+        "degree": silos - 1,
+        "threshold": terms.threshold,
+        "set_up_ms": 1e3 * set_up,
+        "round_ms": 1e3 * (submit + verify),
+        "set_up_bytes": float(len(directories[0]) + 169),
+        "round_bytes": float(len(message) + len(invitation) + certificate + 32 * silos * (1 + silos // 50)),
+        "total_seconds": silos * (set_up + submit + verify),
+        "everyone_ran": False,
+    }
+
+
+def show_growth(largest: int) -> list[dict[str, float | str | int | bool]]:
+    """Time and bytes per silo against the number of silos."""
+    rows = []
+    print("growth: per silo, 10,000 words, 5 % tolerated drop-outs, 5 % colluders")
+    for silos in (count for count in GROWTH if count <= largest):
+        rows.append(growth_row(silos, "complete") if silos <= COMPLETE_IN_FULL else growth_by_one_silo(silos))
+        if silos >= 100:
+            rows.append(growth_row(silos, "sparse"))
+    for row in rows:
+        print(
+            f"  {row['silos']:>5} {row['graph']:>9}  k = {row['degree']:>4}  t = {row['threshold']:>4}  set-up {row['set_up_ms']:>8.2f} ms"
+            f"  round {row['round_ms']:>8.2f} ms  {row['round_bytes']:>11,.0f} bytes  all {row['total_seconds']:>7.1f} s"
+            f"{'' if row['everyone_ran'] else '  (one silo measured)'}"
+        )
+    return rows
+
+
+def write_figure(rows: list[dict[str, float | str | int | bool]]) -> None:
+    """docs/figures/secagg_growth.json and .svg."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "sumus"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
+    for graph, marker in (("complete", "o"), ("sparse", "s")):
+        chosen = [row for row in rows if row["graph"] == graph]
+        silos = [row["silos"] for row in chosen]
+        axes[0].plot(silos, [row["round_ms"] for row in chosen], marker=marker, label=f"{graph}, round")
+        axes[0].plot(silos, [row["set_up_ms"] for row in chosen], marker=marker, linestyle=":", label=f"{graph}, set-up once")
+        axes[1].plot(silos, [float(row["round_bytes"]) / 1e3 for row in chosen], marker=marker, label=f"{graph}, round")
+    axes[1].axhline(4 * GROWTH_LENGTH / 1e3, color="grey", linestyle="--", label="the packed vector")
+    for axis, title, unit in zip(axes, ("Processor time per silo", "Bytes per silo, both ways"), ("ms", "kB"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="silos", ylabel=unit, title=title)
+        axis.legend(fontsize=7)
+        axis.grid(alpha=0.3, which="both")
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURES / "secagg_growth.svg", metadata={"Date": None})
+    (FIGURES / "secagg_growth.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def peak_gigabytes(silos: int = 51, length: int = 1_000_000) -> float:
+    """Peak memory of a fresh process that simulates everybody."""
+    command = [sys.executable, __file__, "--memory-of", str(silos), str(length)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="also 51 × 1,000,000 and growth to 1,000 silos")
+    parser.add_argument("--figure", action="store_true", help="write the growth figure of the documentation")
+    parser.add_argument("--memory-of", nargs=2, type=int, metavar=("SILOS", "LENGTH"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_of:
+        secure_sum(random_vectors(*options.memory_of))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+        return
+    cases = [*STANDARD, (51, 1_000_000)] if options.full else STANDARD
+    summary: dict[str, Any] = {"cases": show_comparison(cases), "traffic": show_traffic(), "aggregators": show_aggregators()}
+    rows = show_growth(1000 if options.full or options.figure else 100)
+    summary["growth"] = [{key: row[key] for key in ("silos", "graph", "round_ms", "round_bytes")} for row in rows]
+    if options.full:
+        summary["peak_gigabytes_51x1000000"] = peak_gigabytes()
+        print(f"peak memory of 51 × 1,000,000 in one process: {summary['peak_gigabytes_51x1000000']:.2f} GB")
+    if options.figure:
+        write_figure(rows)
+    print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()
