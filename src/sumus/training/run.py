@@ -24,7 +24,6 @@ from sumus.guarantee import Account, calibrate_design, certify, spent
 from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
-from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
 from sumus.training.baselines import baselines
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
@@ -35,7 +34,6 @@ from sumus.training.write_ahead import ReleaseLog
 __all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
 
 DEFAULT_PLAN = Path(__file__).parent.parent / "plans" / "digits.toml"
-_SECRET_FILE = "silo-secrets.key"  # noqa: S105 - a file name
 
 
 @final
@@ -184,7 +182,6 @@ def train(
         torch.save(bench.model.state_dict(), run.path / "model.pt")
         if run.summary is None:
             run.finish(result.summary())
-        (run.path / _SECRET_FILE).unlink(missing_ok=True)
     return result
 
 
@@ -197,23 +194,22 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     return list(open_loggers(plan, path))
 
 
+def fresh_secret() -> bytes:
+    """32 bytes from the operating system."""
+    return os.urandom(32)
+
+
 def _secret(run: RunFolder, options: RunOptions) -> bytes | None:
-    """The run's 32 secret bytes: drawn once, kept readable by its owner only until the run is finished."""
+    """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run is finished."""
     if options.seed is not None:
         return None
-    file = run.path / _SECRET_FILE
-    if run.last_round == 0 and not file.exists():
-        file.touch(mode=0o600)
-        replace_atomically(file, os.urandom(32))
-        file.chmod(0o600)
-    if run.summary is not None:
-        return os.urandom(32)
-    try:
-        secret = file.read_bytes()
-    except OSError:
-        raise StorageError(f"{file} is missing, so the next round could not be repeated exactly after a crash. Start a new run.") from None
+    if options.resume is None:
+        run.write_secret(fresh_secret())
+    elif run.summary is not None:
+        return fresh_secret()  # nothing is left to repeat
+    secret = run.read_secret()
     if len(secret) != 32:
-        raise StorageError(f"{file} must hold 32 bytes, got {len(secret)}. Start a new run.")
+        raise StorageError(f"{run.path / 'secret.key'} must hold 32 bytes, got {len(secret)}. Start a new run.")
     return secret
 
 

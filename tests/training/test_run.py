@@ -1,0 +1,224 @@
+"""Runs that are stopped at any moment continue exactly, release nothing twice and never under-count."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest_data import small_data
+from sumus.errors import GuaranteeError, PlanError, PolicyError, RoundAborted, StorageError
+from sumus.ledger import Ledger
+from sumus.plan import TrainingPlan
+from sumus.record import RunFolder
+from sumus.training.run import RunOptions, train
+
+PLAN = """
+[privacy]
+epsilon = 1.0
+delta = 1e-4
+[federation]
+rounds = 4
+local_steps = 6
+[training]
+algorithm = "convex-pass"
+learning_rate = 0.3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUMUS_STATE", str(tmp_path / "state"))
+
+
+def options(tmp_path: Path, **changes: object) -> RunOptions:
+    return RunOptions(root=tmp_path / "runs", threads=1, **changes)  # type: ignore[arg-type]
+
+
+def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) -> None:
+    run = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, compare=True))
+    folder = RunFolder.open(run.path)
+    folder.verify()
+    assert [each.round for each in folder.rounds()] == [1, 2, 3, 4]
+    assert folder.rounds()[-1].epsilon_spent == pytest.approx(run.account.epsilon)
+    assert run.account.epsilon <= 1.0
+    assert folder.plan.noise.noise_multiplier == run.account.noise_multiplier
+    assert {"non_private", "alone_mean", "alone_min", "alone_max"} == set(run.baselines)
+    saved = torch.load(run.path / "model.pt", weights_only=True)
+    assert torch.equal(next(iter(saved.values())), next(run.model.parameters()))
+    ledger = Ledger.of_dataset("own data")
+    assert len(ledger.entries()) == 4
+    assert ledger.total("record").epsilon == pytest.approx(run.account.epsilon)
+    assert not list(run.path.glob("*.key")), "the secret outlives the run"
+
+
+def test_an_interrupted_run_continues_to_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secret is the same, so the continued run must end with the very same bits as an undisturbed one."""
+    monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)
+    whole = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path))
+
+    class StopError(Exception):
+        pass
+
+    def stop_after_two(design: object, record: object) -> None:
+        if record.round == 2:  # type: ignore[attr-defined]
+            raise StopError
+
+    with pytest.raises(StopError):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, name="stopped"), progress=stop_after_two)
+    (path,) = (tmp_path / "runs").glob("stopped-*")
+    resumed = train(silos=small_data(), options=options(tmp_path, resume=path))
+    assert torch.equal(next(resumed.model.parameters()), next(whole.model.parameters()))
+    assert len(resumed.rounds) == 4
+
+
+def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the server may have seen before the crash is what it sees again: no second noise for the same round."""
+    from sumus.training.federation import Federation
+
+    seen: list[np.ndarray] = []
+    real = Federation.round
+
+    def crash_in_round_three(self: Federation, number: int) -> object:
+        outcome = real(self, number)
+        seen.append(np.array(outcome.aggregated.total))
+        if number == 2 and len(seen) == 3:
+            raise KeyboardInterrupt
+        return outcome
+
+    monkeypatch.setattr(Federation, "round", crash_in_round_three)
+    with pytest.raises(KeyboardInterrupt):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path))
+    (path,) = (tmp_path / "runs").iterdir()
+    train(silos=small_data(), options=options(tmp_path, resume=path))
+    assert np.array_equal(seen[2], seen[3])
+    entries = Ledger.of_dataset("own data").entries()
+    assert [entry.round for entry in entries] == [1, 2, 3, 4], "the release was entered once, before it happened"
+
+
+def test_a_resumed_run_without_its_secret_is_refused(tmp_path: Path) -> None:
+    def stop(design: object, record: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path), progress=stop)
+    (path,) = (tmp_path / "runs").iterdir()
+    next(path.glob("*.key")).unlink()
+    with pytest.raises(StorageError, match=r"secret\.key"):
+        train(silos=small_data(), options=options(tmp_path, resume=path))
+
+
+def test_a_corrupted_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
+    def stop(design: object, record: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path), progress=stop)
+    (path,) = (tmp_path / "runs").iterdir()
+    file = path / "checkpoint.npz"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+    with pytest.raises(StorageError, match=r"checkpoint\.npz") as caught:
+        train(silos=small_data(), options=options(tmp_path, resume=path))
+    assert "\n" not in str(caught.value)
+
+
+def test_noise_below_the_target_is_refused_before_anything_is_released(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"noise.noise_multiplier": 0.5})
+    with pytest.raises(GuaranteeError, match=r"privacy\.epsilon = 1 is not met"):
+        train(plan, silos=small_data(), options=options(tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_policy_stops_the_run_that_would_exceed_it(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("max_epsilon = 1.5\n")
+    train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, policy=policy))
+    with pytest.raises(PolicyError):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, policy=policy))
+    assert Ledger.of_dataset("own data").total("record").epsilon <= 1.5
+
+
+def test_a_simulation_with_a_public_seed_says_that_its_guarantee_is_void(tmp_path: Path) -> None:
+    first = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, seed=3))
+    second = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, seed=3))
+    assert torch.equal(next(first.model.parameters()), next(second.model.parameters()))
+    assert "public seed" in (RunFolder.open(first.path).void or "")
+
+
+def test_two_runs_of_the_same_plan_draw_different_noise(tmp_path: Path) -> None:
+    models = [train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path)).model for _ in range(2)]
+    assert not torch.equal(next(models[0].parameters()), next(models[1].parameters()))
+
+
+def test_an_own_model_trains_and_batch_norm_is_refused(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides(
+        {"training.algorithm": "split-noise", "training.sampling_rate": 0.5, "federation.local_steps": 2, "federation.rounds": 1}
+    )
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    before = model[0].weight.detach().clone()
+    run = train(plan, model=model, silos=small_data(), options=options(tmp_path))
+    assert run.plan.training.dimension == 6 * 5 + 5 + 5 * 3 + 3
+    assert not torch.equal(run.model[0].weight, before)
+    mixing = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
+    with pytest.raises((GuaranteeError, PlanError), match="GroupNorm"):
+        train(plan, model=mixing, silos=small_data(), options=options(tmp_path))
+    with pytest.raises(PlanError, match="convex-pass"):
+        train(TrainingPlan.from_toml(PLAN), model=model, silos=small_data(), options=options(tmp_path))
+
+
+def test_losing_too_many_silos_ends_the_run_where_it_can_be_resumed(tmp_path: Path) -> None:
+    gone = {1: {"masked": frozenset({0, 1})}}
+    with pytest.raises(RoundAborted):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, vanishing=gone))
+    (path,) = (tmp_path / "runs").iterdir()
+    assert RunFolder.open(path).last_round == 1
+    assert len(train(silos=small_data(), options=options(tmp_path, resume=path)).rounds) == 4
+
+
+@pytest.mark.slow
+def test_kill_dash_nine_at_random_moments_then_resume(tmp_path: Path) -> None:
+    """A real process, killed again and again, still ends with every round released once."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-4\n[federation]\nsilos = 3\nrounds = 12\nlocal_steps = 40\n[data]\nname = "digits"\n'
+    )
+    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state"), "OMP_NUM_THREADS": "1"}
+    base = [sys.executable, "-m", "sumus", "train"]
+    arguments = [str(plan), "--out", str(tmp_path / "runs"), "--no-report"]
+    kills = 0
+    for attempt in range(30):
+        process = subprocess.Popen([*base, *arguments, "--json"], stdout=subprocess.PIPE, env=environment)
+        if attempt < 3:
+            _wait_for_rounds(tmp_path, 3 * (attempt + 1), process)
+            process.send_signal(signal.SIGKILL)
+        out, _ = process.communicate(timeout=240)
+        if process.returncode == 0:
+            break
+        kills += 1
+        (folder,) = (tmp_path / "runs").iterdir()
+        arguments = ["--resume", str(folder), "--no-report"]
+    assert kills >= 1
+    assert json.loads(out.splitlines()[-1])["rounds"] == 12
+    (folder,) = (tmp_path / "runs").iterdir()
+    RunFolder.open(folder).verify()
+    rounds = [entry.round for entry in Ledger.of_dataset("digits", state=tmp_path / "state").entries()]
+    assert sorted(set(rounds)) == list(range(1, 13))
+    assert len(rounds) == 12
+
+
+def _wait_for_rounds(tmp_path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(2400):
+        files = list((tmp_path / "runs").glob("*/record.jsonl"))
+        if process.poll() is not None or (files and files[0].read_bytes().count(b'"round_id"') >= count):
+            return
+        time.sleep(0.05)
