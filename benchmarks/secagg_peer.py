@@ -1,94 +1,87 @@
-"""The benchmark's peer: Flower's own SecAgg+ primitives, called in the order of its client mod and server workflow.
+"""The benchmark's peer: Flower's SecAgg+, its own client stages and its own server primitives in the order of its workflow.
 
-Quantisation, serialisation and transport are left out, in Flower's favour; inputs are the integers it would mask.
+Everybody in one process, complete graph, nobody drops out, no transport. Flower masks floats that it quantises itself; the sum
+comes out as the average of the clients' vectors, which `flower_average` returns.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt, encrypt, generate_shared_key
-from flwr.common.secure_aggregation.ndarrays_arithmetic import parameters_addition, parameters_mod, parameters_subtraction
-from flwr.common.secure_aggregation.secaggplus_utils import (
-    pseudo_rand_gen,
-    share_keys_plaintext_concat,
-    share_keys_plaintext_separate,
+from flwr.common import bytes_to_ndarray, ndarrays_to_parameters
+from flwr.common.secure_aggregation.crypto.shamir import combine_shares
+from flwr.common.secure_aggregation.ndarrays_arithmetic import (
+    factor_extract,
+    get_parameters_shape,
+    parameters_addition,
+    parameters_mod,
+    parameters_subtraction,
 )
-from flwr.supercore.primitives.asymmetric import (
-    bytes_to_private_key,
-    bytes_to_public_key,
-    generate_key_pairs,
-    private_key_to_bytes,
-    public_key_to_bytes,
-)
+from flwr.common.secure_aggregation.quantization import dequantize
+from flwr.common.secure_aggregation.secaggplus_constants import Key
+from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
-MODULUS = 1 << 32
-SEED_BYTES = 32
+# a function of the same name hides the module from an ordinary import
+client = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
 
-
-class FlowerClient:
-    """One client's state through the four stages."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        mask_secret, mask_public = generate_key_pairs()
-        share_secret, share_public = generate_key_pairs()
-        self.mask_secret, self.mask_public = private_key_to_bytes(mask_secret), public_key_to_bytes(mask_public)
-        self.share_secret, self.share_public = private_key_to_bytes(share_secret), public_key_to_bytes(share_public)
-        self.seed = os.urandom(SEED_BYTES)
-        self.shared: dict[int, bytes] = {}
-        self.own_share = b""
-        self.held: dict[int, bytes] = {}
-
-    def share(self, publics: dict[int, tuple[bytes, bytes]], threshold: int) -> dict[int, bytes]:
-        """Stage 1: shares of the seed and the mask key, encrypted for everybody."""
-        seed_shares = create_shares(self.seed, threshold, len(publics))
-        key_shares = create_shares(self.mask_secret, threshold, len(publics))
-        sealed = {}
-        for place, (other, (_, share_public)) in enumerate(publics.items()):
-            if other == self.number:
-                self.held[other] = seed_shares[place]
-                continue
-            key = generate_shared_key(bytes_to_private_key(self.share_secret), bytes_to_public_key(share_public))
-            self.shared[other] = key
-            plain = share_keys_plaintext_concat(self.number, other, seed_shares[place], key_shares[place])
-            sealed[other] = encrypt(key, plain)
-        return sealed
-
-    def mask(
-        self, vector: npt.NDArray[np.int64], publics: dict[int, tuple[bytes, bytes]], received: dict[int, bytes]
-    ) -> list[npt.NDArray[np.int64]]:
-        """Stage 2: open the others' shares and mask the vector."""
-        for other, sealed in received.items():
-            _, _, seed_share, _ = share_keys_plaintext_separate(decrypt(self.shared[other], sealed))
-            self.held[other] = seed_share
-        shapes = [vector.shape]
-        words = parameters_addition([vector], pseudo_rand_gen(self.seed, MODULUS, shapes))
-        for other, (mask_public, _) in publics.items():
-            if other == self.number:
-                continue
-            key = generate_shared_key(bytes_to_private_key(self.mask_secret), bytes_to_public_key(mask_public))
-            pair = pseudo_rand_gen(key, MODULUS, shapes)
-            words = parameters_addition(words, pair) if self.number > other else parameters_subtraction(words, pair)
-        return parameters_mod(words, MODULUS)
+CLIPPING_RANGE = 8.0
+QUANTIZATION_RANGE = 1 << 22
+MODULUS_RANGE = 1 << 32
+MAX_WEIGHT = 1000.0
+EXAMPLES = 10
 
 
-def flower_sum(vectors: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """All clients and the server in one process, nobody drops out."""
-    clients = [FlowerClient(number) for number in range(len(vectors))]
-    threshold = len(clients) * 2 // 3 + 1
-    publics = {client.number: (client.mask_public, client.share_public) for client in clients}
-    boxes = {client.number: client.share(publics, threshold) for client in clients}
-    total = [np.zeros_like(vectors[0])]
-    for client, vector in zip(clients, vectors, strict=True):
-        received = {sender: sealed[client.number] for sender, sealed in boxes.items() if sender != client.number}
-        total = parameters_addition(total, client.mask(vector, publics, received))
-    total = parameters_mod(total, MODULUS)
-    for client in clients:
-        seed = combine_shares([holder.held[client.number] for holder in clients[:threshold]])
-        total = parameters_subtraction(total, pseudo_rand_gen(seed, MODULUS, [vectors[0].shape]))
-    return parameters_mod(total, MODULUS)[0]
+def flower_average(vectors: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """Stages 0 to 3 for all clients, then the server's unmasking."""
+    count = len(vectors)
+    configs = {
+        Key.SAMPLE_NUMBER: count,
+        Key.SHARE_NUMBER: count,
+        Key.THRESHOLD: count * 2 // 3 + 1,
+        Key.CLIPPING_RANGE: CLIPPING_RANGE,
+        Key.TARGET_RANGE: QUANTIZATION_RANGE,
+        Key.MOD_RANGE: MODULUS_RANGE,
+        Key.MAX_WEIGHT: MAX_WEIGHT,
+    }
+    states = {number: client.SecAggPlusState() for number in range(count)}
+    keys: dict[str, Any] = {}
+    for number, state in states.items():
+        state.nid = number
+        reply = client._setup(state, configs)
+        keys[str(number)] = (reply[Key.PUBLIC_KEY_1], reply[Key.PUBLIC_KEY_2])
+    boxes: dict[int, dict[str, list[Any]]] = {number: {Key.SOURCE_LIST: [], Key.CIPHERTEXT_LIST: []} for number in states}
+    for number, state in states.items():
+        reply = client._share_keys(state, keys)
+        for receiver, sealed in zip(reply[Key.DESTINATION_LIST], reply[Key.CIPHERTEXT_LIST], strict=True):
+            boxes[receiver][Key.SOURCE_LIST].append(number)
+            boxes[receiver][Key.CIPHERTEXT_LIST].append(sealed)
+    total: list[npt.NDArray[Any]] | None = None
+    for number, state in states.items():
+        parameters = ndarrays_to_parameters([vectors[number]])
+        reply = client._collect_masked_vectors(state, boxes[number], EXAMPLES, parameters)
+        masked = [bytes_to_ndarray(data) for data in reply[Key.MASKED_PARAMETERS]]
+        total = masked if total is None else parameters_addition(total, masked)
+    assert total is not None
+    return _unmask(parameters_mod(total, MODULUS_RANGE), states)
+
+
+def _unmask(total: list[npt.NDArray[Any]], states: dict[int, Any]) -> npt.NDArray[np.float64]:
+    """Stage 3 of the clients and the end of the server's workflow."""
+    request = {Key.ACTIVE_NODE_ID_LIST: list(states), Key.DEAD_NODE_ID_LIST: []}
+    shares: dict[int, list[bytes]] = {number: [] for number in states}
+    for state in states.values():
+        reply = client._unmask(state, request)
+        for owner, share in zip(reply[Key.NODE_ID_LIST], reply[Key.SHARE_LIST], strict=True):
+            shares[owner].append(share)
+    for own_shares in shares.values():
+        seed = combine_shares(own_shares)
+        total = parameters_subtraction(total, pseudo_rand_gen(seed, MODULUS_RANGE, get_parameters_shape(total)))
+    ratio, quantized = factor_extract(parameters_mod(total, MODULUS_RANGE))
+    (average,) = dequantize(quantized, CLIPPING_RANGE, QUANTIZATION_RANGE)
+    average += -(len(states) - 1) * CLIPPING_RANGE
+    average *= QUANTIZATION_RANGE / ratio
+    return average
