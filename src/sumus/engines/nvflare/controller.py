@@ -28,6 +28,9 @@ PROGRESS = "sumus_progress"
 SERVER_FOLDER = "sumus"
 """Roster and runs of the server, below its kit."""
 
+_ROUNDS_WITHOUT_SOMEBODY = 10
+"""A site that was restarted can only enter a new job, so a job with a silo missing ends after so many rounds."""
+
 
 @final
 class ServerController(Controller):  # type: ignore[misc]
@@ -89,12 +92,14 @@ class ServerController(Controller):  # type: ignore[misc]
         with open_run(agreement, roster, runs, simulated=party.simulated) as run:
             self._tell(phase="training", run=str(run.path), rounds=[_line(record) for record in run.rounds()])
             if run.summary is None:
+                incomplete = 0
                 for record in party.train(run, rounds=self._rounds):
                     with self._lock:
                         self._state["rounds"].append(_line(record))
                     self._tell(present=list(party.present), refusals=dict(party.refusals))
-                    if abort_signal.triggered:
-                        return
+                    incomplete += len(party.present) < len(roster)
+                    if abort_signal.triggered or incomplete >= _ROUNDS_WITHOUT_SOMEBODY:
+                        break
                 if is_over(run):
                     finish(run, party)
             self._tell(phase="finished" if run.summary is not None else "paused")

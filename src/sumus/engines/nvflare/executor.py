@@ -1,4 +1,4 @@
-"""The silo's end: hands every message to the silo's party and its answer back. Takes no argument, because arguments come from the server."""
+"""The silo's end: hands every message to the silo's party and its answer back. Takes no arguments: they would come from the server."""
 
 from __future__ import annotations
 

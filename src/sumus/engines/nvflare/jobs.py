@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -69,6 +71,8 @@ class Operator:
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise EngineError(f"{kit} is not an operator's kit: it has no startup/fed_admin.json. Give the folder kits/admin.")
         self._session: Session | None = None
+        if not logging.getLogger().handlers:
+            logging.getLogger().addHandler(logging.NullHandler())  # the engine's remarks on connections are not for a terminal
 
     def run_job(self, job: Path, watch: Watch) -> dict[str, Any]:
         """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`)."""
@@ -103,6 +107,16 @@ class Operator:
         watch(state | {"rounds": state["rounds"][known:]})
         return state | {"status": status, "result": outcome.parent, "download": folder}
 
+    def system(self) -> dict[str, Any]:
+        """What the server says of itself: sites with the time they were last heard of, and its latest jobs."""
+        info = self._patiently(lambda session: session.get_system_info())
+        jobs = self._patiently(lambda session: session.list_jobs(limit=5, reverse=True))
+        return {
+            "server": str(info.server_info.status),
+            "silos": {str(client.name): str(client.last_connect_time) for client in info.client_info},
+            "jobs": [{key: job.get(key) for key in ("job_id", "job_name", "status", "submit_time")} for job in jobs],
+        }
+
     def sites(self) -> list[str]:
         """Names of the sites that are connected."""
         return [str(client.name) for client in self._patiently(lambda session: session.get_connected_client_list())]
@@ -123,7 +137,8 @@ class Operator:
 
     def _connected(self) -> Session:
         if self._session is None:
-            self._session = new_secure_session(ADMIN, str(self._kit), timeout=_CONNECT_SECONDS)
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints
+                self._session = new_secure_session(ADMIN, str(self._kit), timeout=_CONNECT_SECONDS)
         return self._session
 
     def _patiently(self, command: Callable[[Session], Any]) -> Any:

@@ -144,12 +144,12 @@ def close_down_server(kit: Path) -> None:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(storage / "jobs")
     _write(kit / "local" / "resources.json", resources)
-    _write_rights(kit)
+    _write_rights(kit, app_command="any")  # the question how far a job of ours has come
 
 
-def _write_rights(kit: Path) -> None:
+def _write_rights(kit: Path, **more: str) -> None:
     """The operator may submit, watch and stop jobs of ours; nobody else may do anything."""
-    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS}})
+    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS | more}})
 
 
 def server_command(kit: Path) -> list[str]:

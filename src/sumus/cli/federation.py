@@ -1,0 +1,206 @@
+"""`sumus federation`: make a federation, serve it, train across machines, see who is there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from sumus.cli.keys import fingerprint
+from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.engines.agreement import Agreement, agree_on
+from sumus.engines.kit import make_federation
+from sumus.engines.local import LocalProcesses
+from sumus.engines.nvflare.jobs import Operator
+from sumus.engines.nvflare.kits import Address, close_down_server, server_command
+from sumus.engines.nvflare.training import DEFAULT_PATIENCE, train_across
+from sumus.engines.processes import supervise
+from sumus.errors import EngineError, PlanError
+from sumus.record import RunFolder
+
+__all__ = ["federation_app"]
+
+federation_app = typer.Typer(help="Serve a federation across machines.", no_args_is_help=True)
+
+
+@federation_app.command("init")
+def init_command(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the kits.")],
+    silos: Annotated[str, typer.Option(help="Names of the silos, separated by commas.")],
+    server: Annotated[str, typer.Option(help="host:port where the silos reach the server.")] = "localhost:8002",
+    keys: Annotated[Path | None, typer.Option(help="Folder with the silos' .pub files. Omitted: a trial with keys made here.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="The plan to train; it is resolved, calibrated and put into the kits.")] = None,
+    set_: Overrides = None,
+    json_: AsJson = False,
+) -> None:
+    """Make a kit for the server, for every silo and for the operator, and the roster that says who is who."""
+    names = [name.strip() for name in silos.split(",") if name.strip()]
+    agreement = None if plan is None else agree_on(load_plan(str(plan), set_))
+    lines = None if keys is None else [path.read_text() for path in sorted(keys.glob("*.pub"))]
+    made = make_federation(folder, silos=names, address=Address.parse(server), public_keys=lines, agreement=agreement)
+    told = {
+        "folder": str(folder),
+        "kits": {party: str(made.kit(party)) for party in ("server", *made.roster.names, "admin")},
+        "roster_fingerprint": fingerprint(made.roster),
+        "plan_hash": None if agreement is None else agreement.plan.hash,
+        "trial_keys": keys is None,
+    }
+    if json_:
+        print_json(told)
+        return
+    console = Console()
+    console.print(f"kits for {', '.join(made.roster.names)}, server and admin are in {folder / 'kits'}", highlight=False, soft_wrap=True)
+    console.print(f"roster fingerprint  {fingerprint(made.roster)}", highlight=False, soft_wrap=True)
+    if agreement is not None:
+        console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
+        console.print(guarantee_text(agreement.account))
+    if keys is None:
+        console.print("[bold red]trial keys: this machine made every silo's key, so it could speak for all of them. Use --keys for real.")
+    console.print(
+        "next: copy each kit to its party; `sumus federation start` on the server, `sumus join KIT …` at every silo", highlight=False
+    )
+
+
+@federation_app.command("start")
+def start_command(folder: Annotated[Path, typer.Argument(help="The server's kit, or the folder of `init`.")]) -> None:
+    """Serve: runs until it is stopped, and starts the server again when it dies."""
+    kit = folder / "kits" / "server" if (folder / "kits" / "server").is_dir() else folder
+    if not (kit / "startup" / "fed_server.json").is_file():
+        raise EngineError(f"{folder} holds no server kit (startup/fed_server.json). Give the folder kits/server of `init`.")
+    close_down_server(kit)
+    Console(stderr=True).print(f"serving from {kit}; log in {kit / 'server.log'}", highlight=False, soft_wrap=True)
+    raise typer.Exit(supervise(server_command(kit), log=kit / "server.log"))
+
+
+@federation_app.command("train")
+def train_command(
+    plan: Annotated[Path | None, typer.Argument(help="Plan file. Omitted with --local: the embedded digits data.")] = None,
+    kit: Annotated[Path | None, typer.Option(help="The operator's kit (kits/admin).")] = None,
+    local: Annotated[int | None, typer.Option(help="Bring up a server and so many silos as processes on this machine.", min=2)] = None,
+    out: Annotated[Path, typer.Option(help="Where the run folder is copied to.")] = Path("runs"),
+    rounds_per_job: Annotated[int, typer.Option(help="Rounds of one job of the engine.", min=1)] = 50,
+    keep: Annotated[Path | None, typer.Option(help="With --local: a new folder to keep kits, states and logs in.")] = None,
+    set_: Overrides = None,
+    json_: AsJson = False,
+) -> None:
+    """Train a plan across machines; stopped at any moment, the same command goes on after the last finished round."""
+    if (kit is None) == (local is None):
+        raise PlanError("--kit", str(kit), "or --local must be given, and not both", "For a trial on this machine: --local 3.")
+    console = Console(stderr=json_)
+    agreement = _agreed(plan, set_, local)
+    console.print(guarantee_text(agreement.account))
+    with _progress(agreement, console, quiet=json_) as watch:
+        if kit is not None:
+            operator = Operator(kit)
+            try:
+                path = train_across(operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job)
+            finally:
+                operator.close()
+        else:
+            path = _train_locally(agreement, out, watch, rounds_per_job, keep)
+    run = RunFolder.open(path)
+    run.verify()
+    summary = {**(run.summary or {}), "run": str(path), "void": run.void}
+    if json_:
+        print_json(summary)
+        return
+    accuracy = summary.get("accuracy")
+    measured = "accuracy was not measured (evaluation.metrics)" if accuracy is None else f"accuracy {accuracy:.1%} (noisy, accounted)"
+    console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost, {measured}", highlight=False)
+    console.print(f"run     {path}", highlight=False, soft_wrap=True)
+
+
+def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agreement:
+    if plan is None:
+        if local is None:
+            raise PlanError("plan", None, "must be given with --kit", "Give the plan that the silos have approved.")
+        from sumus.training.run import DEFAULT_PLAN
+
+        return agree_on(load_plan(str(DEFAULT_PLAN), [f"federation.silos={local}", "evaluation.metrics=secure", *(set_ or [])]))
+    chosen = load_plan(str(plan), set_)
+    if local is not None and chosen.data.path is None:
+        chosen = chosen.replace("federation", silos=local)
+    agreement = agree_on(chosen)
+    if local is not None and local != len(agreement.design.silos):
+        raise PlanError("--local", local, f"must be the {len(agreement.design.silos)} silos of the plan", "Correct the number.")
+    return agreement
+
+
+def _train_locally(agreement: Agreement, out: Path, watch: Any, rounds_per_job: int, keep: Path | None) -> Path:
+    data = agreement.plan.data
+    with tempfile.TemporaryDirectory(prefix="sumus-local-") as temporary:
+        root = keep or Path(temporary) / "federation"
+        source = str(Path(data.path).resolve()) if data.path is not None else data.name or "digits"
+        with LocalProcesses(root, agreement, data=source) as processes:
+            watch({"phase": "starting", "rounds": [], "refusals": {}})
+            operator = processes.start_all()
+            try:
+                return train_across(operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job, patience=DEFAULT_PATIENCE)
+            finally:
+                operator.close()
+
+
+@federation_app.command("status")
+def status_command(
+    kit: Annotated[Path, typer.Option(help="The operator's kit (kits/admin).")],
+    json_: AsJson = False,
+) -> None:
+    """Which silos are connected, and what the latest jobs did."""
+    operator = Operator(kit)
+    try:
+        found = operator.system()
+    finally:
+        operator.close()
+    if json_:
+        print_json(found)
+        return
+    console = Console()
+    console.print(f"server  {found['server']}", highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("silo")
+    table.add_column("last heard of")
+    for name, when in sorted(found["silos"].items()):
+        table.add_row(name, when)
+    console.print(table)
+    for job in found["jobs"]:
+        console.print(f"job     {job['job_name']}  {job['status']}  {job['submit_time']}", highlight=False)
+
+
+@contextmanager
+def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterator[Any]:
+    """A bar over the rounds with live ε, and every refusal once."""
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    target = agreement.account.epsilon
+    told: set[str] = set()
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        task: TaskID = bar.add_task("round", total=agreement.plan.federation.rounds, state="")
+
+        def watch(news: Mapping[str, Any]) -> None:
+            if not news["rounds"]:
+                bar.update(task, state=str(news["phase"]))
+            for record in news["rounds"]:
+                accuracy = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.1%}  "
+                missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
+                state = f"{accuracy}ε ≤ {record['epsilon_spent']:.3f} of {target:.3g}{missing}"
+                bar.update(task, completed=record["round"], state=state)
+                if not console.is_terminal and not quiet:
+                    console.print(f"round {record['round']:>3}  {state}", highlight=False)
+            for name, reason in news["refusals"].items():
+                if f"{name}: {reason}" not in told:
+                    told.add(f"{name}: {reason}")
+                    console.print(f"[red]silo {name} refused:[/red] {reason}", highlight=False, soft_wrap=True)
+
+        yield watch

@@ -1,0 +1,88 @@
+"""`sumus join`: take part in a federation as a silo, under this silo's own policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sumus.cli.keys import fingerprint
+from sumus.cli.options import guarantee_text
+from sumus.engines.agreement import agree_on
+from sumus.engines.nvflare.executor import STATE_FOLDER
+from sumus.engines.nvflare.kits import client_command, close_down_silo
+from sumus.engines.processes import supervise
+from sumus.engines.releases import LedgerReleases
+from sumus.engines.site import Site, approve, settle
+from sumus.errors import DataError, PolicyError
+from sumus.ledger import Ledger
+from sumus.plan import TrainingPlan
+from sumus.policy import Policy
+from sumus.secagg.keys import Roster, SiloIdentity
+
+__all__ = ["join_app"]
+
+join_app = typer.Typer()
+
+
+@join_app.command()
+def join_command(
+    kit: Annotated[Path, typer.Argument(help="This silo's kit, as it came from the coordinator.")],
+    data: Annotated[str, typer.Option(help="CSV or Parquet file with this silo's records (for trials: the name of a data set).")],
+    policy: Annotated[Path, typer.Option(help="This silo's own policy.")],
+    plan: Annotated[list[Path] | None, typer.Option(help="A plan that this silo approves; repeatable. Omitted: the kit's.")] = None,
+    identity: Annotated[Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check everything, say what would be agreed to, and end.")] = False,
+) -> None:
+    """Join a federation: runs until it is stopped, and starts again what dies. Everything secret stays below KIT/sumus."""
+    state = kit / STATE_FOLDER
+    console = Console()
+    me, rules = _identity(state, identity), Policy.load(policy)
+    roster = Roster.parse(_text(state / "roster.toml", "the kit"))
+    source = str(Path(data).resolve()) if Path(data).exists() else data
+    plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
+    console.print(f"silo                {me.name}", highlight=False)
+    console.print(f"roster fingerprint  {fingerprint(roster)}", highlight=False, soft_wrap=True)
+    site = Site(data=source)
+    ledger = Ledger.of_dataset(site.dataset, state=state)
+    for each in plans:
+        agreement = agree_on(each)
+        console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
+        console.print(guarantee_text(agreement.account))
+        LedgerReleases.open(agreement, ledger, rules)
+        records = site.load(agreement.plan, me.name).silos[0]
+        console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)
+    settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text())
+    approve(state, plans)
+    close_down_silo(kit)
+    if check:
+        console.print("ready to join")
+        return
+    console.print(f"joined; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}", highlight=False, soft_wrap=True)
+    raise typer.Exit(supervise(client_command(kit), log=kit / "silo.log"))
+
+
+def _identity(state: Path, given: Path | None) -> SiloIdentity:
+    path = given or state / "identity.key"
+    return SiloIdentity.parse(_text(path, "--identity"))
+
+
+def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
+    """The plan that came with the kit: somebody else's choice, so the silo's policy must name it."""
+    path = state / "plan.toml"
+    if not path.exists():
+        raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
+    chosen = TrainingPlan.load(path)
+    if chosen.hash not in rules.allowed_plan_hashes:
+        fix = f'Read {path}, then add "{chosen.hash}" to allowed_plan_hashes, or join with --plan {path}.'
+        raise PolicyError(f"the kit brings plan {chosen.hash[:8]}, which this silo's policy does not name. {fix}")
+    return chosen
+
+
+def _text(path: Path, source: str) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Check {source}.") from None

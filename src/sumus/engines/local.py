@@ -1,0 +1,97 @@
+"""A federation of real processes on this machine: server and silos with mutual TLS over loopback, brought up and taken down together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+from sumus.engines.agreement import Agreement
+from sumus.engines.kit import Federation, make_federation
+from sumus.engines.nvflare.jobs import Operator
+from sumus.engines.nvflare.kits import Address, client_command, close_down_server, server_command
+from sumus.engines.processes import OwnedProcess, free_port
+from sumus.engines.site import approve, settle
+from sumus.errors import EngineError
+from sumus.policy import Policy
+from sumus.secagg.keys import SiloIdentity
+
+__all__ = ["LocalProcesses"]
+
+
+@final
+class LocalProcesses:
+    """Server and silos as processes, each with its own folder below `root`.
+
+    Args:
+        root: a folder for kits, states and logs; must not exist yet.
+        agreement: the plan that every silo approves.
+        data: silo → its own file, or one name of an embedded data set for all.
+        policies: silo → its policy; by default only proved guarantees are accepted.
+        environment: added to every process.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        agreement: Agreement,
+        *,
+        data: Mapping[str, str] | str,
+        policies: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        names = [silo.name for silo in agreement.design.silos]
+        address = Address("localhost", free_port())
+        self.federation: Federation = make_federation(root, silos=names, address=address, public_keys=None, agreement=agreement)
+        self._environment = dict(environment or {})
+        self.processes: dict[str, OwnedProcess] = {}
+        for name in names:
+            state, text = self.federation.state(name), (policies or {}).get(name, "")
+            settle(
+                state,
+                identity=SiloIdentity.parse((state / "identity.key").read_text()),
+                roster=self.federation.roster,
+                data=data if isinstance(data, str) else data[name],
+                policy=Policy.from_toml(text),
+                policy_text=text,
+            )
+            approve(state, [agreement.plan])
+
+    def start(self, party: str) -> OwnedProcess:
+        """Start the server or a silo."""
+        kit = self.federation.kit(party)
+        if party == "server":
+            close_down_server(kit)
+        command = server_command(kit) if party == "server" else client_command(kit)
+        self.processes[party] = OwnedProcess(command, log=self.federation.folder / f"{party}.log", environment=self._environment)
+        return self.processes[party]
+
+    def start_all(self, *, seconds: float = 90.0) -> Operator:
+        """Start everybody and wait until all silos are connected."""
+        for party in ("server", *self.federation.roster.names):
+            self.start(party)
+        operator = Operator(self.federation.kit("admin"))
+        there = operator.wait_for_sites(len(self.federation.roster), seconds=seconds)
+        if len(there) < len(self.federation.roster):
+            operator.close()
+            raise EngineError(
+                f"only {sorted(there)} of {list(self.federation.roster.names)} connected. See {self.federation.folder}/*.log."
+            )
+        return operator
+
+    def kill(self, party: str) -> None:
+        """End a party at once, as a power cut would."""
+        self.processes.pop(party).kill()
+
+    def close(self) -> None:
+        """Take everybody down."""
+        for process in self.processes.values():
+            process.stop(seconds=0.0)
+        self.processes.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
