@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -103,7 +104,8 @@ def made_round(number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS,
 def made_run(root: Path, *, rounds: int = 12, seed: int = 0, finished: bool = True, silos: tuple[str, ...] = SILOS, **plan: Any) -> Path:
     """A run folder with all its rounds; returns its path."""
     the_plan = made_plan(federation__rounds=rounds, federation__silos=len(silos), **plan)
-    with RunFolder.create(the_plan, made_account(the_plan), root, silos=silos) as run:
+    unsynced = mock.patch("os.fsync")  # a made-up run need not survive a power cut
+    with unsynced, RunFolder.create(the_plan, made_account(the_plan), root, silos=silos) as run:
         for number in range(1, rounds + 1):
             weights = np.full(650, 0.01 * number)
             run.commit(made_round(number, rounds=rounds, seed=seed, silos=silos), {"weights": weights}, {"round": number})

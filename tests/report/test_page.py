@@ -1,0 +1,248 @@
+"""The page without a browser: complete, self-contained, escaped, small, and never an ε without what it means."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sumus.errors import StorageError
+from sumus.record import RunFolder
+from sumus.report.page import plan_differences, render_report
+from synthetic_runs import made_account, made_plan, made_round, made_run
+
+VOID = {"meta", "line", "rect", "circle", "path", "img", "link", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Elements and text of a page; fails on elements that are not closed in order."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def figures(self) -> set[str]:
+        return {str(attributes["data-figure"]) for _, attributes in self.elements if "data-figure" in attributes}
+
+
+def rendered(*paths: Path) -> str:
+    return render_report([RunFolder.open(path) for path in paths])
+
+
+def run_with(tmp_path: Path, account: dict[str, Any] | None = None, void: str | None = None, **changes: Any) -> Path:
+    """A run of one round whose account or record differs."""
+    plan = made_plan()
+    with RunFolder.create(plan, made_account(plan, **(account or {})), tmp_path, void=void) as run:
+        run.commit(made_round(1, **changes), {"weights": np.zeros(2)}, {})
+    return run.path
+
+
+def test_a_page_is_well_formed_and_complete(tmp_path: Path) -> None:
+    path = made_run(tmp_path)
+    page, run = Page(rendered(path)), RunFolder.open(path)
+    assert page.figures() == {"accuracy", "loss", "epsilon", "fairness", "noise", "clipping", "seconds", "traffic"}
+    for needed in (
+        "What this means",
+        "What it does not protect",
+        "Every analysis of this plan",
+        "What privacy costs",
+        "Sign-off",
+        "Health",
+    ):
+        assert needed in page.text
+    assert run.plan.hash in page.text
+    assert all(link.hash in page.text for link in run.links)
+    assert all(f"{name} {version}" in page.text for name, version in run.versions.items())
+    assert all(line in page.text for line in run.plan.to_toml().split("\n") if line)
+    assert "95.4\u00a0%" in "".join(page.words)
+    assert "84.2\u00a0%" in "".join(page.words)
+
+
+def test_a_page_needs_nothing_from_anywhere(tmp_path: Path) -> None:
+    page = Page(rendered(made_run(tmp_path)))
+    for tag, attributes in page.elements:
+        assert tag not in ("img", "link", "iframe", "object", "embed", "base", "form")
+        assert not any(name in ("src", "srcset", "style") or name.startswith("on") for name in attributes)
+        assert str(attributes.get("href") or "#").startswith("#")
+    assert re.findall(r"url\(|@import|https?:", rendered(made_run(tmp_path))) == []
+
+
+def test_every_epsilon_stands_beside_its_meaning(tmp_path: Path) -> None:
+    """Each block that shows an ε holds unit and neighbours, trust, analysis and whether it is proved."""
+    source = rendered(made_run(tmp_path / "a"), made_run(tmp_path / "b", seed=1))
+    source = source[source.index("<body>") :]
+    blocks = re.findall(r"<(section|figure|details)\b(.*?)</\1>", source, flags=re.S)
+    spoken = [Page(f"<{tag}{content}</{tag}>").text for tag, content in blocks if re.search(r"ε( |&nbsp;|\xa0)*(≤|spent|=)", content)]
+    assert len(spoken) >= 6
+    for text in spoken:
+        if "What it does not protect" in text or "compare only like with like" in text:
+            continue  # prose that refers to the card directly above it
+        for needed in ("one record of one silo, add or remove", "honest-but-curious", "convex-pass"):
+            assert needed in text, (needed, text[:300])
+        assert "proved" in text.lower()
+
+
+def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
+    nasty = "</script><script>alert(1)</script>\" onload='x' {{ 7*7 }} <u>"
+    plan = made_plan()
+    account = made_account(plan, trust=nasty, neighbours=nasty, releases=nasty, epsilon_per_silo={nasty: 0.5})
+    with RunFolder.create(plan, account, tmp_path, silos=(nasty,), void=nasty) as run:
+        run.note(nasty, {nasty: nasty})
+        record = made_round(1, silos=(nasty,), seconds={nasty: 1.0}, dropped=(nasty,), metrics_are=nasty, round_id=nasty)
+        run.commit(record, {}, {})
+        run.finish({"baselines": {nasty: 1.0, "non_private": 0.9}, nasty: nasty})
+    source = rendered(run.path)
+    page = Page(source)
+    assert sum(tag == "script" for tag, _ in page.elements) == 1
+    assert not any("onload" in attributes for _, attributes in page.elements)
+    assert "<u>" not in source
+    assert "49" not in re.findall(r"onload='x' (\S+)", page.text)
+    assert nasty in "".join(page.words)
+
+
+def test_a_page_about_long_runs_of_many_silos_stays_below_a_megabyte(tmp_path: Path) -> None:
+    states = tuple(f"state {number}" for number in range(51))
+    paths = [made_run(tmp_path / str(seed), rounds=160, seed=seed, silos=states) for seed in range(2)]
+    assert len(rendered(*paths).encode()) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "verdict", "warning"),
+    [
+        (lambda path: run_with(path, {"proved": False, "analysis": "per-step"}), "not-proved", "NOT PROVED for the algorithm that ran"),
+        (lambda path: run_with(path, void="the noise came from a public seed"), "void", "DOES NOT HOLD FOR THIS RUN: the noise came from"),
+    ],
+)
+def test_a_guarantee_that_does_not_hold_cannot_be_overlooked(
+    tmp_path: Path, make: Callable[[Path], Path], verdict: str, warning: str
+) -> None:
+    page = Page(rendered(make(tmp_path)))
+    assert any(attributes.get("class") == f"verdict {verdict}" for _, attributes in page.elements)
+    assert not any(attributes.get("class") == "verdict proved" for _, attributes in page.elements)
+    assert warning in page.text
+
+
+def test_a_run_without_privacy_says_so_and_shows_no_epsilon(tmp_path: Path) -> None:
+    plan = made_plan(training__algorithm="fedavg")
+    with RunFolder.create(plan, None, tmp_path) as run:
+        run.commit(made_round(1, epsilon_spent=math.inf), {}, {})
+    page = Page(rendered(run.path))
+    assert "No privacy guarantee" in page.text
+    assert "epsilon" not in page.figures()
+    assert "ε ≤" not in page.text.replace("\u00a0", " ")
+
+
+def test_an_unfinished_run_and_one_without_rounds_have_pages_too(tmp_path: Path) -> None:
+    plan = made_plan()
+    RunFolder.create(plan, made_account(plan), tmp_path / "none").close()
+    page = Page(rendered(next((tmp_path / "none").iterdir())))
+    assert "0 of 12 rounds so far" in page.text
+    assert page.figures() == set()
+    page = Page(rendered(made_run(tmp_path / "some", rounds=3, finished=False)))
+    assert "3 of 3 rounds so far" in page.text
+    assert "What privacy costs" not in page.text
+
+
+def test_values_that_are_missing_or_not_finite_leave_their_chart_out(tmp_path: Path) -> None:
+    path = run_with(
+        tmp_path, loss=math.nan, accuracy=None, silo_accuracies=None, clipped_fraction=None, update_norm=math.inf, noise_norm_expected=None,
+        seconds={}, bytes_up=0, bytes_down=0, headroom_bits=None,
+    )  # fmt: skip
+    assert Page(rendered(path)).figures() == {"epsilon"}
+
+
+def test_several_runs_are_compared(tmp_path: Path) -> None:
+    paths = [made_run(tmp_path / str(seed), rounds=5, seed=seed, privacy__delta=delta) for seed, delta in enumerate(("1e-5", "1e-6"))]
+    page = Page(rendered(*paths))
+    assert {"compare-accuracy", "compare-loss", "compare-epsilon_spent"} <= page.figures()
+    assert "Where the plans differ" in page.text
+    assert "privacy.delta" in page.text
+    names = [str(attributes["id"]) for _, attributes in page.elements if "id" in attributes]
+    assert len(names) == len(set(names))
+    targets = {str(attributes["href"])[1:] for _, attributes in page.elements if "href" in attributes}
+    assert targets == {"run-1", "run-2"}
+
+
+def test_plan_differences_name_only_what_differs() -> None:
+    one = {"privacy": {"delta": 1e-5, "unit": "record"}, "noise": {"mechanism": "skellam"}}
+    two = {"privacy": {"delta": 1e-6, "unit": "record"}, "noise": {"mechanism": "skellam", "noise_multiplier": 3.0}}
+    assert plan_differences([one, two]) == [("privacy.delta", ["1e-05", "1e-06"]), ("noise.noise_multiplier", ["–", "3.0"])]
+
+
+def test_the_charts_hold_the_recorded_values(tmp_path: Path) -> None:
+    path = made_run(tmp_path, rounds=6)
+    rounds = RunFolder.open(path).rounds()
+    page = Page(rendered(path))
+    charts = {str(attributes["aria-label"]): attributes for tag, attributes in page.elements if attributes.get("class") == "chart"}
+    columns = json.loads(str(charts["Accuracy per round"]["data-columns"]))
+    assert [column["rows"][0][2] for column in columns] == [f"{100 * (each.accuracy or 0.0):.1f}\u00a0%" for each in rounds]
+    stacked = json.loads(str(charts["Seconds per stage and round"]["data-columns"]))
+    assert [row[0] for row in stacked[0]["rows"]] == ["local", "noise", "protocol", "server", "evaluate"]
+
+
+def test_a_damaged_run_gets_no_page(tmp_path: Path) -> None:
+    path = made_run(tmp_path, rounds=3)
+    file = path / "record.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"delta":1e-05', b'"delta":1e-06', 1))
+    with pytest.raises(StorageError, match=r"record\.jsonl, line 1"):
+        rendered(path)
+
+
+def test_the_command_writes_beside_the_run_or_where_it_is_told(tmp_path: Path) -> None:
+    import typer
+
+    from sumus.cli.report import report_command
+
+    app = typer.Typer()
+    app.command()(report_command)
+    one, two = made_run(tmp_path / "a", rounds=2), made_run(tmp_path / "b", rounds=2, seed=1)
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "report.html" in run(str(one))
+    assert "digits" in (one / "report.html").read_text()
+    out = tmp_path / "page.html"
+    answer = json.loads(run(str(one), str(two), "--out", str(out), "--json"))
+    assert answer["page"] == str(out)
+    assert [each["rounds"] for each in answer["runs"]] == [2, 2]
+    assert "2 runs compared" in out.read_text()
+    with pytest.raises(StorageError, match="is a folder"):
+        run(str(one), "--out", str(tmp_path))
+    with pytest.raises(StorageError, match="not a run folder"):
+        run(str(tmp_path))
