@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.coins import renyi_divergence
+from sumus.accounting import poisson_binomial
 from sumus.accounting.poisson_binomial import Neighbours, poisson_binomial_curve
 from sumus.errors import PlanError
 
@@ -59,6 +60,22 @@ def test_no_input_at_all_exceeds_the_curve(trials: int, theta: float, updates: l
     assert renyi_divergence(order, first, second) <= replace
     assert renyi_divergence(order, first, zero) <= absent
     assert renyi_divergence(order, zero, first) <= absent
+
+
+@pytest.mark.parametrize("others", [1, 2, 7, 12])
+def test_search_visits_every_number_of_leaning_coins(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pruning the branches end in each of the others + 1 laws."""
+    seen = set()
+
+    def recording(pair: np.ndarray) -> np.ndarray:
+        if pair.shape[1] == others + 2:
+            seen.add(tuple(np.round(pair[0], 9)))
+        return np.zeros(1)
+
+    monkeypatch.setattr(poisson_binomial, "_divergences", recording)
+    monkeypatch.setattr(poisson_binomial, "_SURPLUS", math.nan)  # nothing is ever below the best
+    poisson_binomial._certified_maximum(poisson_binomial._protected(1, 0.7, 0.3), others, 0.2)
+    assert len(seen) == others + 1
 
 
 @pytest.mark.parametrize("theta", [0.05, 0.25])

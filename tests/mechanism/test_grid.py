@@ -42,6 +42,21 @@ def test_a_record_clipped_with_rounding_errors_does_not_slip_over_the_bound(grid
     assert integer_norm2(grid.encode_truncated(record[None]))[0] <= grid.resolution**2
 
 
+def test_a_clipping_that_is_off_cannot_lengthen_a_truncated_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is checked in integers: it holds even if the floating-point clipping before it were wrong."""
+    clipped = Grid._clipped_grid
+    monkeypatch.setattr(Grid, "_clipped_grid", lambda grid, records: clipped(grid, records) * 1.001)
+    grid = Grid(1.0, 1 << 16)
+    integers = grid.encode_truncated(np.array([[3.0, 4.0], [1.0, 0.0], [0.1, 0.1]]))
+    assert max(integer_norm2(integers)) <= grid.resolution**2
+    assert min(integer_norm2(integers)[:2]) > 0.99 * grid.resolution**2
+
+
+def test_truncation_goes_towards_zero_from_both_sides() -> None:
+    record = np.array([[0.99, -0.99, 1.5, -1.5, 7.0, -7.0]]) / 1000
+    assert Grid(1.0, 1000).encode_truncated(record).tolist() == [[0, 0, 1, -1, 7, -7]]
+
+
 @settings(max_examples=200, deadline=None)
 @given(grid=grids, records=st.one_of(anything, anything32), seed=st.integers(0, 2**32))
 def test_no_input_makes_a_stochastically_rounded_record_longer_than_declared(grid: Grid, records: np.ndarray, seed: int) -> None:

@@ -93,9 +93,9 @@ class Grid:
         """
         scaled = self._clipped_grid(records)
         integers = np.trunc(scaled).astype(np.int64)
-        while (long := np.square(integers).sum(axis=-1) > self.resolution**2).any():  # a rounding error of the clipping
-            scaled[long] *= 1.0 - 2.0**-40
-            integers[long] = np.trunc(scaled[long]).astype(np.int64)
+        while (too_long := (norm2 := np.square(integers).sum(axis=-1)) > self.resolution**2).any():  # the clipping was inexact
+            scaled[too_long] *= (1.0 - 2.0**-40) * self.resolution / np.sqrt(norm2[too_long])[..., None]
+            integers[too_long] = np.trunc(scaled[too_long]).astype(np.int64)
         return integers
 
     def encode_stochastic(self, records: npt.NDArray[np.floating], source: RandomSource) -> npt.NDArray[np.int64]:
