@@ -17,6 +17,7 @@ from sumus.accounting.analyses import Setting
 from sumus.errors import PlanError
 from sumus.mechanism.grid import Grid, Rounding, summation_slack_grid
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
+from sumus.mechanism.removable import component_shares
 from sumus.plan import SiloPlan, TrainingPlan
 from sumus.shapes import float_sum_terms
 
@@ -169,6 +170,14 @@ class NoiseDesign:
             return None
         return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
 
+    @property
+    def removable_components(self) -> tuple[IntegerNoise | Gaussian, ...]:
+        """The share of one silo in independent parts: the first is kept, part l is taken back if fewer than l silos drop out."""
+        plan = self.plan
+        fractions = component_shares(silos=plan.least_invited, dropouts=plan.federation.dropouts, colluding=plan.federation.colluding)
+        total = self.share.variance_grid * plan.noise_contributors
+        return tuple(noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions)
+
     def _law(self, factor: float) -> IntegerNoise | Gaussian:
         multiplier = self.plan.noise.noise_multiplier
         if multiplier is None:
@@ -219,6 +228,8 @@ def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
         name = next(n for n, s in plan.silo.items() if s.local_steps or s.noise_share)
         rule = "cannot set local_steps or noise_share under split-noise (its steps are composed side by side)"
         raise PlanError(f"silo.{name}", name, rule, "Remove the key, or use dp-sgd.")
+    if plan.noise.removable:
+        _check_removable(plan)
     weights = _step_weights(plan)
     rates = {name: _silo(plan, name).learning_rate or plan.training.learning_rate for name in silo_names}
     clips = {name: _clip_norm(plan, name, rates[name]) for name in silo_names}
@@ -242,6 +253,17 @@ def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
         return built
     saturation = _saturation(built) if plan.noise.noise_multiplier is not None else 1 << 62
     return NoiseDesign(plan=plan, grid=grid, silos=silos, step_weights=weights, update_scale=scale, saturation_grid=saturation)
+
+
+def _check_removable(plan: TrainingPlan) -> None:
+    """Noise may be taken back only where the guarantee rests on the sum's noise alone and variances add within the law."""
+    one_query = plan.training.algorithm in ("convex-pass", "silo", "single-step") or (
+        plan.training.algorithm == "dp-sgd" and plan.federation.local_steps == 1
+    )
+    fits = one_query and plan.noise.mechanism == "skellam" and plan.federation.selection == "all"
+    if not fits or plan.federation.dropouts == 0 or any(silo.noise_share for silo in plan.silo.values()):
+        rule = "needs skellam noise, one noisy query per round, equal shares, all silos invited, and dropouts above 0"
+        raise PlanError("noise.removable", True, rule, "Set it to false.")
 
 
 def _silo(plan: TrainingPlan, name: str) -> SiloPlan:

@@ -17,7 +17,7 @@ from sumus.data import FederatedData
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
 from sumus.guarantee import Account
-from sumus.record import RoundRecord
+from sumus.record import RoundRecord, RunFolder
 from sumus.training.run import DEFAULT_PLAN, RunOptions, TrainedRun, train
 
 __all__ = ["train_app"]
@@ -120,7 +120,9 @@ def _write_report(run: TrainedRun) -> Path | None:
         return None  # the report extra is not installed; `sumus report` says how to get it
     from sumus.report.page import write_report
 
-    return write_report([run.path], run.path / "report.html")
+    page = run.path / "report.html"
+    write_report([RunFolder.open(run.path)], page)
+    return page
 
 
 def _vanishing(given: list[str]) -> dict[int, dict[str, frozenset[int]]]:

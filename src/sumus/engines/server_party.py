@@ -25,12 +25,12 @@ from sumus.engines.driver import Driver
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted, StorageError
 from sumus.guarantee import spent
-from sumus.mechanism.grid import lift
 from sumus.record import RoundRecord, RunFolder
 from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
 from sumus.training.aggregation import pack_model, round_identifier, secure_round
 from sumus.training.evaluation import METRIC_COORDINATES, Metrics, SecureMetrics
+from sumus.training.removable_noise import lifted_sum
 from sumus.training.server import Server
 
 __all__ = ["Patience", "ServerParty"]
@@ -267,7 +267,7 @@ class ServerParty:
     def _applied(self, number: int, found: RoundSum, participants: frozenset[int]) -> RoundRecord:
         """Move the model by a round's sum, and what the record keeps of the round."""
         begin, plan = time.perf_counter(), self._agreement.plan
-        total: npt.NDArray[np.int64] = lift(np.asarray(found.total).astype(np.uint64), plan.aggregation.modulus_bits)
+        total: npt.NDArray[np.int64] = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
         metrics: Metrics | None = None
         if plan.evaluation.metrics == "secure":
             total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
@@ -123,9 +123,7 @@ class SiloParty:
             raise PeerProtocolError(f"a server does not send {kind.name}. Run the same release everywhere.")
         received = decode_any(body)
         if isinstance(received, KeyDirectory):
-            admitted = self._admitted.get(received.session)
-            if admitted is None:
-                raise PeerProtocolError("keys were sent before the plan was agreed on. Greet the silo first.")
+            admitted = self._agreed(received.session)
             self._sessions[received.session] = admitted.setup.receive(body, admitted.memory.guard)
             admitted.memory.keep_directory(body)
             return frame(Kind.READY)
@@ -177,12 +175,16 @@ class SiloParty:
     def _restored(self, session: bytes) -> SiloSession:
         """The session that another process of this silo set up before it ended."""
         if not self._state.knows(session):
-            raise PeerProtocolError(f"silo {self._name!r} has not set up this session. Greet it first.")
-        if session not in self._admitted:
-            self._admitted[session] = self._admit(self._plan_of(session), session)
-        admitted = self._admitted[session]
+            raise PeerProtocolError(f"silo {self._name!r} has not set up this session. Pass it the keys first.")
+        admitted = self._agreed(session)
         self._sessions[session] = admitted.setup.receive(admitted.memory.directory or b"", admitted.memory.guard)
         return self._sessions[session]
+
+    def _agreed(self, session: bytes) -> _Admitted:
+        """The plan of a session; agreed to again by a process that has just started."""
+        if session not in self._admitted:
+            self._admitted[session] = self._admit(self._plan_of(session), session)
+        return self._admitted[session]
 
     def _plan_of(self, session: bytes) -> TrainingPlan:
         """The approved plan whose terms and this roster make up the session."""
@@ -206,7 +208,7 @@ class SiloParty:
             raise PeerProtocolError(f"{rule}. Refuse the server.")
         if number >= plan.federation.rounds:
             raise PeerProtocolError(f"round {number + 1} is beyond the {plan.federation.rounds} rounds of the plan. Agree on a new plan.")
-        transcript, last = invited.header.transcript(), memory.in_flight
+        transcript, last = invited.header.transcript, memory.in_flight
         if last is not None and number <= last.number:
             if number == last.number and transcript == last.transcript:
                 return last.vector
@@ -214,14 +216,16 @@ class SiloParty:
                 f"silo {self._name!r} has answered round {last.number + 1} already, and a round is answered once. Go on with the next."
             )
         admitted.releases.enter(number, invited.header.round_id)
-        vector = to_ring(self._drawn(admitted, number, parameters), plan.aggregation.modulus_bits)
+        vector = to_ring(self._drawn(admitted, number, parameters, invited.removable_seeds), plan.aggregation.modulus_bits)
         memory.keep_in_flight(InFlight(number, transcript, vector))
         return vector
 
-    def _drawn(self, admitted: _Admitted, number: int, parameters: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def _drawn(
+        self, admitted: _Admitted, number: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes]
+    ) -> npt.NDArray[np.int64]:
         design, seed = admitted.agreement.design, self._state.simulation_seed
         source = RandomSource() if seed is None else RandomSource.simulation(seed, number, "silo", admitted.place)
-        vector = np.asarray(admitted.updater(parameters, source).vector, dtype=np.int64)
+        vector = np.asarray(admitted.updater(parameters, source, seeds).vector, dtype=np.int64)
         if design.plan.evaluation.metrics != "secure":
             return vector
         counts = SecureMetrics(design).encode(admitted.model, parameters, admitted.test, source)

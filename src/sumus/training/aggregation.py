@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, final
@@ -17,22 +17,23 @@ from typing import Protocol, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from sumus.design import NoiseDesign
 from sumus.errors import PeerProtocolError, RoundAborted
 from sumus.mechanism.grid import lift, to_ring
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg.guard import MemoryRoundGuard
-from sumus.secagg.keys import Roster, SiloIdentity
-from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
-from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup, answer
+from sumus.secagg.in_process import InProcessFederation
+from sumus.secagg.server import RoundSum, ServerSession
+from sumus.secagg.silo import SiloInvited, answer
 from sumus.secagg.terms import Terms
+from sumus.training.removable_noise import lifted_sum
 
 __all__ = ["Aggregated", "Aggregator", "Exchange", "SecureAggregation", "TrustedAggregation", "pack_model", "secure_round", "unpack_model"]
 
 T = TypeVar("T")
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
-Answer = Callable[[int, npt.NDArray[np.float64]], Vector]
-"""A silo's number and the global parameters to its noisy vector."""
+Answer = Callable[[int, npt.NDArray[np.float64], Sequence[bytes]], Vector]
+"""A silo's number, the global parameters and the seeds of removable noise to the silo's noisy vector."""
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
 
@@ -72,7 +73,7 @@ class TrustedAggregation:
         gone = frozenset().union(*(vanish.get(stage, frozenset()) for stage in ("keys", "shares", "masked")))
         survivors = invited - gone
         _require_enough(self.plan, len(survivors))
-        vectors = _each(sorted(survivors), lambda silo: self.answer(silo, parameters), self.threads)
+        vectors = _each(sorted(survivors), lambda silo: self.answer(silo, parameters, ()), self.threads)
         size = len(survivors) * len(parameters) * self.plan.aggregation.modulus_bits // 8
         if self.plan.noise.mechanism == "gaussian":
             return Aggregated(np.stack(vectors).astype(np.float64).sum(axis=0), survivors, size, size)
@@ -86,18 +87,16 @@ class TrustedAggregation:
 class SecureAggregation:
     """The real protocol, all parties in this process: keys once, then three exchanges per round."""
 
-    plan: TrainingPlan
-    names: tuple[str, ...]
+    design: NoiseDesign
     length: int
     answer: Answer
     threads: int = 1
-    _sessions: dict[frozenset[int], tuple[ServerSession, dict[int, SiloSession]]] = field(default_factory=dict, repr=False)
+    _sessions: dict[frozenset[int], InProcessFederation] = field(default_factory=dict, repr=False)
 
     def __call__(
         self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
     ) -> Aggregated:
-        order = sorted(invited)
-        server, silos = self._session(invited)
+        plan, order, parties = self.design.plan, sorted(invited), self._session(invited)
         local_seconds = 0.0
         sent, received = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
         stages = iter((("keys", "shares", "masked"), ("consistency",), ("unmask",)))
@@ -114,11 +113,11 @@ class SecureAggregation:
                 def vector_for(invitation: SiloInvited) -> npt.NDArray[np.uint64]:
                     begin = time.perf_counter()
                     _, model = unpack_model(invitation.payload)
-                    vector = self.answer(order[position], model)
+                    vector = self.answer(order[position], model, invitation.removable_seeds)
                     clock[0] = time.perf_counter() - begin
-                    return to_ring(np.asarray(vector, dtype=np.int64), self.plan.aggregation.modulus_bits)
+                    return to_ring(np.asarray(vector, dtype=np.int64), plan.aggregation.modulus_bits)
 
-                return answer(silos[position], messages[position], vector_for), clock[0]
+                return answer(parties.silos[position], messages[position], vector_for), clock[0]
 
             alive = [position for position in sorted(messages) if position not in gone]
             replies = dict(zip(alive, _each(alive, reply, self.threads), strict=True))
@@ -129,31 +128,19 @@ class SecureAggregation:
             return {position: message for position, (message, _) in replies.items()}
 
         begin = time.perf_counter()
-        found = secure_round(
-            server, exchange, round_id=round_identifier(self.plan, number, invited), payload=pack_model(number, parameters)
-        )
+        identifier = round_identifier(plan, number, invited)
+        found = secure_round(parties.server, exchange, round_id=identifier, payload=pack_model(number, parameters))
         seconds = time.perf_counter() - begin - local_seconds
-        total = lift(np.asarray(found.total).astype(np.uint64), self.plan.aggregation.modulus_bits)
+        total = lifted_sum(self.design, found.total, found.removed_seeds)
         survivors = frozenset(order[position] for position in found.survivors)
         return Aggregated(total, survivors, sum(sent.values()), sum(received.values()), seconds)
 
-    def _session(self, invited: frozenset[int]) -> tuple[ServerSession, dict[int, SiloSession]]:
+    def _session(self, invited: frozenset[int]) -> InProcessFederation:
         """Keys for one set of silos, agreed once and kept."""
         if invited not in self._sessions:
-            _require_enough(self.plan, len(invited))
-            names = [self.names[silo] for silo in sorted(invited)]
-            identities = [SiloIdentity.generate(f"silo-{position:05d}", RandomSource()) for position in range(len(names))]
-            roster = Roster.from_public_texts([identity.public_text() for identity in identities])
-            terms = terms_of(self.plan, silos=len(names), length=self.length)
-            setup = ServerSetup(roster, terms)
-            starts = []
-            for identity in identities:
-                state, advert = SiloSetup.start(identity, roster, terms=terms, random=RandomSource())
-                setup.receive(advert)
-                starts.append(state)
-            server, directories = setup.close()
-            silos = {position: state.receive(directories[position], MemoryRoundGuard()) for position, state in enumerate(starts)}
-            self._sessions[invited] = (server, silos)
+            _require_enough(self.design.plan, len(invited))
+            terms = terms_of(self.design.plan, silos=len(invited), length=self.length)
+            self._sessions[invited] = InProcessFederation(terms, random=RandomSource())
         return self._sessions[invited]
 
 
@@ -167,6 +154,7 @@ def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
         dropouts=plan.federation.dropouts,
         colluding=plan.federation.colluding,
         noise_contributors=plan.noise_contributors,
+        removable=plan.federation.dropouts if plan.noise.removable else 0,
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -83,12 +83,11 @@ class Federation:
         self._local: dict[int, LocalUpdate] = {}
         self._number = 0
         trusted = plan.aggregation.protocol == "trusted" or plan.training.algorithm == "fedavg"
-        names = tuple(silo.name for silo in self.design.silos)
         length = len(self.bench.first_parameters) + (METRIC_COORDINATES if self._secure else 0)
         self._aggregate: Aggregator = (
             TrustedAggregation(plan, self._answer, self.threads)
             if trusted
-            else SecureAggregation(plan, names, length, self._answer, self.threads)
+            else SecureAggregation(self.design, length, self._answer, self.threads)
         )
 
     def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:
@@ -143,10 +142,10 @@ class Federation:
         plan = self.design.plan
         return (number + 1) % plan.evaluation.every == 0 or number + 1 == plan.federation.rounds
 
-    def _answer(self, silo: int, parameters: npt.NDArray[np.float64]) -> Vector:
+    def _answer(self, silo: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes] = ()) -> Vector:
         """One silo's noisy vector for the current round."""
         source = self._source("silo", silo)
-        update = self._updaters[silo](parameters, source)
+        update = self._updaters[silo](parameters, source, seeds)
         self._local[silo] = update
         if self._secure is None:
             return update.vector

@@ -14,7 +14,9 @@ server decodes the sum. An empty batch adds its noise as always; divisors are pu
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -32,6 +34,7 @@ from sumus.randomness import RandomSource
 from sumus.training.convex_pass import convex_pass
 from sumus.training.gradients import PerRecordGradients
 from sumus.training.plain_steps import plain_steps
+from sumus.training.removable_noise import draw_noise
 from sumus.training.sampling import poisson_batch
 
 __all__ = ["LocalUpdate", "LocalUpdater", "local_updater"]
@@ -64,8 +67,8 @@ class LocalUpdate:
 class LocalUpdater(Protocol):
     """One silo's side of an algorithm, bound to its records."""
 
-    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
-        """The answer to the global `parameters` of a round, drawing all its randomness from `source`."""
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
+        """The answer to the global `parameters` of a round, all its randomness from `source` and, for removable noise, `seeds`."""
         ...
 
 
@@ -98,7 +101,7 @@ class NoisySteps:
             rule = f"must be the model's {self._gradients.dimension} parameters"
             raise PlanError("training.dimension", design.plan.training.dimension, rule, "Omit it to have it counted.")
 
-    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         share, unsent = design.drawn_by(silo), design.state_noise
         step_length = training.learning_rate / (training.divisor or 1.0) * design.grid.granularity
@@ -119,7 +122,7 @@ class NoisySteps:
             )
             gradient, clamped = _saturate(found.integers.numpy(), design.saturation_grid)
             begin = time.perf_counter()
-            noisy = gradient + share.sample(len(gradient), source)
+            noisy = gradient + draw_noise(design, silo, source=source, seeds=seeds)
             seen = noisy if unsent is None else noisy + unsent.sample(len(gradient), source)
             noise_seconds += time.perf_counter() - begin
             released += design.step_weights[step] * noisy
@@ -137,11 +140,11 @@ class ConvexPass:
 
     def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records) -> None:
         self._design, self._silo = design, silo
-        self._x = np.ascontiguousarray(records.x.reshape(len(records), -1))
+        self._x = np.ascontiguousarray(records.x.reshape(len(records), math.prod(records.x.shape[1:])))
         self._y = records.y
         self._bounds = convex_bounds(design.plan, silo.learning_rate)
 
-    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         before = np.asarray(parameters, dtype=np.float64).reshape(-1, self._x.shape[1])
         after = convex_pass(
@@ -158,7 +161,7 @@ class ConvexPass:
         )
         update, clamped = _saturate(design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid)
         begin = time.perf_counter()
-        noise = design.drawn_by(silo).sample(len(update), source)
+        noise = draw_noise(design, silo, source=source, seeds=seeds)
         seconds = time.perf_counter() - begin
         return LocalUpdate(update + noise, records=training.passes * len(self._y), saturated=clamped, noise_seconds=seconds)
 
@@ -171,7 +174,7 @@ class WholeUpdate:
         self._design, self._silo, self._model = design, silo, model
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
 
-    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> LocalUpdate:
+    def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         update = plain_steps(
             self._model,
@@ -190,10 +193,10 @@ class WholeUpdate:
             return LocalUpdate(design.grid.encode_summed(update), records=taken)
         length = float(np.linalg.norm(update))
         if not np.isfinite(length):
-            return LocalUpdate(design.drawn_by(silo).sample(len(update), source), nonfinite=taken)
+            return LocalUpdate(draw_noise(design, silo, source=source, seeds=seeds), nonfinite=taken)
         integers = Grid(silo.clip_norm, silo.resolution).encode_truncated(update)
         bounded, clamped = _saturate(integers, design.saturation_grid)
-        noisy = bounded + design.drawn_by(silo).sample(len(update), source)
+        noisy = bounded + draw_noise(design, silo, source=source, seeds=seeds)
         return LocalUpdate(noisy, records=taken, clipped=taken if length > silo.clip_norm else 0, saturated=clamped)
 
 
