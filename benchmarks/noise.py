@@ -2,8 +2,8 @@
 
     python benchmarks/noise.py [--draws 2000000] [--repeats 7]
 
-Prints a table and ends with one JSON line. Times are the least of several repeats that alternate between the two contenders, so that
-a busy machine disturbs both alike; ours includes the AES-CTR keystream, NumPy's generator (PCG64) is not cryptographic.
+Prints a table and ends with one JSON line. Times are processor time of one thread, the least of several repeats that alternate between
+the contenders, so that a busy machine disturbs neither; ours includes the AES-CTR keystream, NumPy's generator (PCG64) is not cryptographic.
 `floor_ns` is the keystream alone: one or two 64-bit words a draw.
 """
 
@@ -34,9 +34,9 @@ print(time.perf_counter() - start)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def compare(law: IntegerNoise, draws: int, repeats: int) -> dict[str, float]:
