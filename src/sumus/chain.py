@@ -131,15 +131,13 @@ class Chain:
         return link
 
     def _is_whole(self, tail: bytes, *, number: int) -> bool:
-        """Whether a last line without line feed is all there; junk after a whole line is an error, a beginning is not."""
+        """Whether a last line without line feed begins with a whole object; if so it is checked like any other line."""
         try:
-            _, end = json.JSONDecoder().raw_decode(tail.decode("ascii"))
+            json.JSONDecoder().raw_decode(tail.decode("ascii"))
         except UnicodeDecodeError:
             raise self._damaged(number, "holds bytes that we never write") from None
         except (ValueError, RecursionError):
             return False
-        if end != len(tail):
-            raise self._damaged(number, "is followed by bytes that we never write")
         return True
 
     def _damaged(self, number: int, why: str) -> StorageError:

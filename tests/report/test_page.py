@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from sumus.errors import StorageError
 from sumus.record import RunFolder
+from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
 from synthetic_runs import made_account, made_plan, made_round, made_run
 
@@ -131,6 +132,20 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
     assert "<u>" not in source
     assert "49" not in re.findall(r"onload='x' (\S+)", page.text)
     assert nasty in "".join(page.words)
+
+
+def test_names_in_charts_are_escaped() -> None:
+    nasty = "<script>alert(1)</script>\"'&"
+    line = Line(name=nasty, points=[(1.0, 0.5), (2.0, 0.7)])
+    charts = [
+        line_chart([line], label=nasty, formatter=lambda value: nasty, limit=(0.6, nasty)),
+        bar_chart([1, 2], {nasty: [1.0, 2.0]}, label=nasty, formatter=lambda value: nasty),
+    ]
+    for chart in charts:
+        assert "<script" not in chart
+        page = Page(str(chart))
+        assert page.elements[0][1]["aria-label"] == nasty
+        assert json.loads(str(page.elements[0][1]["data-columns"]))[0]["rows"][0][0] == nasty
 
 
 def test_a_page_about_long_runs_of_many_silos_stays_below_a_megabyte(tmp_path: Path) -> None:
