@@ -3,7 +3,7 @@
     python benchmarks/noise.py [--draws 2000000] [--repeats 7]
 
 Prints a table and ends with one JSON line. Times are processor time of one thread, the least of several repeats that alternate between
-the contenders, so that a busy machine disturbs neither; ours includes the AES-CTR keystream, NumPy's generator (PCG64) is not cryptographic.
+the contenders, so that a busy machine disturbs neither; ours includes the AES-CTR keystream, NumPy's generator is not cryptographic.
 `floor_ns` is the keystream alone: one or two 64-bit words a draw.
 """
 
@@ -27,9 +27,9 @@ FIRST_DRAW = """
 import time
 from sumus.mechanism.noise import Skellam
 from sumus.randomness import RandomSource
-start = time.perf_counter()
+start = time.process_time()
 Skellam(1e6).sample(1000, RandomSource())
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 """
 
 
