@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ class NoisySteps:
         share, unsent = design.drawn_by(silo), design.state_noise
         step_length = training.learning_rate / (training.divisor or 1.0) * design.grid.granularity
         state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
-        released: Vector = np.zeros(len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64)
+        released: npt.NDArray[Any] = np.zeros(len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64)
         taken = clipped = nonfinite = saturated = 0
         noise_seconds = 0.0
         for step in range(silo.local_steps):
