@@ -115,8 +115,11 @@ def test_a_silo_run_costs_a_record_twice_and_a_record_run_says_nothing_about_a_s
 
 
 def test_a_run_without_noise_spends_everything(ledger: Ledger) -> None:
-    ledger.enter(made_entry("one", 1, math.inf, proved=False))
-    assert again(ledger).total("record").epsilon == math.inf
+    ledger.enter(made_entry("one", 1, 0.5))
+    ledger.enter(LedgerEntry.without_noise(made_plan(training__algorithm="fedavg"), run="two", round=1, round_id="x"))
+    total = again(ledger).total("record")
+    assert total.epsilon == math.inf
+    assert not total.proved
 
 
 @pytest.mark.parametrize("epsilon", [math.nan, -0.1])

@@ -91,6 +91,24 @@ class LedgerEntry:
             purpose=purpose,
         )
 
+    @classmethod
+    def without_noise(cls, plan: TrainingPlan, *, run: str, round: int, round_id: str) -> LedgerEntry:
+        """The entry for a release that nothing protects: it spends everything, for good."""
+        return cls(
+            run=run,
+            round=round,
+            round_id=round_id,
+            plan_hash=plan.hash,
+            epsilon=math.inf,
+            delta=plan.privacy.delta,
+            proved=False,
+            analysis="none",
+            accountant="none",
+            unit="record",
+            neighbours="nothing: released without noise",
+            trust="nobody",
+        )
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

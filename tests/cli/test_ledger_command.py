@@ -35,7 +35,7 @@ def test_show_prints_every_run_and_the_total_with_all_that_an_epsilon_needs(stat
     assert "server honest-but-curious" in output
     assert "per-step" in output
     assert "[bold]second[/bold]" in output  # names are text, not markup
-    total = next(line for line in output.splitlines() if line.startswith("total"))
+    total = next(line for line in output.splitlines() if line.startswith("  total"))
     assert "ε ≤ 1.251 at δ = 2e-05 for one record, add or remove; 2 runs by simple addition; NOT PROVED in part" in total
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from sumus.errors import StorageError
@@ -85,32 +86,35 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
 
 
 def _show(console: Console, ledger: Ledger) -> None:
-    table = Table(title=escape(ledger.dataset), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("run", "releases", "ε ≤", "δ", "proved", "analysis", "protects", "counts on", "last"):
-        table.add_column(heading, justify="right" if heading in ("releases", "ε ≤", "δ") else "left", overflow="fold")
-    runs = ledger.runs()
-    for spent in runs:
-        table.add_row(*map(escape, _row(spent)))
-    console.print(table)
-    trust = "the assumptions of all runs above"
+    """One table for all runs that protect the same and count on the same: it fits an ordinary terminal."""
+    groups: dict[tuple[str, str], list[RunSpending]] = {}
+    for spent in ledger.runs():
+        groups.setdefault((spent.neighbours, spent.trust), []).append(spent)
+    console.print(ledger.dataset, style="bold", markup=False, highlight=False)
+    for (neighbours, trust), runs in groups.items():
+        console.print(f"\n  protects   {neighbours}\n  counts on  {trust}", markup=False, highlight=False, soft_wrap=True)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in ("run", "releases", "ε ≤", "δ", "proved", "analysis"):
+            table.add_column(heading, justify="right" if heading in ("releases", "ε ≤", "δ") else "left", no_wrap=heading != "run")
+        for spent in runs:
+            table.add_row(*map(escape, _row(spent)))
+        console.print(Padding(table, (0, 0, 0, 2)))
     for unit in _units(ledger):
-        console.print(_total_line(ledger.total(unit), trust=trust), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
+        console.print(f"\n  {_total_line(ledger.total(unit))}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
 
 def _row(spent: RunSpending) -> tuple[str, ...]:
     name = spent.run if spent.purpose == "model" else f"{spent.run} ({spent.purpose})"
-    proved = "yes" if spent.proved else "NO"
-    bounds = (rounded_up(spent.epsilon), f"{spent.delta:.3g}")
-    return (name, str(spent.releases), *bounds, proved, spent.analysis, spent.neighbours, spent.trust, spent.last)
+    return (name, str(spent.releases), rounded_up(spent.epsilon), f"{spent.delta:.3g}", "yes" if spent.proved else "NO", spent.analysis)
 
 
-def _total_line(total: Total, *, trust: str) -> str:
+def _total_line(total: Total) -> str:
     if math.isinf(total.epsilon):
         return f"total: no bound for one {total.unit}"
     proved = "every part proved" if total.proved else "NOT PROVED in part"
     many = "1 run" if total.runs == 1 else f"{total.runs} runs"
     return (
         f"total: ε ≤ {rounded_up(total.epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[total.unit]}; {many} by simple addition; "
-        f"{proved}; counts on {trust}"
+        f"{proved}; counts on what every run above counts on"
     )

@@ -141,7 +141,7 @@ def _norms(rounds: list[RoundRecord]) -> Figure | None:
 
 def _clipping(rounds: list[RoundRecord]) -> Figure | None:
     line = Line(name="clipped records", points=_points(rounds, "clipped_fraction"), colour=3)
-    if not line.points:
+    if not any(share for _, share in line.points):  # not measured, or an algorithm that never clips
         return None
     chart = line_chart([line], label="Share of clipped records per round", formatter=as_percent, from_zero=True, within=_SHARE)
     return Figure(

@@ -154,7 +154,7 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
         spread = ""
         if "alone_min" in found and "alone_max" in found:
             spread = f", from {scales.as_percent(found['alone_min'])} to {scales.as_percent(found['alone_max'])}"
-        rows.append(("Each silo alone", found["alone_mean"], f"mean over silos that train on their own records only{spread}"))
+        rows.append(("Each silo alone", found["alone_mean"], f"mean over silos that train by themselves, without privacy{spread}"))
     return rows
 
 
