@@ -205,7 +205,7 @@ def _paid_for(built: NoiseDesign, epsilon_at: Callable[[float], float], *, runs:
     """The least ε that still holds after the budget for so large an ε, over so many runs of the plan, is taken off."""
     assumed = built.plan.privacy.epsilon or 1.0
     while True:
-        slack_epsilon, delta = _budget(built, assumed, runs=runs)
+        slack_epsilon, delta = exactness_budget(built, assumed, runs=runs)
         if delta <= 0.0:
             return math.inf
         epsilon = slack_epsilon + epsilon_at(delta)
@@ -219,7 +219,7 @@ def _headline(found: list[Analysis]) -> Analysis:
     return min((each for each in found if each.proved), key=lambda each: each.epsilon)
 
 
-def _budget(built: NoiseDesign, epsilon: float, *, runs: float = 1.0) -> tuple[float, float]:
+def exactness_budget(built: NoiseDesign, epsilon: float, *, runs: float = 1.0) -> tuple[float, float]:
     """(ε to add, δ left) after the sampler's distance from its law and the far tails are paid for.
 
     If the drawn law is within a factor e^{±ρ} of the declared one outside an event of mass τ, per coordinate and draw, then n draws
@@ -246,7 +246,7 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
     target = plan.privacy.epsilon or 0.0
-    slack_epsilon, delta = _budget(trial, target)
+    slack_epsilon, delta = exactness_budget(trial, target)
     if target <= slack_epsilon or delta <= 0.0:
         raise GuaranteeError(f"epsilon = {target:g} at delta = {plan.privacy.delta:g} is less than the exactness of the sampler costs.")
     base = trial.setting(silo)

@@ -9,8 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sumus.cli.ledger import ledger_app
-from sumus.errors import StorageError
-from sumus.ledger import Ledger
+from sumus.design import design
+from sumus.errors import GuaranteeError, StorageError
+from sumus.guarantee import account_of
+from sumus.ledger import Ledger, LedgerEntry
+from sumus.record import RunFolder
+from test_joint import SILOS
+from test_joint import made_plan as composable_plan
 from test_ledger import made_entry
 
 
@@ -23,14 +28,14 @@ def state(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> str:
+def run_command(*arguments: str) -> str:
     result = CliRunner().invoke(ledger_app, list(arguments), catch_exceptions=False, env={"COLUMNS": "240"})
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def test_show_prints_every_run_and_the_total_with_all_that_an_epsilon_needs(state: Path) -> None:
-    output = run("show", "--state", str(state))
+    output = run_command("show", "--state", str(state))
     assert "one record of one silo, add or remove" in output
     assert "server honest-but-curious" in output
     assert "per-step" in output
@@ -40,7 +45,7 @@ def test_show_prints_every_run_and_the_total_with_all_that_an_epsilon_needs(stat
 
 
 def test_json_is_one_object(state: Path) -> None:
-    (ledger,) = json.loads(run("show", "visits", "--state", str(state), "--json"))["ledgers"]
+    (ledger,) = json.loads(run_command("show", "visits", "--state", str(state), "--json"))["ledgers"]
     assert ledger["dataset"] == "visits"
     assert ledger["totals"][0]["epsilon"] == pytest.approx(1.2502)
     assert [each["releases"] for each in ledger["runs"]] == [2, 1]
@@ -48,15 +53,37 @@ def test_json_is_one_object(state: Path) -> None:
 
 def test_verify_recomputes_the_chain(state: Path) -> None:
     ledger = Ledger.of_dataset("visits", state=state)
-    assert f"3 entries, every hash holds. Last: {ledger.head}" in run("verify", "--state", str(state))
-    assert json.loads(run("verify", "--state", str(state), "--json"))["verified"][0]["entries"] == 3
+    assert f"3 entries, every hash holds. Last: {ledger.head}" in run_command("verify", "--state", str(state))
+    assert json.loads(run_command("verify", "--state", str(state), "--json"))["verified"][0]["entries"] == 3
     content = ledger.path.read_bytes()
     ledger.path.write_bytes(content.replace(b"0.25", b"0.15"))
     with pytest.raises(StorageError, match=r"ledger-visits\.jsonl, line 3"):
-        run("verify", "visits", "--state", str(state))
+        run_command("verify", "visits", "--state", str(state))
 
 
 def test_nothing_spent_and_unknown_names_say_so(tmp_path: Path, state: Path) -> None:
-    assert "nothing has been released" in run("show", "--state", str(tmp_path / "empty"))
+    assert "nothing has been released" in run_command("show", "--state", str(tmp_path / "empty"))
     with pytest.raises(StorageError, match="Ledgers here: visits"):
-        run("show", "vists", "--state", str(state))
+        run_command("show", "vists", "--state", str(state))
+
+
+def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
+    plan = composable_plan()
+    account = account_of(design(plan, SILOS))
+    ledger = Ledger.of_dataset("visits", state=tmp_path / "state")
+    for _ in range(3):
+        with RunFolder.create(plan, account, tmp_path / "runs", silos=SILOS) as run:
+            for number in range(1, plan.federation.rounds + 1):
+                ledger.enter(LedgerEntry.of(account, run=run.name, round=number, round_id=f"{run.name}/{number}", epsilon=account.epsilon))
+    shown = run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"), "--json")
+    (stored,) = json.loads(shown)["ledgers"]
+    assert stored["totals"][0]["epsilon"] == pytest.approx(3 * account.epsilon)
+    assert account.epsilon < stored["composed_epsilon"]["record"] < 2.2 * account.epsilon
+    text = run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
+    assert "for one record, add or remove; every part proved, if no plan was chosen by what an earlier run released" in text
+    ledger.enter(made_entry("elsewhere", 1, 0.5))
+    with pytest.raises(StorageError, match="elsewhere is not a run folder"):
+        run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
+    ledger.enter(made_entry("unproved", 1, 0.5, proved=False))
+    with pytest.raises(GuaranteeError, match="cannot be composed"):
+        run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))

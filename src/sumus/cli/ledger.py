@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from sumus.errors import StorageError
+from sumus.errors import GuaranteeError, StorageError
 from sumus.ledger import Ledger, RunSpending, Total, state_directory
-from sumus.record_lines import rounded_up
+from sumus.record import RunFolder, rounded_up
 from sumus.typed_json import plain_json
 
 __all__ = ["ledger_app"]
@@ -27,21 +27,22 @@ _NEIGHBOURS = {"record": "one record, add or remove", "silo": "all records of on
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 DataSet = Annotated[str | None, typer.Argument(help="Name of the data set; omitted: all of them.")]
+Runs = Annotated[Path | None, typer.Option("--compose", help="Folder with the run folders: compose their releases, a tighter total.")]
 State = Annotated[Path | None, typer.Option("--state", help="Folder of the ledgers; default: SUMUS_STATE or the user's state folder.")]
 
 
 @ledger_app.command("show")
-def show_command(dataset: DataSet = None, state: State = None, as_json: AsJson = False) -> None:
-    """What every run on a data set has released, and all of it added up."""
+def show_command(dataset: DataSet = None, state: State = None, compose: Runs = None, as_json: AsJson = False) -> None:
+    """What every run on a data set has released, and all of it added up; composed as well where the run folders are at hand."""
     ledgers = _chosen(dataset, state)
     if as_json:
-        typer.echo(json.dumps(plain_json({"ledgers": [_as_json(ledger) for ledger in ledgers]}), ensure_ascii=False))
+        typer.echo(json.dumps(plain_json({"ledgers": [_as_json(ledger, compose) for ledger in ledgers]}), ensure_ascii=False))
         return
     console = Console()
     if not ledgers:
         console.print(f"No ledger in {state or state_directory()}: nothing has been released from here.", markup=False, highlight=False)
     for ledger in ledgers:
-        _show(console, ledger)
+        _show(console, ledger, compose)
 
 
 @ledger_app.command("verify")
@@ -74,8 +75,27 @@ def _units(ledger: Ledger) -> list[str]:
     return sorted({spent.unit for spent in ledger.runs()})
 
 
-def _as_json(ledger: Ledger) -> dict[str, Any]:
-    return {
+def _composed(ledger: Ledger, unit: str, root: Path) -> float:
+    """ε of all runs of one unit composed with each other, at the ledger's total δ; refuses if any of them cannot be."""
+    from sumus.joint import PastRun, joint_epsilon
+
+    past, runs = [], ledger.runs()
+    for spent in runs:
+        if spent.unit != unit or spent.purpose != "model" or not spent.proved:
+            raise GuaranteeError(
+                f"{spent.run} cannot be composed: only proved releases of models that protect one {unit} can. See the total."
+            )
+    for spent in runs:
+        run = RunFolder.open(root / spent.run)
+        if run.plan.hash != spent.plan_hash:
+            raise StorageError(f"{run.path} is of plan {run.plan.hash[:8]}, the ledger says {spent.plan_hash[:8]}. Find the right folder.")
+        past.append(PastRun(plan=run.plan, silos=run.silos, rounds=spent.releases))
+    return joint_epsilon(past, delta=ledger.total(unit).delta)
+
+
+def _as_json(ledger: Ledger, compose: Path | None) -> dict[str, Any]:
+    composed = {} if compose is None else {"composed_epsilon": {unit: _composed(ledger, unit, compose) for unit in _units(ledger)}}
+    return composed | {
         "dataset": ledger.dataset,
         "path": str(ledger.path),
         "head": ledger.head,
@@ -85,7 +105,7 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, ledger: Ledger) -> None:
+def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
     """One table for all runs that protect the same and count on the same: it fits an ordinary terminal."""
     groups: dict[tuple[str, str], list[RunSpending]] = {}
     for spent in ledger.runs():
@@ -101,6 +121,11 @@ def _show(console: Console, ledger: Ledger) -> None:
         console.print(Padding(table, (0, 0, 0, 2)))
     for unit in _units(ledger):
         console.print(f"\n  {_total_line(ledger.total(unit))}", highlight=False, markup=False, soft_wrap=True)
+        if compose is not None:
+            epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
+            bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
+            composed = f"composed: {bound}; every part proved, if no plan was chosen by what an earlier run released"
+            console.print(f"  {composed}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
 

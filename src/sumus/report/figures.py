@@ -50,6 +50,8 @@ def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list
         ("epsilon_spent", "ε spent", as_number),
     ):
         lines = [Line(name=name, points=_points(rounds, key), colour=colour) for colour, (name, rounds, _) in enumerate(runs)]
+        if key == "epsilon_spent":  # a run without a guarantee has no ε to compare
+            lines = [line for line, (_, _, statement) in zip(lines, runs, strict=True) if statement.verdict != "none"]
         lines = [line for line in lines if line.points]
         if len(lines) < 2:
             continue
