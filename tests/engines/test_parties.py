@@ -19,6 +19,7 @@ from sumus.plan import TrainingPlan
 from sumus.policy import Policy
 from sumus.record import RunFolder
 from sumus.secagg.keys import session_digest
+from sumus.secagg.messages import Invitation, KeyDirectory, decode_any
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
@@ -89,6 +90,20 @@ def test_a_simulation_cannot_be_recorded_as_a_private_run(federation, monkeypatc
     server.greet()
     with pytest.raises(EngineError, match="public seed"):
         next(server.train(across.run_folder()))
+
+
+def test_noise_that_no_drop_out_needed_is_taken_back(federation) -> None:
+    across = federation({"noise.removable": True, "federation.rounds": 2})
+    server = across.server()
+    server.greet()
+    records = list(server.train(across.run_folder()))
+    design = across.agreement.design
+    kept = 1.0 / len(across.roster)  # of the target variance, per silo
+    assert records[-1].survivors == across.roster.names
+    assert design.removable_components
+    assert design.removable_components[0].variance_grid == pytest.approx(
+        kept * sum(each.variance_grid for each in design.removable_components) * design.plan.noise_contributors, rel=1e-6
+    )
 
 
 def test_every_silo_enters_every_release_into_its_own_ledger(federation) -> None:
@@ -255,7 +270,7 @@ def crash_once(federation: LocalFederation, silo: int, *, at: int, when: str) ->
     seen = [0]
 
     def handler(party, message: bytes) -> bytes | None:
-        if unframe(message)[0] is not Kind.PROTOCOL or message[7] == 2:  # greeting and key directory
+        if unframe(message)[0] is not Kind.PROTOCOL or isinstance(decode_any(message[1:]), KeyDirectory):
             return party.handle(message)
         seen[0] += 1
         if seen[0] != at:
@@ -290,7 +305,7 @@ def test_a_silo_that_hangs_does_not_hold_up_the_others(federation) -> None:
     across = federation()
 
     def slow(party, message: bytes) -> bytes | None:
-        if message[:1] == bytes((Kind.PROTOCOL,)) and message[7] == 3:
+        if unframe(message)[0] is Kind.PROTOCOL and isinstance(decode_any(message[1:]), Invitation):
             time.sleep(4.0)
         return party.handle(message)
 

@@ -65,8 +65,6 @@ def agree_on(plan: TrainingPlan) -> Agreement:
         raise PlanError("aggregation.protocol", plan.aggregation.protocol, rule, "Use sumus train to simulate other protocols.")
     if plan.federation.selection != "all":
         raise PlanError("federation.selection", plan.federation.selection, 'must be "all" across machines', "Invite every silo.")
-    if plan.noise.removable:
-        raise PlanError("noise.removable", True, "must be false across machines", "Leave the key out.")
     if plan.training.algorithm == "fedavg":
         raise GuaranteeError('training.algorithm "fedavg" adds no noise: no silo would take part. Use "convex-pass" or "split-noise".')
     facts = declared_facts(plan)

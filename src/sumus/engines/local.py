@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -30,6 +30,8 @@ class LocalProcesses:
         data: silo → its own file, or one name of an embedded data set for all.
         policies: silo → its policy; by default only proved guarantees are accepted.
         environment: added to every process.
+        host: where the silos find the server.
+        prefixes: silo → what its command begins with, for example to enter a network namespace.
     """
 
     def __init__(
@@ -40,9 +42,11 @@ class LocalProcesses:
         data: Mapping[str, str] | str,
         policies: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        host: str = "localhost",
+        prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         names = [silo.name for silo in agreement.design.silos]
-        address = Address("localhost", free_port())
+        address, self._prefixes = Address(host, free_port()), dict(prefixes or {})
         self.federation: Federation = make_federation(root, silos=names, address=address, public_keys=None, agreement=agreement)
         self._environment = dict(environment or {})
         self.processes: dict[str, OwnedProcess] = {}
@@ -63,7 +67,7 @@ class LocalProcesses:
         kit = self.federation.kit(party)
         if party == "server":
             close_down_server(kit)
-        command = server_command(kit) if party == "server" else client_command(kit)
+        command = [*self._prefixes.get(party, ()), *(server_command(kit) if party == "server" else client_command(kit))]
         self.processes[party] = OwnedProcess(command, log=self.federation.folder / f"{party}.log", environment=self._environment)
         return self.processes[party]
 

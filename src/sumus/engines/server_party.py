@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from sumus import __version__
 from sumus.engines.agreement import Agreement, workbench_without_records
@@ -267,7 +266,7 @@ class ServerParty:
     def _applied(self, number: int, found: RoundSum, participants: frozenset[int]) -> RoundRecord:
         """Move the model by a round's sum, and what the record keeps of the round."""
         begin, plan = time.perf_counter(), self._agreement.plan
-        total: npt.NDArray[np.int64] = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
+        total = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
         metrics: Metrics | None = None
         if plan.evaluation.metrics == "secure":
             total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]

@@ -27,8 +27,8 @@ from sumus.mechanism.grid import to_ring
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg.keys import session_digest
-from sumus.secagg.messages import KeyDirectory, decode_any
-from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup, answer
+from sumus.secagg.messages import DroppedSet, Invitation, KeyDirectory, decode_any
+from sumus.secagg.silo import SiloSession, SiloSetup
 from sumus.training.aggregation import unpack_model
 from sumus.training.evaluation import SecureMetrics
 from sumus.training.local_update import LocalUpdater, local_updater
@@ -128,8 +128,11 @@ class SiloParty:
             admitted.memory.keep_directory(body)
             return frame(Kind.READY)
         session = self._sessions.get(received.session) or self._restored(received.session)
-        admitted = self._admitted[received.session]
-        return frame(Kind.PROTOCOL, answer(session, body, lambda invited: self._vector(admitted, invited)))
+        if isinstance(received, Invitation):
+            return frame(Kind.PROTOCOL, self._submit(self._admitted[received.session], session, body))
+        submitted = session.resume(body)
+        reply = submitted.sign(body)[1] if isinstance(received, DroppedSet) else submitted.reveal(body)[1]
+        return frame(Kind.PROTOCOL, reply)
 
     # -- agreeing on a plan -------------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,9 @@ class SiloParty:
         bench, place = prepare(agreement.plan, data), names.index(self._name)
         records = next(silo for silo in bench.data.silos if silo.name == self._name)
         memory = self._state.session(session)
-        setup, advert = SiloSetup.restore(identity, roster, terms=agreement.terms, secret=memory.secret(RandomSource()))
+        setup, advert = SiloSetup.restore(
+            identity, roster, terms=agreement.terms, secret=memory.secret(RandomSource()), random=RandomSource()
+        )
         return _Admitted(
             agreement=agreement,
             memory=memory,
@@ -199,9 +204,10 @@ class SiloParty:
 
     # -- one round ----------------------------------------------------------------------------------------------------------------
 
-    def _vector(self, admitted: _Admitted, invited: SiloInvited) -> npt.NDArray[np.uint64]:
-        """The noisy vector for an invitation: drawn once, on the disk before it leaves, and the same for the same invitation."""
+    def _submit(self, admitted: _Admitted, session: SiloSession, message: bytes) -> bytes:
+        """The masked input for an invitation: its noise is drawn once, and the same invitation gets the very same bytes again."""
         plan, memory = admitted.agreement.plan, admitted.memory
+        invited = session.receive(message)
         number, parameters = unpack_model(invited.payload)
         if len(parameters) != plan.training.dimension:
             rule = f"the model that arrived has {len(parameters)} parameters, the plan {plan.training.dimension}"
@@ -210,15 +216,17 @@ class SiloParty:
             raise PeerProtocolError(f"round {number + 1} is beyond the {plan.federation.rounds} rounds of the plan. Agree on a new plan.")
         transcript, last = invited.header.transcript, memory.in_flight
         if last is not None and number <= last.number:
-            if number == last.number and transcript == last.transcript:
-                return last.vector
+            if number == last.number and transcript == last.transcript and last.reply:
+                return last.reply
             raise PeerProtocolError(
                 f"silo {self._name!r} has answered round {last.number + 1} already, and a round is answered once. Go on with the next."
             )
+        memory.keep_in_flight(InFlight(number, transcript))  # from here on this round's noise counts as drawn
         admitted.releases.enter(number, invited.header.round_id)
         vector = to_ring(self._drawn(admitted, number, parameters, invited.removable_seeds), plan.aggregation.modulus_bits)
-        memory.keep_in_flight(InFlight(number, transcript, vector))
-        return vector
+        reply = invited.submit(vector)[1]
+        memory.keep_in_flight(InFlight(number, transcript, reply))
+        return reply
 
     def _drawn(
         self, admitted: _Admitted, number: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes]

@@ -8,11 +8,12 @@ state/                        mode 0700
     secret                    what all masks of the session are derived from
     directory                 the other silos' signed keys, as last received
     rounds.log                round ids that were used, and for what (`FileRoundGuard`)
-    in_flight                 the noisy vector of the latest round, written before it is masked and sent
+    in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
   refusals.log                every refusal with its full reason
 
-Guarantee: a round's noise is drawn once. The noisy vector is on the disk before anything of it leaves, the same invitation gets the same
-    vector again after any crash, and no other invitation with the same or a smaller round number is ever answered.
+Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its masked answer before anything leaves; the
+    same invitation gets the very same bytes again after any crash, and no other invitation with the same or a smaller round number is
+    ever answered. An unmasked vector never touches the disk.
 """
 
 from __future__ import annotations
@@ -25,9 +26,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
-
-import numpy as np
-import numpy.typing as npt
 
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.plan import TrainingPlan
@@ -49,12 +47,12 @@ class InFlight:
     Args:
         number: of the round, counted from 0.
         transcript: everything that identifies the round: id, participants, model.
-        vector: the noisy vector as residues of the ring.
+        reply: the masked answer; empty if the silo's process ended before there was one, and the round is then lost for this silo.
     """
 
     number: int
     transcript: bytes
-    vector: npt.NDArray[np.uint64] = field(repr=False)
+    reply: bytes = field(default=b"", repr=False)
 
 
 @final
@@ -95,14 +93,14 @@ class SessionMemory:
             return None
         content = read_bytes(path)
         head = len(_MAGIC) + 40
-        if not content.startswith(_MAGIC) or (len(content) - head) % 8 or len(content) < head:
+        if not content.startswith(_MAGIC) or len(content) < head:
             raise StorageError(f"{path} is damaged. Start a new session with a new roster; do not edit it.")
         (number,) = struct.unpack_from("<Q", content, len(_MAGIC))
-        return InFlight(number, content[len(_MAGIC) + 8 : head], np.frombuffer(content, dtype="<u8", offset=head).astype(np.uint64))
+        return InFlight(number, content[len(_MAGIC) + 8 : head], content[head:])
 
-    def keep_in_flight(self, drawn: InFlight) -> None:
-        """Put a round's noisy vector on the disk; nothing of it may leave before this returns."""
-        body = struct.pack("<Q", drawn.number) + drawn.transcript + drawn.vector.astype("<u8").tobytes()
+    def keep_in_flight(self, round_: InFlight) -> None:
+        """Put the latest round on the disk; nothing of it may leave before this returns."""
+        body = struct.pack("<Q", round_.number) + round_.transcript + round_.reply
         replace_atomically(self._folder / "in_flight", _MAGIC + body)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from nvflare.apis.signal import Signal
 
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.nvflare.driver import NvflareDriver
+from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.server_party import Patience, ServerParty
 from sumus.engines.server_run import finish, is_over, open_run
 from sumus.errors import SumusError
@@ -55,6 +56,7 @@ class ServerController(Controller):  # type: ignore[misc]
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Answer questions about the progress from now on."""
+        end_with_parent()
         fl_ctx.get_engine().register_app_command(PROGRESS, self._progress)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:

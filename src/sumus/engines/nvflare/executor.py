@@ -13,6 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.silo_party import SiloParty
 from sumus.engines.site import open_party
 from sumus.errors import SumusError
@@ -38,6 +39,7 @@ class SiloExecutor(Executor):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen while the job runs."""
         if event_type == EventType.START_RUN:
+            end_with_parent()
             engine = fl_ctx.get_engine()
             self._folder = Path(engine.get_workspace().get_root_dir()) / STATE_FOLDER
             engine.register_aux_message_handler(topic=TOPIC, message_handle_func=self._handle)

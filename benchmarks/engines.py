@@ -1,0 +1,145 @@
+"""Seconds per round of the same plan in process, over NVIDIA FLARE and over Flower, split by stage.
+
+    python benchmarks/engines.py                                  # all three
+    python benchmarks/engines.py --engines in-process,nvflare     # some
+    python benchmarks/engines.py --json
+
+5 silos, 26,010 parameters (a network on the embedded digits), one local step, so that the engine's share is visible. The first round is
+left out: it warms caches. All parties run on this machine: the figures contain the contention of six processes for its cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from sumus.data import load_silo
+from sumus.engines.agreement import Agreement, agree_on
+from sumus.engines.in_process import InProcessDriver
+from sumus.engines.releases import LedgerReleases
+from sumus.engines.server_party import Patience, ServerParty
+from sumus.engines.silo_party import SiloParty
+from sumus.engines.site import approve, settle
+from sumus.ledger import Ledger
+from sumus.plan import TrainingPlan
+from sumus.policy import Policy
+from sumus.randomness import RandomSource
+from sumus.record import RoundRecord, RunFolder
+from sumus.secagg.keys import Roster, SiloIdentity
+
+PLAN = """
+[privacy]
+epsilon = 4.0
+delta = 1e-4
+[federation]
+silos = 5
+rounds = {rounds}
+dropouts = 1
+[training]
+algorithm = "single-step"
+model = "mlp"
+hidden = {hidden}
+sampling_rate = 0.2
+[data]
+name = "digits"
+[evaluation]
+metrics = "none"
+"""
+HIDDEN = [126, 130]
+
+
+def agreement(rounds: int) -> Agreement:
+    made = agree_on(TrainingPlan.from_toml(PLAN.format(rounds=rounds, hidden=HIDDEN)))
+    assert made.plan.training.dimension == 26_010, made.plan.training.dimension
+    return made
+
+
+def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+    agreed, begin = agreement(rounds), time.perf_counter()
+    names = [silo.name for silo in agreed.design.silos]
+    identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
+    roster = Roster.from_public_texts([identity.public_text() for identity in identities.values()])
+    parties = {}
+    for number, name in enumerate(roster.names):
+        folder = root / name
+        state = settle(folder, identity=identities[name], roster=roster, data="digits", policy=Policy(), policy_text="")
+        approve(folder, [agreed.plan])
+        ledger = Ledger.of_dataset("digits", state=folder)
+        parties[number] = SiloParty(state, load=load_silo, releases=lambda each, book=ledger: LedgerReleases.open(each, book, Policy()))
+    driver = InProcessDriver({number: party.handle for number, party in parties.items()})
+    server = ServerParty(agreed, roster, driver, patience=Patience())
+    server.greet()
+    ready = time.perf_counter() - begin
+    with RunFolder.create(agreed.plan, agreed.account, root / "runs", silos=roster.names) as run:
+        records = list(server.train(run))
+    driver.close()
+    for party in parties.values():
+        party.close()
+    return records, ready
+
+
+def nvflare(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+    from sumus.engines.local import LocalProcesses
+    from sumus.engines.nvflare.training import train_across
+
+    agreed, begin = agreement(rounds), time.perf_counter()
+    with LocalProcesses(root / "federation", agreed, data="digits") as processes:
+        operator = processes.start_all(seconds=180.0)
+        ready = time.perf_counter() - begin
+        try:
+            path = train_across(operator, agreed, out=root / "runs", watch=lambda news: None)
+        finally:
+            operator.close()
+    return RunFolder.open(path).rounds(), ready
+
+
+def flower(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+    from sumus.engines.flower.local import FlowerProcesses
+
+    agreed, begin = agreement(rounds), time.perf_counter()
+    with FlowerProcesses(root / "federation", agreed, data="digits") as processes:
+        processes.start_all()
+        ready = time.perf_counter() - begin
+        outcome = processes.train(patience={"set-up": 300.0, "update": 300.0, "stage": 120.0}, seconds=1800.0)
+    if outcome["error"]:
+        raise SystemExit(outcome["error"])
+    return RunFolder.open(outcome["run"]).rounds(), ready
+
+
+ENGINES = {"in-process": (in_process, 12), "nvflare": (nvflare, 12), "flower": (flower, 3)}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--engines", default=",".join(ENGINES))
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    found = {}
+    for name in chosen.engines.split(","):
+        run, rounds = ENGINES[name]
+        with tempfile.TemporaryDirectory() as folder:
+            records, ready = run(Path(folder), rounds)
+        kept = records[1:]
+        stages = {stage: median(record.seconds[stage] for record in kept) for stage in kept[0].seconds}
+        found[name] = {
+            "seconds_until_all_are_connected": ready,
+            "seconds_per_round": median(sum(record.seconds.values()) for record in kept),
+            "stages": stages,
+            "bytes_up_per_round": kept[-1].bytes_up,
+            "bytes_down_per_round": kept[-1].bytes_down,
+            "rounds": len(kept),
+        }
+        if not chosen.json:
+            print(f"{name:<11} {found[name]['seconds_per_round']:.3f} s a round (median of {len(kept)}), connected after {ready:.1f} s")
+            for stage, seconds in stages.items():
+                print(f"            {seconds:.3f} s {stage}")
+    if chosen.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

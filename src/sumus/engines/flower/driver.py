@@ -1,0 +1,76 @@
+"""The server's end of the engine: pushes one message per node and pulls replies until all are there or the deadline passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, final
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from sumus.engines.flower.client_app import BODY, NAME_ACTION, RECORD
+
+__all__ = ["FlowerDriver"]
+
+_PAUSE_SECONDS = 0.2
+
+
+@final
+class FlowerDriver:
+    """Carries messages to the SuperNodes.
+
+    Args:
+        grid: the run's grid.
+        names: name of every silo number.
+        locate_seconds: how long to ask nodes for their names.
+    """
+
+    def __init__(self, grid: Any, names: tuple[str, ...], *, locate_seconds: float = 90.0) -> None:
+        self._grid, self._names, self._locate_seconds = grid, names, locate_seconds
+        self._node_of: dict[str, int] = {}
+        self._asked: set[int] = set()
+
+    def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
+        """See `Driver.exchange`."""
+        until = time.monotonic() + deadline_seconds
+        self._locate([self._names[silo] for silo in messages], until=min(until, time.monotonic() + self._locate_seconds))
+        there = {self._node_of[self._names[silo]]: silo for silo in messages if self._names[silo] in self._node_of}
+        answers = self._ask({node: messages[silo] for node, silo in there.items()}, "query", until=until)
+        return {there[node]: answer for node, answer in answers.items()}
+
+    def _locate(self, wanted: list[str], *, until: float) -> None:
+        """Ask nodes that are new for their names."""
+        while any(name not in self._node_of for name in wanted) and time.monotonic() < until:
+            fresh = set(self._grid.get_node_ids()) - self._asked
+            if not fresh:
+                if self._asked and len(self._asked) >= len(self._names):
+                    return
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            found = self._ask(dict.fromkeys(fresh, b""), f"query.{NAME_ACTION}", until=until)
+            self._asked |= set(found)
+            self._node_of |= {answer.decode("utf-8", "replace"): node for node, answer in found.items()}
+
+    def _ask(self, bodies: Mapping[int, bytes], kind: str, *, until: float) -> dict[int, bytes]:
+        left = max(until - time.monotonic(), 1.0)
+        asked = [
+            Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=node, message_type=kind, ttl=left + 60.0)
+            for node, body in bodies.items()
+        ]
+        waiting = {identifier: message.metadata.dst_node_id for identifier, message in zip(self._push(asked), asked, strict=True)}
+        answers: dict[int, bytes] = {}
+        while waiting and time.monotonic() < until:
+            for reply in self._grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)  # error replies come from node 1: match by message
+                if node is not None and not reply.has_error():
+                    body = reply.content.config_records[RECORD][BODY]
+                    answers[node] = bytes(body) if isinstance(body, bytes) else b""
+            if waiting:
+                time.sleep(_PAUSE_SECONDS)
+        return answers
+
+    def _push(self, messages: list[Message]) -> list[str]:
+        return list(self._grid.push_messages(messages)) if messages else []
+
+    def close(self) -> None:
+        """See `Driver.close`; the grid belongs to the run."""

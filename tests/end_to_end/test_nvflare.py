@@ -1,0 +1,247 @@
+"""A federation of real processes with mutual TLS: server and three silos on loopback, over NVIDIA FLARE.
+
+One federation serves all tests of this file, because bringing it up is most of their cost. Its operator is hostile: the server's own
+controls on jobs are switched off, so whatever is refused here is refused by the silos themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sumus.data import load
+from sumus.engines.agreement import Agreement, agree_on
+from sumus.engines.local import LocalProcesses
+from sumus.engines.nvflare.jobs import Operator, job_folder
+from sumus.engines.nvflare.kits import close_down_server, server_command
+from sumus.engines.nvflare.training import train_across
+from sumus.engines.processes import OwnedProcess
+from sumus.engines.site import approve
+from sumus.ledger import Ledger
+from sumus.mechanism.grid import to_ring
+from sumus.plan import TrainingPlan
+from sumus.record import RunFolder
+from sumus.training.federation import Federation
+from sumus.training.workbench import prepare
+
+pytestmark = pytest.mark.network
+pytest.importorskip("nvflare")
+
+SEED = 11
+PATIENCE = {"set_up_seconds": 90.0, "update_seconds": 60.0, "stage_seconds": 30.0}
+PLAN = """
+[privacy]
+epsilon = 2.0
+delta = 1e-4
+[federation]
+silos = 3
+rounds = 16
+local_steps = 20
+dropouts = 1
+[training]
+learning_rate = 1.0
+[data]
+name = "digits"
+[evaluation]
+metrics = "none"
+"""
+
+
+def agreed(**changes: object) -> Agreement:
+    return agree_on(TrainingPlan.from_toml(PLAN).with_overrides({key.replace("__", "."): value for key, value in changes.items()}))
+
+
+class Running:
+    """The federation that the tests share."""
+
+    def __init__(self, root: Path) -> None:
+        self.agreement = agreed()
+        policies = dict.fromkeys([silo.name for silo in self.agreement.design.silos], "max_epsilon_per_run = 2.0\n")
+        self.processes = LocalProcesses(
+            root, self.agreement, data="digits", policies=policies, environment={"SUMUS_SIMULATION_SEED": str(SEED)}
+        )
+        federation = self.processes.federation
+        self.names = federation.roster.names
+        for name in self.names:
+            (federation.state(name) / "SIMULATION").touch()
+        kit = federation.kit("server")
+        close_down_server(kit)
+        for file, change in (("resources.json", {"class_allow_list": ["*"]}), ("authorization.json", {})):
+            content = json.loads((kit / "local" / file).read_text()) | change
+            if file == "authorization.json":
+                content["permissions"]["project_admin"] = "any"
+            (kit / "local" / file).write_text(json.dumps(content))
+        self.processes.processes["server"] = OwnedProcess(server_command(kit), log=root / "server.log")
+        for name in self.names:
+            self.processes.start(name)
+        self.operator = Operator(federation.kit("admin"))
+        assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
+
+    def silo_logs(self) -> str:
+        folder = self.processes.federation.folder
+        return "\n".join((folder / f"{name}.log").read_text(errors="replace") for name in self.names)
+
+    def close(self) -> None:
+        self.operator.close()
+        self.processes.close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    made = Running(tmp_path_factory.mktemp("nvflare") / "federation")
+    yield made
+    made.close()
+
+
+# -- the whole run, and what the server sees of it ----------------------------------------------------------------------------------
+
+
+def memory_of(pids: list[int]) -> bytes:
+    """Everything that can be read of some processes' memory."""
+    found = bytearray()
+    for pid in pids:
+        with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                match = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw", line)
+                if match:
+                    start, stop = (int(part, 16) for part in match.groups())
+                    try:
+                        memory.seek(start)
+                        found += memory.read(stop - start)
+                    except (OSError, ValueError):
+                        continue
+    return bytes(found)
+
+
+def forms(vector: np.ndarray) -> list[bytes]:
+    """The middle of a vector in the forms that a program could hold it in: words of the ring, integers, floats."""
+    middle = vector[len(vector) // 2 : len(vector) // 2 + 12]
+    residues = to_ring(middle.astype(np.int64), 32)
+    return [kind.tobytes() for kind in (middle.astype("<i4"), middle.astype("<i8"), residues.astype("<u8"), middle.astype("<f8"))]
+
+
+def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running: Running, tmp_path: Path) -> None:
+    alone = Federation(running.agreement.design, prepare(running.agreement.plan, load(running.agreement.plan)), None, seed=SEED)
+    plain = [[outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()]
+    dumped: list[tuple[int, bytes]] = []
+    server = running.processes.processes["server"]
+
+    def watch(news: Mapping[str, Any]) -> None:
+        if news["phase"] == "training" and news["rounds"] and not dumped:
+            dumped.append((news["rounds"][-1]["round"], memory_of([server.pid, *(each.pid for each in server.descendants())])))
+
+    path = train_across(running.operator, running.agreement, out=tmp_path, watch=watch, patience=PATIENCE)
+    run = RunFolder.open(path)
+    run.verify()
+    assert run.void is not None  # a public seed never looks like a private run
+    assert run.summary is not None
+    assert run.summary["lost_rounds"] == 0
+    checkpoint = run.read_checkpoint()
+    assert checkpoint is not None
+    assert np.array_equal(checkpoint[0]["iterate"], alone.server.parameters)
+
+    stored = [file.read_bytes() for file in running.processes.federation.kit("server").rglob("*") if file.is_file()]
+    stored.append((running.processes.federation.folder / "server.log").read_bytes())
+    model = alone.server.parameters[300:312].astype("<f8").tobytes()
+    assert any(model in content for content in stored)  # the search finds what is there
+    for vector in (vector for vectors in plain for vector in vectors):
+        for form in forms(vector):
+            assert not any(form in content for content in stored)
+    assert dumped, "the server's memory was never read"
+    reached, memory = dumped[0]
+    assert alone.bench.first_parameters[:12].astype("<f8").tobytes() in memory or b"sumus.engines.server_party" in memory
+    for vector in plain[reached - 1]:  # the round that was summed up last when the memory was read
+        assert not any(form in memory for form in forms(vector))
+    for name in running.names:
+        state = running.processes.federation.state(name)
+        assert state.stat().st_mode & 0o777 == 0o700
+        own = [file.read_bytes() for file in state.rglob("*") if file.is_file()]
+        for vector in plain[-1]:
+            assert not any(form in content for form in forms(vector) for content in own)  # not even on the silo's own disk
+        assert len(Ledger.of_dataset("digits", state=state).entries()) == 16
+
+
+# -- what a hostile operator submits ------------------------------------------------------------------------------------------------
+
+
+def submit(running: Running, job: Path) -> dict[str, Any]:
+    return running.operator.run_job(job, lambda news: None)
+
+
+def test_a_job_that_carries_code_is_refused_by_every_silo(running: Running, tmp_path: Path) -> None:
+    marker = tmp_path / "code-ran"
+    with job_folder(running.agreement, rounds=1, patience=PATIENCE) as job:
+        (job / "app" / "custom").mkdir()
+        (job / "app" / "custom" / "evil.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
+        config = job / "app" / "config" / "config_fed_client.json"
+        config.write_text(config.read_text().replace("sumus.engines.nvflare.executor.SiloExecutor", "evil.Executor"))
+        outcome = submit(running, job)
+    assert outcome["phase"] != "finished"
+    assert not marker.exists()
+    assert not outcome["rounds"]
+
+
+@pytest.mark.parametrize("path", ["subprocess.Popen", "nvflare.app_common.executors.model_learner_executor.ModelLearnerExecutor"])
+def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: Running, tmp_path: Path, path: str) -> None:
+    marker = tmp_path / "class-ran"
+    with job_folder(running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}) as job:
+        config = job / "app" / "config" / "config_fed_client.json"
+        content = json.loads(config.read_text())
+        arguments = {"args": ["touch", str(marker)]} if path == "subprocess.Popen" else {"learner_id": "x"}
+        content["components"] = [{"id": "evil", "path": path, "args": arguments}]
+        config.write_text(json.dumps(content))
+        outcome = submit(running, job)
+    assert outcome["phase"] != "finished"
+    assert not outcome["rounds"]
+    assert not marker.exists()
+
+
+def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(running: Running) -> None:
+    unknown = agreed(federation__rounds=2, training__init_seed=1)
+    with job_folder(unknown, rounds=2, patience=PATIENCE) as job:
+        outcome = submit(running, job)
+    assert set(outcome["refusals"]) == set(running.names)
+    assert all("not one that silo" in reason for reason in outcome["refusals"].values())
+
+    greedy = agreed(privacy__epsilon=4.0, federation__rounds=2)
+    for name in running.names:
+        approve(running.processes.federation.state(name), [greedy.plan])
+    with job_folder(greedy, rounds=2, patience=PATIENCE) as job:
+        outcome = submit(running, job)
+    assert outcome["phase"] == "failed"
+    assert "max_epsilon_per_run" in outcome["error"]
+    assert set(outcome["refusals"]) == set(running.names)
+
+
+# -- a kill -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: Running, tmp_path: Path) -> None:
+    again = agreed(training__init_seed=2, federation__rounds=24)
+    for name in running.names:
+        approve(running.processes.federation.state(name), [again.plan])
+    killed: list[int] = []
+
+    def watch(news: Mapping[str, Any]) -> None:
+        if news["phase"] == "training" and not killed:
+            for process in running.processes.processes[running.names[1]].descendants():
+                if "worker_process" in " ".join(process.cmdline()):
+                    killed.append(process.pid)
+                    process.kill()
+
+    path = train_across(running.operator, again, out=tmp_path, watch=watch, patience=PATIENCE)
+    run = RunFolder.open(path)
+    assert killed
+    assert run.summary is not None
+    assert run.summary["lost_rounds"] == 0
+    records = run.rounds()
+    assert records[-1].survivors == running.names
+    entries = Ledger.of_dataset("digits", state=running.processes.federation.state(running.names[1])).entries()
+    ids = [entry.round_id for entry in entries if entry.plan_hash == again.plan.hash]
+    assert len(ids) == len(set(ids))
