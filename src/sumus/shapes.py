@@ -15,6 +15,7 @@ from sumus.errors import PlanError
 __all__ = [
     "CNN_CONVOLUTIONS",
     "CNN_HIDDEN",
+    "FEATURES",
     "MODELS",
     "RANDOM_FILTERS",
     "RANDOM_WIDTH",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
+FEATURES = ("none", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
 
 # The convolutional network of Papernot et al. (arXiv:2007.14191) and of the paper: (channels, kernel, stride, padding),
 # each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden layer.
@@ -34,7 +36,7 @@ CNN_HIDDEN = 32
 
 # Random feature maps: numbers behind a flat record, and filters for an image (two numbers in each of 16 cells).
 RANDOM_WIDTH = 1024
-RANDOM_FILTERS = 48
+RANDOM_FILTERS = 32
 
 
 def logit_count(model: str, classes: int) -> int:
@@ -95,18 +97,26 @@ def cnn_flat_features(shape: Sequence[int]) -> int:
 
 
 def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of one record behind the named public feature map."""
+    """Shape of one record behind the named public feature map (`sumus.training.features`)."""
     if features == "none":
         return tuple(shape)
     if features == "random" and len(shape) == 1:
         return (RANDOM_WIDTH,)
-    if features in ("gabor", "random"):
-        if len(shape) != 3:
-            rule = f"must be an image shape (channels, height, width) for features {features!r}"
-            raise PlanError("shape", tuple(shape), rule, 'Use "random" or "none" for flat records.')
-        half, cells = (math.prod(math.ceil(side / divisor) for side in shape[1:]) for divisor in (2, 4))
-        return (half + 16 * cells,) if features == "gabor" else (2 * RANDOM_FILTERS * 16,)
-    raise PlanError("training.features", features, "is not a known feature map", "Set training.dimension for a map of your own.")
+    if features not in FEATURES:
+        known = f'must be one of {", ".join(FEATURES)} or "package.module:Class?pixels=…"'
+        raise PlanError("training.features", features, known, "Set training.dimension for a map of your own.")
+    if len(shape) != 3:
+        rule = f"must be an image shape (channels, height, width) for features {features!r}"
+        raise PlanError("shape", tuple(shape), rule, 'Use "random" or "none" for flat records.')
+    half, quarter = (math.prod(math.ceil(side / divisor) for side in shape[1:]) for divisor in (2, 4))
+    counts = {
+        "gabor": half + 16 * quarter,
+        "phases": half + 32 * quarter,
+        "scatter": half + 16 * quarter + 32 * 16,
+        "random": 2 * RANDOM_FILTERS * 16,
+        "efficientnet-lite0": 1280,
+    }
+    return (counts[features],)
 
 
 def float_sum_terms(records: int) -> int:

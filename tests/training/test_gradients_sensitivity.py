@@ -71,7 +71,7 @@ def test_no_record_moves_the_sum_further_than_the_resolution(record: np.ndarray,
     assert (np.abs(integers) <= np.abs(exact)).all()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 1000, 65_536, 200_003])
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 1000, 65_537])
 @pytest.mark.parametrize("value", [1.0, 1e38, 1e-45, 0.1, 3.0e-39])
 def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, value: float) -> None:
     """Equal coordinates round alike, so a scale that is too large by one last bit would show in every one of them."""
@@ -163,11 +163,12 @@ def test_a_batch_is_exactly_the_sum_of_its_records(name: str, threads: int) -> N
     def integers(rows: slice | torch.Tensor) -> torch.Tensor:
         return gradients.clipped_sum(theta, x[rows], y[rows], clip_norm=0.4, resolution=1 << 20).integers
 
-    alone = torch.stack([integers(slice(index, index + 1)) for index in range(75)])
-    assert torch.equal(integers(slice(0, 75)), alone.sum(0))
-    assert torch.equal(integers(torch.arange(74, -1, -1)), alone.sum(0))
-    assert torch.equal(integers(slice(13, 70)), alone[13:70].sum(0))
-    assert torch.equal(integers(slice(1, 75)), alone[1:].sum(0))
+    everything = integers(slice(0, 75))
+    alone = [integers(slice(index, index + 1)) for index in (0, 1, 2, 37, 63, 64, 74)]
+    between = [integers(slice(*ends)) for ends in ((3, 37), (38, 63), (65, 74))]
+    assert torch.equal(everything, sum(alone + between))
+    assert torch.equal(everything, integers(torch.arange(74, -1, -1)))
+    assert torch.equal(everything, integers(slice(1, 75)) + alone[0])
 
 
 @pytest.mark.parametrize("width", [3, 30, 79, 981])

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import cache
+from pathlib import Path
+from typing import Final, final
+from urllib.parse import parse_qsl
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +23,18 @@ import torch
 
 from sumus.errors import DataError, PlanError
 from sumus.shapes import feature_shape
-from sumus.training.filters import GaborBank
+from sumus.training.backbones import Backbone, load_backbone, own_backbone
+from sumus.training.filters import GaborBank, PhaseBank, ScatterBank
 from sumus.training.isolation import is_isolated
+from sumus.training.models import object_at
+from sumus.training.public_pictures import Whitened
 from sumus.training.random_features import RandomConvolutions, RandomProjection
 
 __all__ = ["FeatureMap", "bounded", "feature_map"]
 
 Floats = npt.NDArray[np.float32]
 Transform = Callable[[torch.Tensor], torch.Tensor]
+_BANKS: Final[dict[str, Callable[[Sequence[int]], Transform]]] = {"gabor": GaborBank, "phases": PhaseBank, "scatter": ScatterBank}
 _BATCH = 100  # records that are in flight at once
 _BIAS_SHARE = 0.25  # of the bound: the bias feature's size
 
@@ -64,30 +71,59 @@ class FeatureMap:
         return out
 
 
-def feature_map(name: str, input_shape: Sequence[int], *, seed: int = 0) -> FeatureMap:
+@cache
+def feature_map(name: str, input_shape: tuple[int, ...], *, seed: int = 0) -> FeatureMap:
     """The map that `training.features` names.
 
+    none      records as they are
+    gabor     edges and stripes of images: 8 orientations, two scales, a coarse copy; 980 numbers of 28 × 28 pixels
+    phases    the same with 4 orientations and the sign of every edge; 1,764 numbers
+    scatter   gabor and a second level of filters over the fine edges; 1,492 numbers
+    random    random convolutions of images, random Fourier features of flat records
+    efficientnet-lite0, "package.module:Class?pixels=N&weights=FILE"    frozen networks, trained on public images
+
+    The maps of images except the frozen networks are centred and partly whitened by made-up pictures (`public_pictures`).
+
     Args:
-        name: none | gabor | random | …
+        name: as above.
         input_shape: one record's shape, (features,) or (channels, height, width); images have values in [0, 1].
         seed: public seed of random maps.
     """
-    transform = _transform(name, input_shape, seed)
+    transform, shape = _transform(name, input_shape, seed)
     records = torch.rand(_BATCH, *input_shape, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         isolated = is_isolated(lambda x, y: [transform(x)], records, torch.zeros(_BATCH))
-    return FeatureMap(name, feature_shape(name, input_shape), transform, _BATCH if isolated else 1)
+    return FeatureMap(name, shape, transform, _BATCH if isolated else 1)
 
 
-def _transform(name: str, shape: Sequence[int], seed: int) -> Transform:
-    """The named map on batches."""
+def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform, tuple[int, ...]]:
+    """The named map on batches, and one record's shape behind it."""
+    if ":" in name:
+        backbone = _own_backbone(name)
+        return backbone, (backbone.width,)
+    behind = feature_shape(name, shape)  # refuses unknown names and flat records in front of image maps
     if name == "none":
-        return torch.clone
-    if name == "gabor":
-        return GaborBank(shape)
+        return torch.clone, behind
+    if name == "random" and len(shape) == 1:
+        return RandomProjection(shape, seed=seed), behind
     if name == "random":
-        return RandomConvolutions(shape, seed=seed) if len(shape) == 3 else RandomProjection(shape, seed=seed)
-    raise PlanError("training.features", name, "is not a known feature map", "Use none, gabor or random.")
+        return Whitened(RandomConvolutions(shape, seed=seed), shape), behind
+    if name in _BANKS:
+        return Whitened(_BANKS[name](shape), shape), behind
+    return load_backbone(name), behind
+
+
+def _own_backbone(name: str) -> Backbone:
+    """A user's frozen network from "package.module:Class?pixels=N&weights=FILE"."""
+    path, _, query = name.partition("?")
+    options = dict(parse_qsl(query, strict_parsing=bool(query)))
+    unknown = sorted(set(options) - {"pixels", "weights"})
+    if unknown or not options.get("pixels", "32").isdecimal():
+        rule = 'must look like "package.module:Class?pixels=32&weights=FILE"'
+        raise PlanError("training.features", name, rule, f"Remove {unknown[0]}." if unknown else "Give pixels as a number.")
+    network = object_at(path, field="training.features")()
+    weights = Path(options["weights"]) if "weights" in options else None
+    return own_backbone(network, name=path, pixels=int(options.get("pixels", "32")), checkpoint=weights)
 
 
 def bounded(features: npt.NDArray[np.floating], bound: float) -> Floats:

@@ -9,7 +9,9 @@ from typing import final
 import torch
 from torch.nn import functional
 
+from sumus.randomness import RandomSource
 from sumus.shapes import RANDOM_FILTERS, RANDOM_WIDTH
+from sumus.training.public_pictures import aligned_width
 
 __all__ = ["RandomConvolutions", "RandomProjection"]
 
@@ -24,14 +26,17 @@ class RandomProjection:
     """
 
     def __init__(self, shape: Sequence[int], *, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self._frequencies = torch.randn(math.prod(shape), RANDOM_WIDTH, generator=generator)
-        self._phases = 2 * math.pi * torch.rand(RANDOM_WIDTH, generator=generator)
+        source = RandomSource.simulation(seed, "random projection")
+        width = math.prod(shape)
+        frequencies = torch.from_numpy(source.normals(width * RANDOM_WIDTH)).view(width, RANDOM_WIDTH)
+        self._frequencies = functional.pad(frequencies, (0, 0, 0, aligned_width(width) - width)).float()
+        self._phases = torch.from_numpy(2 * math.pi * source.uniforms(RANDOM_WIDTH)).float()
 
     def __call__(self, records: torch.Tensor) -> torch.Tensor:
         """(batch, …) → (batch, RANDOM_WIDTH)."""
         flat = functional.normalize(records.flatten(1), dim=1)
-        return math.sqrt(2.0) * torch.cos(flat @ self._frequencies + self._phases)
+        padded = functional.pad(flat, (0, len(self._frequencies) - flat.shape[1]))
+        return math.sqrt(2.0) * torch.cos(torch.addmm(self._phases, padded, self._frequencies))
 
 
 @final
@@ -42,10 +47,12 @@ class RandomConvolutions:
     """
 
     def __init__(self, shape: Sequence[int], *, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        filters = torch.randn(RANDOM_FILTERS, shape[0], _PATCH, _PATCH, generator=generator)
-        filters -= filters.mean(dim=(1, 2, 3), keepdim=True)
-        self._filters = functional.normalize(filters.flatten(1), dim=1).view_as(filters)
+        source = RandomSource.simulation(seed, "random convolutions")
+        drawn = torch.from_numpy(source.normals(RANDOM_FILTERS * shape[0] * _PATCH * _PATCH)).float()
+        filters = drawn.view(RANDOM_FILTERS, shape[0], _PATCH, _PATCH)
+        filters = filters - filters.mean(dim=(1, 2, 3), keepdim=True)
+        filters = functional.normalize(filters.flatten(1), dim=1).view_as(filters)
+        self._filters = filters.clone(memory_format=torch.channels_last)  # where convolution is fast
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         """(batch, channels, height, width) → (batch, 2 · RANDOM_FILTERS · 16)."""

@@ -1,0 +1,166 @@
+"""Per-record gradients side by side: a plain step, Opacus and ours, in one process and one run.
+
+    python benchmarks/gradients.py [--threads 2] [--repeats 15]
+
+Prints one line of JSON. Times are medians of interleaved repeats, so that a busy machine slows all of them alike. Every step gets the
+same batch and starts at the same parameters. Opacus and the plain step are run in both memory layouts and their faster one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from opacus.grad_sample import GradSampleModule
+from torch import nn
+from torch.nn import functional
+
+from sumus.training.gradients import PerRecordGradients
+from sumus.training.models import build_model, flat_parameters, load_flat
+
+RESOLUTION = 1 << 16
+CLIP_NORM = 1.0
+WORKLOADS = {"cnn": ("cnn", (1, 28, 28), 512), "linear": ("softmax", (1280,), 256)}
+
+
+def model_for(workload: str) -> nn.Module:
+    name, shape, _ = WORKLOADS[workload]
+    model = build_model(name, shape=shape, classes=10)
+    generator = torch.Generator().manual_seed(0)
+    load_flat(model, 0.05 * torch.randn(flat_parameters(model).numel(), generator=generator))
+    return model
+
+
+def batch_for(workload: str) -> tuple[torch.Tensor, torch.Tensor]:
+    _, shape, records = WORKLOADS[workload]
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(records, *shape, generator=generator), torch.randint(0, 10, (records,), generator=generator)
+
+
+def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
+    """Forward, backward: what training without privacy does."""
+    model = model_for(workload)
+    model = model.to(memory_format=torch.channels_last) if channels_last else model
+    x, y = batch_for(workload)
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        functional.cross_entropy(model(x), y).backward()
+
+    return step
+
+
+def opacus_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
+    """Hooks, per-sample norms, clipped sum: `DPOptimizer.clip_and_accumulate` without its noise."""
+    model = model_for(workload)
+    model = model.to(memory_format=torch.channels_last) if channels_last else model
+    sampled = GradSampleModule(model, loss_reduction="sum")
+    x, y = batch_for(workload)
+
+    def step() -> list[torch.Tensor]:
+        sampled.zero_grad(set_to_none=True)
+        for parameter in sampled.parameters():
+            parameter.grad_sample = None
+        functional.cross_entropy(sampled(x), y, reduction="sum").backward()
+        samples = [parameter.grad_sample for parameter in sampled.parameters()]
+        norms = torch.stack([sample.flatten(1).norm(2, dim=-1) for sample in samples], dim=1).norm(2, dim=1)
+        factors = (CLIP_NORM / (norms + 1e-6)).clamp(max=1.0)
+        return [torch.einsum("i,i...->...", factors, sample) for sample in samples]
+
+    return step
+
+
+def our_step(workload: str, *, rounding: str) -> Callable[[], object]:
+    """The clipped integer sum."""
+    model = model_for(workload)
+    gradients, theta = PerRecordGradients(model), flat_parameters(model)
+    x, y = batch_for(workload)
+    return lambda: gradients.clipped_sum(theta, x, y, clip_norm=CLIP_NORM, resolution=RESOLUTION, rounding=rounding)
+
+
+def contenders(workload: str) -> dict[str, Callable[[], object]]:
+    layouts = (False, True) if workload == "cnn" else (False,)
+    steps: dict[str, Callable[[], object]] = {}
+    for layout in layouts:
+        suffix = "_channels_last" if layout else ""
+        steps[f"plain{suffix}"] = plain_step(workload, channels_last=layout)
+        steps[f"opacus{suffix}"] = opacus_step(workload, channels_last=layout)
+    return steps | {rounding: our_step(workload, rounding=rounding) for rounding in ("record", "sum")}
+
+
+def milliseconds(workload: str, repeats: int) -> dict[str, float]:
+    """Median time of each contender, interleaved."""
+    steps = contenders(workload)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for step in steps.values():
+        step(), step()
+    for _ in range(repeats):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - begin)
+    return {name: 1e3 * median(values) for name, values in times.items()}
+
+
+def _peak(workload: str, contender: str, threads: int, answer: multiprocessing.SimpleQueue[float]) -> None:
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    step = contenders(workload)[contender]
+    gc.collect()
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")  # forget the peak so far
+    before = resident_megabytes("VmRSS")
+    step(), step()
+    answer.put(resident_megabytes("VmHWM") - before)
+
+
+def resident_megabytes(field: str) -> float:
+    """A memory figure of this process."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            return next(float(line.split()[1]) / 1024 for line in file if line.startswith(field))
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def peak_megabytes(workload: str, contender: str, threads: int) -> float:
+    """Memory that two steps need beyond a process that is ready to take them, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    answer = context.SimpleQueue()
+    process = context.Process(target=_peak, args=(workload, contender, threads, answer))
+    process.start()
+    process.join()
+    return answer.get()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
+    line: dict[str, object] = {"benchmark": "gradients", "threads": options.threads}
+    for workload in WORKLOADS:
+        times = milliseconds(workload, options.repeats)
+        plain = min(value for name, value in times.items() if name.startswith("plain"))
+        opacus = min(value for name, value in times.items() if name.startswith("opacus"))
+        line[f"{workload}_milliseconds"] = {name: round(value, 3) for name, value in times.items()}
+        for rounding in ("record", "sum"):
+            line[f"{workload}_{rounding}_over_plain"] = round(times[rounding] / plain, 3)
+            line[f"{workload}_opacus_over_{rounding}"] = round(opacus / times[rounding], 2)
+        peaks = {name: peak_megabytes(workload, name, options.threads) for name in ("plain", "opacus", "record", "sum")}
+        line[f"{workload}_peak_megabytes"] = {name: round(value, 1) for name, value in peaks.items()}
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()
