@@ -1,0 +1,218 @@
+"""Gradient canaries in the released-sum view: worst-case records in otherwise empty silos, on the silos' own code.
+
+The adversary of the proof may choose the other records, the models and the canaries, so the audit does: all silos are empty but for the
+first, which holds each of m canaries or not by a secret fair coin. A canary's gradient is far longer than the clip norm and lies in a
+direction of its own, so that after honest clipping it moves the sum by exactly what is accounted for one record. Sampling, clipping,
+rounding, noise, weights, saturation and the secure sum are the real ones. The score of a canary is the released sum in its direction,
+over all rounds, in standard deviations of the accounted noise; directions without a canary are pure noise and are checked as such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sumus.data.silos import Records
+from sumus.design import NoiseDesign
+from sumus.errors import PlanError
+from sumus.randomness import RandomSource
+from sumus.training.aggregation import Aggregator, SecureAggregation, TrustedAggregation
+from sumus.training.local_update import LocalUpdater, local_updater
+
+__all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
+
+_LOUD = 1e4  # times the residual ½ of an undecided logistic loss: far above any clip norm in use
+_CERTAIN = 40.0  # a logit at which the softmax is wrong with probability 1 − 4e-18
+
+Floats = npt.NDArray[np.float64]
+
+
+class CanaryModel(nn.Module):
+    """A model whose record j has the gradient ± _LOUD/2 in the coordinate that the record names, whatever the parameters."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(dimension))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logit 0 with a gradient of _LOUD in one weight."""
+        chosen = self.weights[x[:, 0].long() % len(self.weights)]
+        return (_LOUD * (chosen - chosen.detach()))[:, None]
+
+
+@final
+@dataclass(frozen=True)
+class CanaryScores:
+    """What one training run showed.
+
+    Args:
+        included: the secret coins.
+        scores: one per canary, in standard deviations of the accounted noise.
+        silent: (rounds, directions) released sums where no canary was, in the same unit.
+    """
+
+    included: npt.NDArray[np.bool_]
+    scores: Floats
+    silent: Floats
+
+
+@final
+class CanaryRounds:
+    """Training runs of a design on canaries only.
+
+    Args:
+        design: of the plan under audit.
+        canaries: m.
+        view: "sum" (the server and its colluders) or "silo" (everybody else colludes: what `local` promises).
+        new_source: one call gives the random bits of one silo for one round.
+    """
+
+    def __init__(self, design: NoiseDesign, canaries: int, *, view: str, new_source: Callable[[], RandomSource] = RandomSource) -> None:
+        algorithm = design.plan.training.algorithm
+        if algorithm not in ("dp-sgd", "single-step", "split-noise", "convex-pass"):
+            raise PlanError("training.algorithm", algorithm, "must protect single records to be audited", 'For example "convex-pass".')
+        self._design, self._view, self._new_source = design, view, new_source
+        self._dimension = design.plan.training.dimension or 1
+        self._directions: _Gradients | _Features = (
+            _Features(design, canaries) if algorithm == "convex-pass" else _Gradients(design, canaries)
+        )
+        self.canaries = self._directions.canaries
+        self._updaters: list[LocalUpdater] = []
+        self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+        self._number = 0
+        self._aggregate = self._aggregator()
+
+    @property
+    def separation(self) -> float:
+        """Expected score of an included canary."""
+        design, silo = self._design, self._design.silos[0]
+        weights = design.step_weights if design.queries_per_round > 1 else (1,)
+        signal = self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
+        return design.plan.federation.rounds * signal / self._noise_std
+
+    @property
+    def _noise_std(self) -> float:
+        """Of the accounted noise in a score: all rounds, all counted silos."""
+        design = self._design
+        counted = design.silos[: design.plan.noise_contributors] if self._view == "sum" else design.silos[:1]
+        weights = design.step_weights[: design.queries_per_round]
+        per_round = sum(design.drawn_by(silo).variance_grid for silo in counted) * sum(weight**2 for weight in weights)
+        return math.sqrt(design.plan.federation.rounds * per_round)
+
+    def run(self) -> CanaryScores:
+        """One training run with fresh coins."""
+        design, rounds = self._design, self._design.plan.federation.rounds
+        included = self._new_source().coins(0.5, self.canaries)
+        empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
+        held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
+        self._updaters = [
+            local_updater(design, silo, records, self._directions.model()) for silo, records in zip(design.silos, held, strict=True)
+        ]
+        seen = np.stack([self._round() for _ in range(rounds)])
+        scores = self._directions.project(seen).sum(axis=0) / self._noise_std
+        silent = seen[:, self._directions.silent] / self._noise_std * math.sqrt(rounds)
+        return CanaryScores(included, scores, silent)
+
+    def _round(self) -> Floats:
+        """What the adversary sees of one round: the sum, less what its colluders sent."""
+        self._vectors = {}
+        everybody = frozenset(range(len(self._design.silos)))
+        total = self._aggregate(self._number, self._directions.parameters, everybody, {}).total.astype(np.float64)
+        self._number += 1
+        if self._design.plan.noise.removable:  # what nobody needed is out of the sum already
+            return np.asarray(total)
+        counted = self._design.plan.noise_contributors if self._view == "sum" else 1
+        for silo in range(counted, len(self._design.silos)):
+            total = total - self._vectors[silo]
+        return np.asarray(total)
+
+    def _answer(self, silo: int, parameters: Floats, seeds: Sequence[bytes]) -> npt.NDArray[np.int64] | Floats:
+        vector = self._updaters[silo](parameters, self._new_source(), seeds).vector
+        self._vectors[silo] = np.asarray(vector)
+        return vector
+
+    def _aggregator(self) -> Aggregator:
+        plan = self._design.plan
+        if plan.aggregation.protocol == "trusted":
+            return TrustedAggregation(plan, self._answer)
+        return SecureAggregation(self._design, self._dimension, self._answer)
+
+
+def _most(design: NoiseDesign, canaries: int, room: int) -> int:
+    """As many canaries as are wanted, fit into the directions and into the silo's public record bound."""
+    bound = design.silos[0].records or canaries
+    return max(1, min(canaries, room, bound))
+
+
+@final
+class _Gradients:
+    """A canary per coordinate, spread over the vector; the other coordinates are silent."""
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        self._dimension = design.plan.training.dimension or 1
+        self.canaries = _most(design, canaries, max(1, self._dimension // 2))
+        self.coordinates = np.arange(self.canaries) * (self._dimension // self.canaries)
+        self.silent = np.setdiff1d(np.arange(self._dimension), self.coordinates)[:4096]
+        self.parameters = np.zeros(self._dimension)
+        self.signal_grid = float(design.silos[0].resolution)
+
+    def model(self) -> nn.Module:
+        return CanaryModel(self._dimension)
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        x = self.coordinates[included].astype(np.float32)[:, None]
+        return Records(x, np.zeros(len(x), dtype=np.int64))
+
+    def project(self, seen: Floats) -> Floats:
+        return seen[:, self.coordinates]
+
+
+@final
+class _Features:
+    """Convex pass: canary j is the record R·e_j, at weights that are certain of a wrong class for it."""
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        training = design.plan.training
+        self._binary, self._bound = training.model == "logistic", training.feature_bound
+        self._outputs = 1 if self._binary else 2
+        dimension = training.dimension or 1
+        # a softmax has as many rows as classes; the canaries need to know the number of features only
+        self._classes = 1 if self._binary else _classes(design)
+        self._features = dimension // self._classes
+        self.canaries = _most(design, canaries, max(1, self._features // 2))
+        columns = np.arange(self.canaries)
+        weights = np.zeros((self._classes, self._features))
+        weights[0 if self._binary else 1, columns] = _CERTAIN / self._bound
+        self.parameters = weights.reshape(-1)
+        self._columns = columns
+        used = (np.arange(self._outputs)[:, None] * self._features + columns[None, :]).reshape(-1)
+        self.silent = np.setdiff1d(np.arange(dimension), used)[:4096]
+        reach = design.silos[0].learning_rate * design.silos[0].clip_norm / (training.divisor or 1.0)
+        self.signal_grid = training.passes * reach / design.grid.granularity
+
+    def model(self) -> nn.Module:
+        return nn.Identity()  # a convex pass has its own arithmetic
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        columns = self._columns[included]
+        x = np.zeros((len(columns), self._features), dtype=np.float32)
+        x[np.arange(len(columns)), columns] = self._bound
+        return Records(x, np.zeros(len(columns), dtype=np.int64))
+
+    def project(self, seen: Floats) -> Floats:
+        table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]
+        return -table[:, 0] if self._binary else (table[:, 0] - table[:, 1]) / math.sqrt(2.0)
+
+
+def _classes(design: NoiseDesign) -> int:
+    """Rows of a softmax; public, but the plan holds only the product with the features."""
+    from sumus.data import public_facts
+
+    return public_facts(design.plan).classes

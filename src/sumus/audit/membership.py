@@ -1,0 +1,216 @@
+"""`sumus audit membership`: who was in the training data of a released model? A likelihood-ratio attack with a few shadow models.
+
+Shadow models are trained by the same plan on random halves of each silo's records. For every record the attack compares the target's
+confidence with the shadows that had the record and with those that did not, both taken as normal with one common spread (few shadows):
+
+    score = log N(φ; mean_in, s²) − log N(φ; mean_out, s²),   φ = log p_y − log(1 − p_y)
+
+The same is done for a model trained without privacy, for comparison. This shows what an attack *finds*; it is no bound on what there is.
+
+Reference: Carlini et al. 2022 (arXiv:2112.03570), the online attack with global variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sumus.audit.one_thread import one_torch_thread
+from sumus.data.silos import FederatedData, Records
+from sumus.design import NoiseDesign, design
+from sumus.errors import DataError
+from sumus.randomness import RandomSource
+from sumus.training.federation import Federation
+from sumus.training.models import load_flat
+from sumus.training.workbench import Workbench, prepare
+
+__all__ = ["MembershipAudit", "MembershipCurve", "audit_membership", "roc"]
+
+Floats = npt.NDArray[np.float64]
+_RATES = (0.001, 0.01, 0.1)
+_LEAST_PLAIN_BATCH = 16.0
+
+
+@final
+@dataclass(frozen=True)
+class MembershipCurve:
+    """How well members are told from others."""
+
+    name: str
+    area: float
+    true_rate_at: dict[str, float]
+    false_rates: Floats = field(repr=False)
+    true_rates: Floats = field(repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; the curve itself stays out."""
+        return {"name": self.name, "area": self.area, "true_rate_at_false_rate": self.true_rate_at}
+
+
+@final
+@dataclass(frozen=True)
+class MembershipAudit:
+    """The attack on the released model, and on one trained without privacy."""
+
+    curves: tuple[MembershipCurve, ...]
+    members: int
+    others: int
+    shadows: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return {
+            "members": self.members,
+            "others": self.others,
+            "shadows": self.shadows,
+            "attacks": [curve.as_json() for curve in self.curves],
+        }
+
+
+def audit_membership(
+    built: NoiseDesign,
+    data: FederatedData,
+    released: Floats | None,
+    *,
+    shadows: int = 16,
+    source: RandomSource | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> MembershipAudit:
+    """Attack a released model of this design on this data.
+
+    Args:
+        data: its training records are the members, its test and validation records the others.
+        released: parameters of the model; trained here if omitted.
+        shadows: models per attack, half of the records in each.
+    """
+    if shadows < 2:
+        raise DataError(f"shadows must be at least 2, got {shadows}. A record needs models with and without it.")
+    source = source or RandomSource()
+    quiet = built.plan.replace("evaluation", metrics="none").replace("aggregation", protocol="trusted")
+    private = design(quiet, tuple(silo.name for silo in built.silos))
+    curves = []
+    for name, chosen in ((f"with privacy ({built.plan.training.algorithm})", private), ("without privacy (fedavg)", _plain(private, data))):
+        bench = prepare(chosen.plan, data)
+        pool = _pool(bench)
+        if not pool.member.any() or pool.member.all():
+            raise DataError(f"{data.name} needs both training and test records to tell them apart. Set data.test_fraction.")
+        target = released if released is not None and chosen is private else _train(chosen, bench, source)
+        confidence = _confidence(bench, target, pool.records)
+        shadow_confidences, held = [], []
+        for number in range(shadows):
+            progress(f"{name}: shadow {number + 1} of {shadows}")
+            half, had = _half(bench, pool, source)
+            shadow_confidences.append(_confidence(bench, _train(chosen, half, source), pool.records))
+            held.append(had)
+        scores = _scores(confidence, np.stack(shadow_confidences), np.stack(held))
+        curves.append(_curve(name, scores, pool.member))
+    members = int(pool.member.sum())
+    return MembershipAudit(tuple(curves), members, len(pool.member) - members, shadows)
+
+
+@final
+@dataclass(frozen=True)
+class _Pool:
+    """All records of all silos in one row, with whose and what they are."""
+
+    records: Records
+    silo: npt.NDArray[np.int64]
+    member: npt.NDArray[np.bool_]
+
+
+def _pool(bench: Workbench) -> _Pool:
+    parts = [
+        (number, part, part is silo.train)
+        for number, silo in enumerate(bench.data.silos)
+        for part in (silo.train, silo.validation, silo.test)
+    ]
+    return _Pool(
+        Records(np.concatenate([part.x for _, part, _ in parts]), np.concatenate([part.y for _, part, _ in parts])),
+        np.concatenate([np.full(len(part), number) for number, part, _ in parts]),
+        np.concatenate([np.full(len(part), member) for _, part, member in parts]),
+    )
+
+
+def _half(bench: Workbench, pool: _Pool, source: RandomSource) -> tuple[Workbench, npt.NDArray[np.bool_]]:
+    """Every record in or out by a fair coin; no silo gets more than it had for training."""
+    had = source.coins(0.5, len(pool.member))
+    silos = []
+    for number, silo in enumerate(bench.data.silos):
+        chosen = np.flatnonzero(had & (pool.silo == number))
+        had[chosen[len(silo.train) :]] = False
+        chosen = chosen[: len(silo.train)]
+        nothing = Records(pool.records.x[:0], pool.records.y[:0])
+        silos.append(replace(silo, train=Records(pool.records.x[chosen], pool.records.y[chosen]), validation=nothing, test=nothing))
+    return Workbench(replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters), had
+
+
+def _train(built: NoiseDesign, bench: Workbench, source: RandomSource) -> Floats:
+    federation = Federation(built, bench, source.bytes(32))
+    with one_torch_thread():
+        for _ in federation.rounds():
+            pass
+    return federation.server.released
+
+
+def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
+    """The same federation without noise: FedAvg with batches of about the plan's size, an epoch a round."""
+    mean = float(np.mean([len(silo.train) for silo in data.silos]))
+    batch = min(max(built.plan.training.divisor or 0.0, _LEAST_PLAIN_BATCH), mean)
+    plan = built.plan.replace("training", algorithm="fedavg", sampling_rate=batch / mean, server_optimizer="sgd", iterate_average=0.0)
+    plan = plan.replace("federation", local_steps=max(1, round(mean / batch))).replace("privacy", unit="record")
+    return design(plan.replace("aggregation", modulus_bits=64), tuple(silo.name for silo in built.silos))
+
+
+def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Floats:
+    """φ = log p_y − log(1 − p_y), finite."""
+    load_flat(bench.model, torch.tensor(parameters, dtype=torch.float32))
+    with torch.no_grad():
+        logits = bench.model(torch.from_numpy(records.x)).double()
+        if logits.shape[1] == 1:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        own = logits.gather(1, torch.from_numpy(records.y)[:, None])
+        others = logits.scatter(1, torch.from_numpy(records.y)[:, None], -torch.inf).logsumexp(1, keepdim=True)
+        return np.asarray((own - others)[:, 0].clamp(-50.0, 50.0).numpy(), dtype=np.float64)
+
+
+def _scores(target: Floats, shadows: Floats, held: npt.NDArray[np.bool_]) -> Floats:
+    """Log-likelihood ratio of every record; a record that all or no shadows had scores zero."""
+    counts_in, counts_out = held.sum(axis=0), (~held).sum(axis=0)
+    mean_in = np.where(held, shadows, 0.0).sum(axis=0) / np.maximum(counts_in, 1)
+    mean_out = np.where(~held, shadows, 0.0).sum(axis=0) / np.maximum(counts_out, 1)
+    residual = shadows - np.where(held, mean_in, mean_out)
+    spread2 = max(float(np.square(residual).mean()), 1e-12)
+    ratio = (np.square(target - mean_out) - np.square(target - mean_in)) / (2.0 * spread2)
+    return np.asarray(np.where((counts_in > 0) & (counts_out > 0), ratio, 0.0))
+
+
+def roc(scores: Floats, member: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """False and true positive rates over all thresholds, ties taken together."""
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0.0, True)
+    true_rates = np.cumsum(member[order])[last] / member.sum()
+    false_rates = np.cumsum(~member[order])[last] / (~member).sum()
+    return np.concatenate([[0.0], false_rates]), np.concatenate([[0.0], true_rates])
+
+
+def _curve(name: str, scores: Floats, member: npt.NDArray[np.bool_]) -> MembershipCurve:
+    false_rates, true_rates = roc(scores, member)
+    at = {f"{rate:g}": _at(false_rates, true_rates, rate) for rate in _RATES}
+    return MembershipCurve(name, float(np.trapezoid(true_rates, false_rates)), at, false_rates, true_rates)
+
+
+def _at(false_rates: Floats, true_rates: Floats, rate: float) -> float:
+    return float(true_rates[np.searchsorted(false_rates, rate, side="right") - 1])
+
+
+def released_of(arrays: dict[str, npt.NDArray[Any]], weight: float) -> Floats:
+    """The released parameters of a checkpoint: its iterate, or the running mean that the plan asks for."""
+    missing: Sequence[str] = [name for name in ("iterate", "mean") if name not in arrays]
+    if missing:
+        raise DataError(f"checkpoint lacks {missing[0]!r}; it is not one of a finished run. Name a run folder.")
+    return np.asarray((1.0 - weight) * arrays["iterate"] + weight * arrays["mean"], dtype=np.float64)

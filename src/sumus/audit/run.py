@@ -1,0 +1,310 @@
+"""`sumus audit run`: a plan's real pipeline against its proved ε, from below.
+
+Two views. *Released sum*: gradient canaries (canaries.py), one training run or many. *Final model*: mislabelled real records in a real
+training run, told apart by the loss of the released model. Bounds: Steinke et al. 2023 for the canaries of one run, whatever they do to
+each other; Clopper–Pearson over all canaries of all runs, which sit in different coordinates with noise drawn independently. A plan is
+contradicted when a bound exceeds the proved ε, when the counts contradict any other point of the proved privacy curve, or when the noise of
+silent directions is not the accounted one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+from sumus.accounting.accountant import epsilon_of
+from sumus.accounting.analyses import release_of
+from sumus.audit.canaries import CanaryRounds, CanaryScores
+from sumus.audit.confidence import (
+    Counts,
+    best_test,
+    epsilon_lower_bound,
+    gaussian_epsilon,
+    gdp_lower_bound,
+    one_run_lower_bound,
+    refuted,
+)
+from sumus.audit.one_thread import one_torch_thread
+from sumus.data.silos import FederatedData, Records
+from sumus.design import NoiseDesign
+from sumus.errors import GuaranteeError
+from sumus.guarantee import Account, account_of
+from sumus.randomness import RandomSource
+from sumus.training.federation import Federation
+from sumus.training.models import load_flat
+from sumus.training.workbench import Workbench, prepare
+
+__all__ = ["FinalModelView", "ReleasedSumView", "RunAudit", "audit_final_model", "audit_released_sum", "audit_run"]
+
+_FALSE_ALARM = 1e-9  # of the check of silent directions, each
+_GUESSES = 4096
+_CURVE_DELTAS = (0.3, 0.1, 0.03, 1e-2, 1e-3, 1e-4)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ReleasedSumView:
+    """What gradient canaries show.
+
+    Args:
+        one_run_lower_bound: from the first run alone (Steinke et al.).
+        lower_bound: from all canaries of all runs at the plan's δ (Clopper–Pearson).
+        gaussian_lower_bound: ε at the plan's δ of the least Gaussian trade-off curve that fits the counts.
+        contradicts_curve: whether the counts contradict any point of the proved privacy curve.
+        noise_ratio: variance of silent directions over the accounted one.
+        noise_as_accounted: whether that ratio is 1 within its error (false alarm below 1e-9).
+        rounds_independent: whether silent directions of successive rounds are uncorrelated (likewise).
+    """
+
+    canaries: int
+    runs: int
+    one_run_lower_bound: float
+    lower_bound: float
+    gaussian_lower_bound: float
+    contradicts_curve: bool
+    noise_ratio: float
+    noise_as_accounted: bool
+    rounds_independent: bool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FinalModelView:
+    """What mislabelled real records show through the released model."""
+
+    canaries: int
+    guesses: int
+    correct: int
+    lower_bound: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunAudit:
+    """Measured lower bounds against the proved upper bound."""
+
+    epsilon: float
+    delta: float
+    analysis: str
+    proved: bool
+    confidence: float
+    released_sum: ReleasedSumView
+    final_model: FinalModelView | None
+
+    @property
+    def lower_bound(self) -> float:
+        """The largest bound that needs no assumption on the shape of the privacy curve."""
+        final = self.final_model.lower_bound if self.final_model is not None else 0.0
+        return max(self.released_sum.lower_bound, self.released_sum.one_run_lower_bound, final)
+
+    @property
+    def findings(self) -> list[str]:
+        """What contradicts the account, in words; empty if nothing does."""
+        seen, found = self.released_sum, []
+        if self.lower_bound > self.epsilon:
+            found.append(f"measured ε ≥ {self.lower_bound:.3g} exceeds the proved ε ≤ {self.epsilon:.3g}")
+        if seen.contradicts_curve:
+            found.append("the canaries were told apart more often than the proved privacy curve allows")
+        if not seen.noise_as_accounted:
+            found.append(f"the noise of the sum has {seen.noise_ratio:.3g} of the accounted variance")
+        if not seen.rounds_independent:
+            found.append("the noise of different rounds is correlated")
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts the account."""
+        return not self.findings
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self) | {"lower_bound": self.lower_bound, "findings": self.findings, "passed": self.passed}
+
+
+def audit_run(
+    built: NoiseDesign,
+    data: FederatedData | None,
+    *,
+    canaries: int = 256,
+    runs: int | None = None,
+    confidence: float = 0.99,
+    new_source: Callable[[], RandomSource] = RandomSource,
+) -> RunAudit:
+    """Audit a calibrated design; with data also its final model.
+
+    Args:
+        canaries: m, in each run and view; fewer where the model or the silo's record bound has no room.
+        runs: training runs of the released-sum view (their silos are empty but for canaries, so they are cheap); omitted: as many as
+            give 4,096 guesses, at most 64.
+    """
+    account = account_of(built)
+    each = 1.0 - (1.0 - confidence) / 4.0  # three bounds of the first view and one of the second share the risk
+    released = audit_released_sum(built, account, canaries=canaries, runs=runs, confidence=each, new_source=new_source)
+    final = audit_final_model(built, data, canaries=canaries, confidence=each) if data is not None else None
+    return RunAudit(
+        epsilon=account.epsilon,
+        delta=account.delta,
+        analysis=account.analysis,
+        proved=account.proved,
+        confidence=confidence,
+        released_sum=released,
+        final_model=final,
+    )
+
+
+# -- released sum -------------------------------------------------------------------------------------------------------------------
+
+
+def audit_released_sum(
+    built: NoiseDesign,
+    account: Account,
+    *,
+    canaries: int,
+    runs: int | None,
+    confidence: float,
+    new_source: Callable[[], RandomSource] = RandomSource,
+) -> ReleasedSumView:
+    """Gradient canaries, in the view that the headline analysis grants the adversary."""
+    rounds = CanaryRounds(built, canaries, view="silo" if account.analysis == "local" else "sum", new_source=new_source)
+    runs = runs or min(64, -(-_GUESSES // rounds.canaries))
+    with one_torch_thread():
+        found = [rounds.run() for _ in range(runs)]
+    separation = rounds.separation
+    trials = runs * rounds.canaries
+    far = best_test(separation, trials=trials, delta=account.delta, confidence=confidence).threshold
+    middle = _counts(found, separation / 2.0)
+    ratio, as_accounted = _noise_check(found)
+    return ReleasedSumView(
+        canaries=rounds.canaries,
+        runs=runs,
+        one_run_lower_bound=_one_run(found[0], separation, delta=account.delta, confidence=confidence),
+        lower_bound=epsilon_lower_bound(_counts(found, far), delta=account.delta, confidence=confidence),
+        gaussian_lower_bound=gaussian_epsilon(gdp_lower_bound(middle, confidence=confidence), account.delta),
+        contradicts_curve=refuted(middle, _curve(built, account), confidence=confidence),
+        noise_ratio=ratio,
+        noise_as_accounted=as_accounted,
+        rounds_independent=_rounds_independent(found),
+    )
+
+
+def _counts(found: list[CanaryScores], threshold: float) -> Counts:
+    scores, included = np.concatenate([each.scores for each in found]), np.concatenate([each.included for each in found])
+    said = scores > threshold
+    return Counts(
+        true_hits=int((said & included).sum()),
+        with_record=int(included.sum()),
+        false_hits=int((said & ~included).sum()),
+        without_record=int((~included).sum()),
+    )
+
+
+def _one_run(found: CanaryScores, separation: float, *, delta: float, confidence: float) -> float:
+    """Guess the extreme scores, as many as the planned separation makes worth while."""
+    guesses = _planned_guesses(len(found.scores), separation, delta=delta, confidence=confidence)
+    return _guess(found.scores, found.included, guesses, delta=delta, confidence=confidence)[1]
+
+
+def _planned_guesses(canaries: int, separation: float, *, delta: float, confidence: float) -> int:
+    """The number of guesses with the largest expected bound for unit normal scores of this separation."""
+    best, chosen = -1.0, 2
+    for guesses in sorted({max(2, 2 * round(canaries * share / 2)) for share in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)}):
+        if guesses > canaries:
+            continue
+        cut = separation / 2.0 + float(norm.isf(guesses / (2.0 * canaries)))  # roughly where the outer scores begin
+        high, low = float(norm.sf(cut - separation)), float(norm.sf(cut))
+        correct = math.floor(guesses * high / (high + low))
+        bound = one_run_lower_bound(canaries=canaries, guesses=guesses, correct=correct, delta=delta, confidence=confidence)
+        if bound > best:
+            best, chosen = bound, guesses
+    return chosen
+
+
+def _guess(
+    scores: npt.NDArray[np.float64], included: npt.NDArray[np.bool_], guesses: int, *, delta: float, confidence: float
+) -> tuple[int, float]:
+    """Right guesses if the highest scores are called in and the lowest out, and the bound that follows."""
+    order = np.argsort(scores, kind="stable")
+    half = guesses // 2
+    correct = int(included[order[len(order) - half :]].sum() + (~included[order[:half]]).sum()) if half else 0
+    bound = one_run_lower_bound(canaries=len(scores), guesses=2 * half, correct=correct, delta=delta, confidence=confidence)
+    return correct, bound
+
+
+def _noise_check(found: list[CanaryScores]) -> tuple[float, bool]:
+    """Variance of silent directions over the accounted one, and whether it is 1 (a sum of many draws is nearly normal)."""
+    values = np.concatenate([each.silent.reshape(-1) for each in found])
+    if values.size < 100:
+        return 1.0, True
+    ratio = float(np.square(values).mean())
+    fourth = max(float((values**4).mean()), 3.0)
+    z = (ratio - 1.0) / math.sqrt((fourth - 1.0) / values.size)
+    return ratio, bool(2.0 * norm.sf(abs(z)) >= _FALSE_ALARM)
+
+
+def _rounds_independent(found: list[CanaryScores]) -> bool:
+    """Products of the same direction in successive rounds average to zero."""
+    products = np.concatenate([(each.silent[:-1] * each.silent[1:]).reshape(-1) for each in found])
+    if products.size < 100:
+        return True
+    scale = float(np.concatenate([each.silent.reshape(-1) for each in found]).var()) or 1.0
+    z = float(products.mean()) / scale * math.sqrt(products.size)
+    return bool(2.0 * norm.sf(abs(z)) >= _FALSE_ALARM)
+
+
+def _curve(built: NoiseDesign, account: Account) -> list[tuple[float, float]]:
+    """Points (ε, δ) of the proved analysis."""
+    release = release_of(account.analysis, built.setting(built.silos[0]))
+    deltas = sorted({*_CURVE_DELTAS, account.delta})
+    return [(epsilon_of(release, delta=delta, accountant=account.accountant), delta) for delta in deltas]
+
+
+# -- final model --------------------------------------------------------------------------------------------------------------------
+
+
+def audit_final_model(built: NoiseDesign, data: FederatedData, *, canaries: int, confidence: float) -> FinalModelView:
+    """Mislabel some records of the first silo, leave each out by a fair coin, train once, and guess by the loss under the result."""
+    bench = prepare(built.plan, data)
+    source = RandomSource()
+    own = bench.data.silos[0].train
+    count = min(canaries, len(own) // 2)
+    if count < 2:
+        raise GuaranteeError(f"the first silo has {len(own)} records; an audit of the final model needs at least 4.")
+    chosen = source.permutation(len(own))[:count]
+    wrong = own.y.copy()
+    wrong[chosen] = (own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)) % data.classes
+    included = source.coins(0.5, count)
+    kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
+    first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
+    ready = Workbench(replace(bench.data, silos=(first, *bench.data.silos[1:])), bench.model, bench.first_parameters)
+    plan = built.plan.replace("evaluation", metrics="none")
+    federation = Federation(replace(built, plan=plan), ready, os.urandom(32), threads=os.cpu_count() or 1)
+    with one_torch_thread():
+        for _ in federation.rounds():
+            pass
+    scores = -_losses(ready, federation.server.released, Records(own.x[chosen], wrong[chosen]))
+    guesses = 2 * max(1, round(count * 0.1))
+    correct, bound = _guess(scores, included, guesses, delta=built.plan.privacy.delta, confidence=confidence)
+    return FinalModelView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
+
+
+def _losses(bench: Workbench, parameters: npt.NDArray[np.float64], records: Records) -> npt.NDArray[np.float64]:
+    """Loss of every record under the released model."""
+    import torch
+    from torch.nn import functional
+
+    load_flat(bench.model, torch.tensor(parameters, dtype=torch.float32))
+    with torch.no_grad():
+        logits = bench.model(torch.from_numpy(records.x))
+        y = torch.from_numpy(records.y)
+        if logits.shape[1] == 1:
+            losses = functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype), reduction="none")
+        else:
+            losses = functional.cross_entropy(logits, y, reduction="none")
+    return losses.numpy().astype(np.float64)

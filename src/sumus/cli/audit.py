@@ -1,0 +1,216 @@
+"""`sumus audit`: does it leak what it says, and not more?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
+
+__all__ = ["audit_app"]
+
+audit_app = typer.Typer(help="Measure leakage and check samplers against their declared law.", no_args_is_help=True)
+
+PlotFolder = Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")]
+Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
+
+
+@audit_app.command("theorem")
+def theorem_command(
+    silos: Annotated[int, typer.Option(min=2, help="N")] = 10,
+    local_steps: Annotated[int, typer.Option(min=2, help="S")] = 2,
+    epsilon: Annotated[float, typer.Option(min=0.01, help="What the per-step accounting claims.")] = 1.0,
+    delta: Annotated[float, typer.Option(min=1e-9, max=0.1)] = 1e-5,
+    confidence: Confidence = 0.999,
+    trials: Annotated[int, typer.Option(min=10_000, help="Of the vectorised recursion.")] = 40_000_000,
+    code_trials: Annotated[int, typer.Option(min=10, help="Of the silos' own code.")] = 1000,
+    plot: PlotFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the accounting of several local steps with the noise of all silos, and the proved analyses with the same data."""
+    from sumus.audit.theorem import audit_theorem, draw_theorem
+
+    screen = console()
+    audit = audit_theorem(
+        silos=silos,
+        local_steps=local_steps,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        trials=trials,
+        code_trials=code_trials,
+        progress=lambda line: None if as_json else screen.print(f"… {line}", style="dim"),
+    )
+    written = draw_theorem(plot, audit) if plot is not None else []
+    if as_json:
+        print_json(audit.as_json())
+        return
+    verdict = "exceeds the claim" if audit.refuted else "does not exceed the claim"
+    screen.print(f"\n[bold]{silos} silos, {local_steps} local steps, one round[/bold]; a record is told by the sum over silos alone\n")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("analysis", "ε it states", "attack", "exact ε of the attack", "measured ε ≥", "trials", "of these on the silos' code"):
+        table.add_column(heading, justify="left" if heading in ("analysis", "attack") else "right")
+    rows = [("per-step (theorem 4.5), not proved", audit.claimed_epsilon, audit.attacks)]
+    rows += [(f"{each.analysis}, proved", each.epsilon, each.attacks) for each in audit.proved]
+    for analysis, stated, attacks in rows:
+        for each in attacks:
+            measured = f"[bold red]{each.lower_bound:.3f}[/bold red]" if each.lower_bound > stated else f"{each.lower_bound:.3f}"
+            code = f"{each.code_trials:,}" + ("" if each.code_agrees else " [red](rates differ)[/red]")
+            table.add_row(
+                analysis, f"{stated:.4g}", each.attack, f"{each.exact_epsilon:.3f}", measured, f"{each.trials + each.code_trials:,}", code
+            )
+            analysis = ""
+    screen.print(table)
+    screen.print(
+        f"\nlower bound ε ≥ {audit.lower_bound:.3f} at δ = {delta:g} with {100 * confidence:g} % confidence: {verdict} of {epsilon:g}"
+    )
+    screen.print(f"worst case over all data sets, exact: ε = {audit.worst_case_epsilon:.3f}")
+    for path in written:
+        screen.print(f"plot: {path}", style="dim")
+
+
+@audit_app.command("run")
+def run_command(
+    plan: Annotated[str, typer.Argument(help="Plan file.")],
+    overrides: Overrides = None,
+    canaries: Annotated[int, typer.Option(min=2, help="Per run and view.")] = 256,
+    runs: Annotated[int, typer.Option(min=0, help="Training runs on canaries; 0: as many as give 4,096 guesses, at most 64.")] = 0,
+    final_model: Annotated[bool, typer.Option(help="Also train once on the plan's data with mislabelled records.")] = True,
+    confidence: Confidence = 0.99,
+    plot: PlotFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Canaries through a plan's real pipeline: measured lower bounds against its proved ε."""
+    from sumus.audit.plots import draw_bounds
+    from sumus.audit.run import audit_run
+    from sumus.data import load
+    from sumus.guarantee import calibrated
+
+    chosen = load_plan(plan, overrides)
+    audit = audit_run(
+        calibrated(chosen), load(chosen) if final_model else None, canaries=canaries, runs=runs or None, confidence=confidence
+    )
+    seen, final = audit.released_sum, audit.final_model
+    lower = [("released sum, all runs", seen.lower_bound), ("released sum, one run", seen.one_run_lower_bound)]
+    lower += [("released sum, as a Gaussian", seen.gaussian_lower_bound)]
+    lower += [("final model, real records", final.lower_bound)] if final is not None else []
+    if plot is not None:
+        draw_bounds(
+            plot,
+            title="Measured from below, proved from above",
+            subtitle=f"{Path(plan).name}: δ = {audit.delta:g}, {100 * confidence:g} % confidence",
+            upper=audit.epsilon,
+            upper_name=f"proved ({audit.analysis})" if audit.proved else f"not proved ({audit.analysis})",
+            lower=lower[::-1],
+        )
+    if as_json:
+        print_json(audit.as_json())
+    else:
+        screen = console()
+        screen.print(
+            f"[bold]ε ≤ {audit.epsilon:.4g}[/bold] at δ = {audit.delta:g}, {'proved' if audit.proved else 'NOT PROVED'} ({audit.analysis})"
+        )
+        for name, value in lower:
+            screen.print(f"  measured ε ≥ {value:.3f}   {name}")
+        screen.print(f"  {seen.runs} runs with {seen.canaries} canaries each; {100 * confidence:g} % confidence, all bounds together")
+        screen.print(f"  noise of silent directions: {seen.noise_ratio:.4f} of the accounted variance")
+        for finding in audit.findings:
+            screen.print(f"[bold red]contradiction:[/bold red] {finding}")
+        if audit.passed:
+            screen.print("[green]nothing contradicts the account[/green]")
+    if not audit.passed:
+        raise typer.Exit(3)
+
+
+@audit_app.command("noise")
+def noise_command(
+    plan: Annotated[str | None, typer.Argument(help="Plan file; without one the usual laws are tested.")] = None,
+    overrides: Overrides = None,
+    draws: Annotated[int, typer.Option(min=100_000, help="Per law.")] = 1_000_000,
+    as_json: AsJson = False,
+) -> None:
+    """Every sampler of a plan against its declared law on this machine; run it before joining a federation."""
+    from sumus.audit.noise import audit_noise, laws_of, usual_laws
+    from sumus.guarantee import calibrated
+
+    if plan is None:
+        audit = audit_noise(usual_laws(), draws=draws)
+    else:
+        built = calibrated(load_plan(plan, overrides))
+        variance = ((built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution) ** 2
+        audit = audit_noise(laws_of(built), accounted=(built.share, built.plan.noise_contributors, variance), draws=draws)
+    if as_json:
+        print_json(audit.as_json())
+    else:
+        screen = console()
+        table = Table(box=None, pad_edge=False)
+        for heading in ("law", "check", "found", "p", ""):
+            table.add_column(heading, justify="right" if heading == "p" else "left")
+        for check in audit.checks:
+            table.add_row(
+                check.law, check.check, check.detail, f"{check.p_value:.2g}", "[green]ok[/green]" if check.passed else "[red]fails[/red]"
+            )
+        screen.print(table)
+        verdict = (
+            "[green]the samplers have their declared law[/green]"
+            if audit.passed
+            else "[bold red]a sampler does not have its law[/bold red]"
+        )
+        screen.print(
+            f"\n{verdict}; {audit.draws:,} draws, {audit.seconds:.1f} s; a correct machine fails once in {1 / audit.false_alarm_rate:,.0f}"
+        )
+    if not audit.passed:
+        raise typer.Exit(3)
+
+
+@audit_app.command("membership")
+def membership_command(
+    target: Annotated[str | None, typer.Argument(help="Run folder, or a plan to train; the embedded digits plan if omitted.")] = None,
+    overrides: Overrides = None,
+    shadows: Annotated[int, typer.Option(min=2, help="Shadow models per attack.")] = 16,
+    plot: PlotFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Membership inference with a few shadow models, against the released model and one trained without privacy."""
+    from sumus.audit.membership import audit_membership, released_of
+    from sumus.audit.plots import draw_membership
+    from sumus.data import load, public_facts
+    from sumus.errors import StorageError
+    from sumus.guarantee import calibrate_design
+    from sumus.plan import TrainingPlan
+    from sumus.record import RunFolder
+    from sumus.resolve import resolve
+    from sumus.training.run import DEFAULT_PLAN
+
+    screen, released = console(), None
+    folder = Path(target) if target is not None and not target.endswith(".toml") else None
+    if folder is not None:
+        run = RunFolder.open(folder if folder.is_dir() else folder.parent)
+        stored, chosen = run.read_checkpoint(), run.plan
+        if stored is None:
+            raise StorageError(f"{folder} has no checkpoint yet. Name a run that has finished a round.")
+        released = released_of(stored[0], chosen.training.iterate_average)
+    else:
+        chosen = with_overrides(TrainingPlan.load(target or DEFAULT_PLAN), overrides)
+    facts = public_facts(chosen)
+    built = calibrate_design(resolve(chosen, facts), facts.silo_names)
+    progress = (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))
+    audit = audit_membership(built, load(chosen), released, shadows=shadows, progress=progress)
+    if plot is not None:
+        curves = [(curve.name, curve.false_rates, curve.true_rates) for curve in audit.curves]
+        draw_membership(
+            plot, curves, subtitle=f"{audit.members} members, {audit.others} others, {shadows} shadow models", records=audit.others
+        )
+    if as_json:
+        print_json(audit.as_json())
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("model", "area under ROC", "TPR at FPR 0.1 %", "at 1 %", "at 10 %"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for curve in audit.curves:
+        table.add_row(curve.name, f"{curve.area:.3f}", *(f"{100 * rate:.2f} %" for rate in curve.true_rate_at.values()))
+    screen.print(table)
+    screen.print("An attack that finds little proves little; the guarantee is what `sumus account` prints.", style="dim")
