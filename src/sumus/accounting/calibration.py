@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from scipy.optimize import brentq
+import numpy as np
 
-from sumus.accounting.accountant import epsilon_of, loss_interval
+from sumus.accounting.accountant import epsilon_of, renyi_values
 from sumus.accounting.loss_distribution import gdp_parameter
 from sumus.accounting.release import Release
+from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, Orders, cks_bounds, mironov_bounds
 from sumus.errors import GuaranteeError, PlanError
 
 __all__ = ["least_noise"]
 
-_TOLERANCE = 1e-4  # relative, on the noise; the promise is 1e-3
-_LARGEST_MULTIPLIER = 1e7
+_TOLERANCE = {"pld": 2e-4, "renyi": 2e-6, "renyi-mironov": 2e-6}  # relative, on ε; the promise is 1e-3
+_SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 1e-6, 1e7
+_EVALUATIONS = 80
+_RENYI_EXCESS = 0.92  # the privacy-loss accountant usually needs about this share of the noise that Rényi asks for
 
 
 def least_noise(
@@ -28,9 +31,8 @@ def least_noise(
 ) -> float:
     """The smallest noise multiplier σ with ε(build(σ)) ≤ epsilon, rounded up.
 
-    A Rényi search brackets σ in milliseconds; the privacy-loss accountant is asked only a few times inside the bracket, with coarse
-    buckets first and fine ones last. `limit` may give a cheaper release (continuous Gaussian noise) for the search; the answer is
-    always checked against `build`.
+    A Rényi search finds the neighbourhood of σ in milliseconds, so that the privacy-loss accountant is asked only a few times. `limit` may
+    give a cheaper release (continuous Gaussian noise) for that search; the answer is always evaluated with `build`.
 
     Guarantee: the returned σ satisfies ε(build(σ)) ≤ epsilon under `accountant`; otherwise `GuaranteeError`.
     """
@@ -38,47 +40,66 @@ def least_noise(
         raise PlanError("epsilon", epsilon, "must be a finite number above 0", "Give a target such as 1.0.")
     if not 0.0 < delta < 1.0:
         raise PlanError("delta", delta, "must be a number in (0, 1)", "A usual choice is below one over the number of records.")
+    if accountant not in _TOLERANCE:
+        raise PlanError("accountant", accountant, "must be one of pld, renyi, renyi-mironov", "Choose one of them.")
     search = limit or build
     if accountant == "pld" and all(step.sampling_rate == 1.0 and step.surge_rate == 0.0 for step in search(1.0)):
         # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian limit
         mu_at_one = math.sqrt(sum(step.count / step.gaussian_multiplier**2 for step in search(1.0)))
-        candidate = mu_at_one / gdp_parameter(epsilon, delta)
+        start = mu_at_one / gdp_parameter(epsilon, delta)
     else:
-        renyi = accountant if accountant != "pld" else "renyi"
-        candidate = _root(lambda sigma: epsilon_of(search(sigma), delta=delta, accountant=renyi), epsilon, start=1.0)
-        if accountant == "pld":
-            coarse = 4.0 * loss_interval(search(1.0), epsilon)
-            evaluate = lambda sigma: epsilon_of(search(sigma), delta=delta, interval=coarse)  # noqa: E731
-            candidate = _root(evaluate, epsilon, start=candidate, tolerance=_TOLERANCE)
-    return _from_the_safe_side(build, candidate, epsilon=epsilon, delta=delta, accountant=accountant)
+        start = _renyi_start(search, epsilon=epsilon, delta=delta, accountant=accountant)
+    exact = lambda sigma: epsilon_of(build(sigma), delta=delta, accountant=accountant)  # noqa: E731 - what anybody who asks later gets
+    return _least(exact, epsilon, start=start, tolerance=_TOLERANCE[accountant])
 
 
-def _root(evaluate: Callable[[float], float], epsilon: float, *, start: float, tolerance: float = 1e-7) -> float:
-    """σ with evaluate(σ) ≈ epsilon, for a decreasing function; bracketed geometrically around `start`."""
-    low = high = start
-    value = evaluate(start)
-    factor = 1.15
-    while value > epsilon:
-        low, high = high, high * factor
-        factor = min(factor * factor, 4.0)
-        if high > _LARGEST_MULTIPLIER:
-            raise GuaranteeError(f"epsilon {epsilon:g} cannot be reached with a noise multiplier up to {_LARGEST_MULTIPLIER:g}.")
-        value = evaluate(high)
-    while low == high or evaluate(low) <= epsilon:
-        high, low = low, low / factor
-        factor = min(factor * factor, 4.0)
-        if low < 1e-6:
-            return low
-    gap = lambda log_sigma: math.log(max(evaluate(math.exp(log_sigma)), 1e-300)) - math.log(epsilon)  # noqa: E731
-    return math.exp(float(brentq(gap, math.log(low), math.log(high), xtol=tolerance, rtol=1e-12)))
+def _renyi_start(search: Callable[[float], Release], *, epsilon: float, delta: float, accountant: str) -> float:
+    """A σ close to the answer from a few Rényi orders: spread out first, then all of them around the best."""
+    orders, bounds = (PAPER_ORDERS, mironov_bounds) if accountant == "renyi-mironov" else (ORDERS, cks_bounds)
+
+    def at(some: Orders) -> Callable[[float], float]:
+        return lambda sigma: max(0.0, float(np.min(bounds(some, renyi_values(search(sigma), some), delta))))
+
+    places = np.unique(np.geomspace(1, len(orders), 24).astype(np.int64)) - 1
+    sigma = _least(at(orders[places]), epsilon, start=1.0, tolerance=1e-2)
+    if accountant == "pld":
+        return sigma * _RENYI_EXCESS
+    best = int(np.argmin(bounds(orders[places], renyi_values(search(sigma), orders[places]), delta)))
+    around = orders[places[max(best - 1, 0)] : places[min(best + 1, len(places) - 1)] + 1]
+    return _least(at(around), epsilon, start=sigma, tolerance=_TOLERANCE[accountant] / 2.0)
 
 
-def _from_the_safe_side(build: Callable[[float], Release], candidate: float, *, epsilon: float, delta: float, accountant: str) -> float:
-    """Raise a candidate by the least factor that makes the exact release certifiable, by a few secant steps."""
-    sigma = candidate
-    for _ in range(40):
-        value = epsilon_of(build(sigma), delta=delta, accountant=accountant)  # exactly what anybody who asks later will get
-        if value <= epsilon:
-            return sigma
-        sigma *= 1.0 + max((value / epsilon - 1.0) * 1.02, 1e-9) + 1e-7
-    raise GuaranteeError(f"epsilon {epsilon:g} at delta {delta:g} could not be certified near noise multiplier {sigma:g}.")
+def _least(evaluate: Callable[[float], float], target: float, *, start: float, tolerance: float) -> float:
+    """σ with evaluate(σ) in [(1 − tolerance)·target, target], for a decreasing function: secant steps in log-log, kept inside a bracket."""
+    sigma, slope = start, -1.3
+    unsafe, safe = 0.0, math.inf  # evaluate(unsafe) > target ≥ evaluate(safe)
+    values: dict[float, float] = {}
+    for _ in range(_EVALUATIONS):
+        value = values[sigma] = evaluate(sigma)
+        if value <= target:
+            safe = min(safe, sigma)
+            if value >= (1.0 - tolerance) * target or safe <= _SMALLEST_MULTIPLIER:
+                return safe
+        else:  # NaN counts as unsafe
+            unsafe = max(unsafe, sigma)
+            if unsafe >= _LARGEST_MULTIPLIER:
+                break
+        if safe <= unsafe * (1.0 + 1e-9):  # a jump of the function: the safe end is the answer
+            return safe
+        if unsafe > 0.0 and safe < math.inf and 0.0 < values[safe] < values[unsafe] < math.inf:
+            slope = min(-0.05, math.log(values[safe] / values[unsafe]) / math.log(safe / unsafe))
+        sigma = _next(sigma, value, slope, aim=(1.0 - tolerance / 2.0) * target, unsafe=unsafe, safe=safe)
+    if safe < math.inf:
+        return safe
+    raise GuaranteeError(f"epsilon {target:g} cannot be certified with a noise multiplier up to {_LARGEST_MULTIPLIER:g}.")
+
+
+def _next(sigma: float, value: float, slope: float, *, aim: float, unsafe: float, safe: float) -> float:
+    """The next σ to try: where the power law through (σ, value) meets the aim, or the middle of the bracket."""
+    if 0.0 < value < math.inf:
+        guess = sigma * min(max(math.pow(aim / value, 1.0 / slope), 1.0 / 64.0), 64.0)
+    else:
+        guess = sigma / 4.0 if value == 0.0 else sigma * 4.0
+    if unsafe < guess < safe:
+        return guess
+    return math.sqrt(unsafe * safe) if unsafe > 0.0 and safe < math.inf else guess

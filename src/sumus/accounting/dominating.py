@@ -30,9 +30,9 @@ TAIL_LOG_MASS = -70.0
 """The supremum runs up to the first point whose tail holds at most e^-70 ≈ 4e-31; what lies beyond is added to δ by the account."""
 
 _REACH_LOG_PMF = -125.0  # points are summed until here, so that every tail used is exact to a factor 1 ± e^-50
-_EXACT_POINTS = 1 << 17  # below this many points the supremum is evaluated point by point
-_BLOCKS = 1 << 17
-_ROUNDING = 1e-9  # relative; covers float64 in ndtri_exp and in the tail sums
+_EXACT_POINTS = 1 << 15  # below this many points the supremum is evaluated point by point
+_BLOCKS = 1 << 14
+_ROUNDING = 1e-8  # relative; covers float64 in ndtri_exp, in the tail sums and in slopes times block widths
 
 
 class LogConcaveNoise(Protocol):
@@ -51,7 +51,7 @@ def unit_shift(noise: LogConcaveNoise) -> float:
     """m: a safe upper bound on the Gaussian-DP parameter of shifting `noise` by one grid step.
 
     Guarantee: for a symmetric log-concave law and every integer n, (X, X + n) is a post-processing of a pair that is within e^-70 in
-        total variation, on each side, of (N(0, 1), N(n·m, 1)); m is at most 1 + 1e-9 (small variance) or 1 + 1e-6 (large
+        total variation, on each side, of (N(0, 1), N(n·m, 1)); m is at most 1 + 1e-8 (small variance) or 1 + 1e-6 (large
         variance) times the supremum over that range.
 
     Args:

@@ -114,6 +114,8 @@ def _root_of(log_delta: Callable[[float], float], delta: float) -> float:
 def gdp_parameter(epsilon: float, delta: float) -> float:
     """μ(ε, δ): the largest μ whose μ-GDP curve gives (ε, δ), rounded down."""
     low, high = 1e-12, 1.0
+    if not _log_delta(epsilon, low) < math.log(delta):
+        raise GuaranteeError(f"epsilon = {epsilon:g} at delta = {delta:g} is beyond what can be computed. Ask for more.")
     while _log_delta(epsilon, high) < math.log(delta):
         high *= 2.0
     root = float(brentq(lambda m: _log_delta(epsilon, m) - math.log(delta), low, high, xtol=1e-14, rtol=1e-13))

@@ -20,11 +20,13 @@ __all__ = [
     "Orders",
     "RenyiCurve",
     "Values",
+    "cks_bounds",
     "discrete_gaussian_curve",
     "epsilon_cks",
     "epsilon_mironov",
     "gaussian_curve",
     "minimum",
+    "mironov_bounds",
     "skellam_curve",
     "subsampled",
     "surging_curve",
@@ -37,6 +39,7 @@ RenyiCurve = Callable[[Orders], Values]
 
 PAPER_ORDERS: Orders = np.arange(2, 256)
 ORDERS: Orders = np.concatenate([np.arange(2, 129), np.unique(np.geomspace(130, 2048, 40).astype(np.int64))])
+_LOW_ORDER = 128
 _MAXIMUM_ORDER_SUBSAMPLED = 512  # orders above are never the best one once a sampling rate enters, and cost a long sum each
 
 
@@ -103,38 +106,57 @@ def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Value
     """
     if sampling_rate == 1.0:
         return curve(orders)
-    short = orders[orders <= _MAXIMUM_ORDER_SUBSAMPLED]
-    inner = np.arange(2, int(short.max()) + 1)
-    log_terms = _log_binomial_table(tuple(short.tolist()), sampling_rate) + (inner - 1.0) * curve(inner)
+    out = np.full(len(orders), math.inf)
+    low = orders <= _LOW_ORDER  # apart, because a row has as many terms as the largest order beside it
+    for part in (low, ~low & (orders <= _MAXIMUM_ORDER_SUBSAMPLED)):
+        if part.any():
+            out[part] = _subsampled(curve, sampling_rate, orders[part])
+    return out
+
+
+def _subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Values:
+    inner = np.arange(2, int(orders[-1]) + 1)
+    log_terms = _log_binomial_table(tuple(orders.tolist()), sampling_rate) + (inner - 1.0) * curve(inner)
     peak = log_terms.max(axis=1)
     log_sum = peak + np.log(np.exp(log_terms - peak[:, None]).sum(axis=1))
-    log_rest = (short - 1) * math.log1p(-sampling_rate) + np.log1p((short - 1) * sampling_rate)
-    out = np.full(len(orders), math.inf)
-    out[: len(short)] = np.maximum(np.logaddexp(log_rest, log_sum), 0.0) / (short - 1)
-    return out
+    log_rest = (orders - 1) * math.log1p(-sampling_rate) + np.log1p((orders - 1) * sampling_rate)
+    return np.asarray(np.maximum(np.logaddexp(log_rest, log_sum), 0.0) / (orders - 1))
 
 
 @lru_cache(maxsize=64)
 def _log_binomial_table(orders: tuple[int, ...], sampling_rate: float) -> Values:
     """log[C(α, j)(1−q)^{α−j} q^j] with a row per order α and a column per j = 2 … max α; −∞ where j > α."""
-    alpha = np.array(orders, dtype=np.float64)[:, None]
-    j = np.arange(2, max(orders) + 1, dtype=np.float64)[None, :]
-    inside = np.where(j <= alpha, alpha - j, 0.0)
-    table = gammaln(alpha + 1) - gammaln(j + 1) - gammaln(inside + 1)
+    alpha = np.array(orders)[:, None]
+    j = np.arange(2, orders[-1] + 1)[None, :]
+    inside = np.maximum(alpha - j, 0)
+    table = _LOG_FACTORIALS[alpha] - _LOG_FACTORIALS[j] - _LOG_FACTORIALS[inside]
     table += inside * math.log1p(-sampling_rate) + j * math.log(sampling_rate)
     return np.where(j <= alpha, table, -np.inf)
 
 
+_LOG_FACTORIALS = gammaln(np.arange(_MAXIMUM_ORDER_SUBSAMPLED + 1) + 1.0)
+
+
 def epsilon_mironov(orders: Orders, values: Values, delta: float) -> float:
     """ε = min_α ε(α) + log(1/δ)/(α − 1) (Mironov 2017, prop. 3; the paper's conversion)."""
-    return _least(values + math.log(1.0 / delta) / (orders - 1))
+    return max(0.0, float(np.min(mironov_bounds(orders, values, delta))))
 
 
 def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
     """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12); never worse than Mironov's."""
-    return _least(values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+    return max(0.0, float(np.min(cks_bounds(orders, values, delta))))
 
 
-def _least(bounds: Values) -> float:
-    """The smallest bound; an order whose bound is not a number (an infinite curve, subsampled) says nothing."""
-    return max(0.0, float(np.min(np.where(np.isnan(bounds), math.inf, bounds))))
+def mironov_bounds(orders: Orders, values: Values, delta: float) -> Values:
+    """The ε of Mironov's conversion at every order."""
+    return _known(values + math.log(1.0 / delta) / (orders - 1))
+
+
+def cks_bounds(orders: Orders, values: Values, delta: float) -> Values:
+    """The ε of Canonne, Kamath and Steinke's conversion at every order."""
+    return _known(values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+
+
+def _known(bounds: Values) -> Values:
+    """An order whose bound is not a number (an infinite curve, subsampled) says nothing; `max(0, nan)` would say ε = 0."""
+    return np.where(np.isnan(bounds), math.inf, bounds)
