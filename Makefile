@@ -24,6 +24,10 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# every real engine and every real kill; CI runs the fast part of it with the other tests
+test-network: $(VENV)/.dev
+	SUMUS_TEST_NETWORK=all $(BIN)/python -m pytest -m network --timeout=900 tests/end_to_end
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
