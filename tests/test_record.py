@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 from sumus import storage
 from sumus.errors import PlanError, StorageError
+from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder, rounded_up, run_name
 from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 from test_storage import under_file_limit
@@ -55,7 +57,8 @@ def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
 def test_every_round_names_the_line_before_it(tmp_path: Path) -> None:
     run = RunFolder.open(made_run(tmp_path, rounds=4))
     assert [each.previous for each in run.rounds()] == [link.hash for link in run.links[:4]]
-    assert run.links[0].previous == run.plan.hash
+    assert run.links[0].body["plan_file"] == hashlib.sha256((run.path / "plan.toml").read_bytes()).hexdigest()
+    assert run.plan_hash == run.plan.hash
 
 
 def test_numbers_from_numpy_and_beyond_json_survive(tmp_path: Path) -> None:
@@ -298,7 +301,7 @@ def test_a_changed_byte_anywhere_is_noticed(tmp_path: Path, data: st.DataObject)
         made_run(original, rounds=2)
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(next(original.iterdir()), copy)
-    file = copy / data.draw(st.sampled_from(["record.jsonl", "checkpoint.npz", "summary.json"]))
+    file = copy / data.draw(st.sampled_from(["plan.toml", "record.jsonl", "checkpoint.npz", "summary.json"]))
     content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
@@ -311,11 +314,24 @@ def test_a_changed_plan_is_noticed(tmp_path: Path) -> None:
     path = made_run(tmp_path, rounds=2)
     file = path / "plan.toml"
     file.write_text(file.read_text().replace("epsilon = 1.0", "epsilon = 0.1"))
-    with pytest.raises(StorageError, match=r"record\.jsonl, line 1 does not continue"):
+    with pytest.raises(StorageError, match=r"plan\.toml is not the plan that ran"):
         RunFolder.open(path)
     file.write_text("[privacy\n")
     with pytest.raises(StorageError, match=r"plan\.toml is not the plan"):
         RunFolder.open(path)
+
+
+def test_a_later_version_reads_old_runs_but_does_not_go_on_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new plan key changes the hash of every plan; what was written stays readable, and its own hash stays known."""
+    path = made_run(tmp_path, rounds=2, finished=False)
+    before = RunFolder.open(path).plan.hash
+    monkeypatch.setattr(TrainingPlan, "canonical", property(lambda plan: b"with a key more"))
+    run = RunFolder.open(path)
+    assert run.plan.hash != run.plan_hash == before
+    run.verify()
+    assert run.read_checkpoint() is not None
+    with pytest.raises(StorageError, match="which knows other plan keys"):
+        RunFolder.open(path, resume=True)
 
 
 def test_lines_that_the_checkpoint_knows_cannot_vanish(tmp_path: Path) -> None:

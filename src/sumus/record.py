@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "rounded_up", "run_name"]
 
+_ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
+
 
 def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None, nonce: bytes = b"") -> str:
     """`<name>-<UTC time>-<8 digits>`; the name is the data set's unless given, the digits hash the plan and the nonce.
@@ -97,8 +99,10 @@ class RunFolder:
             rule = "must be the hash of the plan that runs"
             raise PlanError("account.plan_hash", account.plan_hash[:8], rule, "Pass the resolved plan of the account.")
         path = _fresh_directory(Path(root), run_name(plan, name=name, nonce=RandomSource().bytes(16)))
+        text = plan.to_toml()
         begun = {
             "guarantee": None if account is None else stored_guarantee(account),
+            "plan_file": _digest(text),
             "plan_hash": plan.hash,
             "silos": silos,
             "started": _now(),
@@ -108,8 +112,8 @@ class RunFolder:
         lock = FileLock(path / "run.lock")
         lock.acquire(wait=False)
         try:
-            replace_atomically(path / "plan.toml", plan.to_toml().encode())
-            chain = Chain(path=path / "record.jsonl", origin=plan.hash).appended("run", begun)
+            replace_atomically(path / "plan.toml", text.encode())
+            chain = Chain(path=path / "record.jsonl", origin=_ORIGIN).appended("run", begun)
         except BaseException:
             lock.release()
             raise
@@ -125,12 +129,13 @@ class RunFolder:
         if resume:
             lock.acquire(wait=False)
         try:
-            plan = _read_plan(path / "plan.toml")
-            run = cls(path, plan=plan, chain=Chain.read(path / "record.jsonl", origin=plan.hash), lock=lock)
+            plan = _parsed(_read_plan(path / "plan.toml"), path / "plan.toml")
+            run = cls(path, plan=plan, chain=Chain.read(path / "record.jsonl", origin=_ORIGIN), lock=lock)
             if not run._chain.links or run._chain.links[0].kind != "run":
                 raise StorageError(f"{path / 'record.jsonl'} holds no run: it ended before its first line. Start a new run.")
             run._check_header()
             if resume:
+                run._check_version()
                 run._adopt_pending()
                 if run.summary is None:
                     run.note("resumed", {"after_round": run.last_round})
@@ -154,6 +159,16 @@ class RunFolder:
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def plan_text(self) -> str:
+        """The plan as it is written in `plan.toml`."""
+        return _read_plan(self.path / "plan.toml")
+
+    @property
+    def plan_hash(self) -> str:
+        """The plan's hash when the run began; a later version with more keys gives the same file another `plan.hash`."""
+        return str(self._header["plan_hash"])
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -225,7 +240,7 @@ class RunFolder:
 
     def verify(self) -> str:
         """Read everything and check it against the chain; returns the hash of the last line."""
-        self._chain = Chain.read(self._chain.path, origin=_read_plan(self.path / "plan.toml").hash)
+        self._chain = Chain.read(self._chain.path, origin=_ORIGIN)
         self._check_header()
         self.rounds()
         stored = self._read_container()
@@ -290,8 +305,16 @@ class RunFolder:
     def _check_header(self) -> None:
         where = f"{self._chain.path}, line 1"
         stored = from_json(Header, self._header, where=where)
+        if stored.plan_file != _digest(_read_plan(self.path / "plan.toml")):
+            raise StorageError(f"{self.path / 'plan.toml'} is not the plan that ran: it was changed since. Restore it from a backup.")
         if stored.guarantee is not None:
             from_json(Guarantee, stored.guarantee, where=where)
+
+    def _check_version(self) -> None:
+        """Messages and ledger entries are bound to the plan's hash: a version that hashes the plan otherwise cannot go on with the run."""
+        if self.plan.hash != self.plan_hash:
+            began = self.versions.get("sumus", "another version")
+            raise StorageError(f"{self.path} was begun with sumus {began}, which knows other plan keys. Resume it with that version.")
 
     def _writable(self) -> None:
         if not self._lock.held:
@@ -316,7 +339,7 @@ class RunFolder:
 
     def _write_container(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, pending: Link | None, head: str) -> None:
         line = None if pending is None else {"kind": pending.kind, "body": pending.body, "previous": pending.previous}
-        stored = {"meta": plain_json(meta), "plan_hash": self.plan.hash, "head": head, "pending": line}
+        stored = {"meta": plain_json(meta), "plan_hash": self.plan_hash, "head": head, "pending": line}
         replace_atomically(self.path / "checkpoint.npz", encode_arrays(arrays, stored))
 
     def _read_container(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
@@ -326,7 +349,7 @@ class RunFolder:
         arrays, stored = decode_arrays(read_bytes(file), file)
         if not isinstance(stored, dict) or not {"meta", "plan_hash", "head", "pending"} <= stored.keys():
             raise StorageError(f"{file} is not a checkpoint of a run. Restore it from a backup.")
-        if stored["plan_hash"] != self.plan.hash:
+        if stored["plan_hash"] != self.plan_hash:
             raise StorageError(f"{file} belongs to another plan ({str(stored['plan_hash'])[:8]}). Restore the checkpoint of this run.")
         return arrays, stored
 
@@ -349,12 +372,22 @@ def _pending(stored: Mapping[str, Any]) -> Link | None:
     return None if line is None else Link(line["kind"], line["body"], line["previous"])
 
 
-def _read_plan(path: Path) -> TrainingPlan:
-    source = read_bytes(path)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read_plan(path: Path) -> str:
     try:
-        return TrainingPlan.from_toml(source.decode())
-    except (UnicodeDecodeError, PlanError) as error:
-        raise StorageError(f"{path} is not the plan that was written: {error}") from None
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{path} is not the plan that was written: {error}. Restore it from a backup.") from None
+
+
+def _parsed(text: str, path: Path) -> TrainingPlan:
+    try:
+        return TrainingPlan.from_toml(text)
+    except PlanError as error:
+        raise StorageError(f"{path} is not the plan that was written, or of another version: {error}") from None
 
 
 def _fresh_directory(root: Path, name: str) -> Path:

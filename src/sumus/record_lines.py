@@ -110,6 +110,7 @@ class Header:
     """The first line of a record: what was promised, by whom it was run and with what."""
 
     guarantee: Any
+    plan_file: str
     plan_hash: str
     silos: tuple[str, ...]
     started: str

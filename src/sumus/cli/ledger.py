@@ -87,8 +87,8 @@ def _composed(ledger: Ledger, unit: str, root: Path) -> float:
             )
     for spent in runs:
         run = RunFolder.open(root / spent.run)
-        if run.plan.hash != spent.plan_hash:
-            raise StorageError(f"{run.path} is of plan {run.plan.hash[:8]}, the ledger says {spent.plan_hash[:8]}. Find the right folder.")
+        if run.plan_hash != spent.plan_hash:
+            raise StorageError(f"{run.path} is of plan {run.plan_hash[:8]}, the ledger says {spent.plan_hash[:8]}. Find the right folder.")
         past.append(PastRun(plan=run.plan, silos=run.silos, rounds=spent.releases))
     return joint_epsilon(past, delta=ledger.total(unit).delta)
 
@@ -114,8 +114,8 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
     for (neighbours, trust), runs in groups.items():
         console.print(f"\n  protects   {neighbours}\n  counts on  {trust}", markup=False, highlight=False, soft_wrap=True)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in ("run", "releases", "ε ≤", "δ", "proved", "analysis"):
-            table.add_column(heading, justify="right" if heading in ("releases", "ε ≤", "δ") else "left", no_wrap=heading != "run")
+        for heading in ("run", "sums", "ε ≤", "δ", "proved", "analysis"):
+            table.add_column(heading, justify="right" if heading in ("sums", "ε ≤", "δ") else "left", no_wrap=heading != "run")
         for spent in runs:
             table.add_row(*map(escape, _row(spent)))
         console.print(Padding(table, (0, 0, 0, 2)))
