@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
 import pytest
 
 from oracles.malicious_server import MaliciousServer
@@ -9,14 +12,24 @@ from oracles.secagg_federation import Federation, federation, round_id, terms_fo
 from sumus.errors import PeerProtocolError, PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg import MemoryRoundGuard, SiloIdentity, SiloSetup, Terms
-from sumus.secagg.messages import DroppedSet, Invitation, KeyAdvert, KeyDirectory, SetCertificate, decode
+from sumus.secagg.masking import add_masks
+from sumus.secagg.messages import DroppedSet, Invitation, KeyAdvert, KeyDirectory, MaskedInput, SetCertificate, decode
 
 VICTIM = 0
+SALTS = dict.fromkeys(range(5), bytes(8))
 
 
 @pytest.fixture
 def world() -> Federation:
     return federation(terms_for(5, length=4))
+
+
+def forget(world: Federation, silos: Iterable[int], *, steps: set[str]) -> None:
+    """Take a defence out: these silos lose their memory of these steps."""
+    for silo in silos:
+        claims = world.silos[silo].guard._claims  # type: ignore[attr-defined]
+        for key in [key for key in claims if key[1] in steps]:
+            del claims[key]
 
 
 def test_by_asking_for_both_masks_of_the_victim(world: Federation) -> None:
@@ -34,8 +47,7 @@ def test_that_attack_works_on_silos_that_forget(world: Federation) -> None:
     """The control: without their memory of the survivor set the same silos give the victim away."""
     server = MaliciousServer(world, "forgetful")
     for dropped in (set(), {VICTIM}):
-        for silo in world.silos.values():
-            silo.guard._claims.clear()  # type: ignore[attr-defined]
+        forget(world, range(5), steps={"survivor-set", "release"})
         signatures = server.collect_signatures(dropped, range(5))
         server.collect_shares(dropped, signatures, range(5))
     assert server.steal(VICTIM) == server.truth(VICTIM)
@@ -115,7 +127,7 @@ def test_by_replaying_a_certificate_of_another_round(world: Federation) -> None:
     signatures = first.collect_signatures({VICTIM}, range(1, 5))
     second = MaliciousServer(world, "second")
     assert second.collect_shares({VICTIM}, signatures, range(1, 5)) == 0
-    old = SetCertificate(**first.envelope(), dropped=frozenset({VICTIM}), signatures=dict(list(signatures.items())[:3]))
+    old = SetCertificate(**first.envelope(), dropped=frozenset({VICTIM}), salts=SALTS, signatures=dict(list(signatures.items())[:3]))
     with pytest.raises(PeerProtocolError, match="another round"):
         second.states[1].reveal(old.encode())
 
@@ -146,7 +158,7 @@ def test_by_telling_silos_different_participants_or_payloads(world: Federation) 
     with pytest.raises(PeerProtocolError, match="another round, payload or set"):
         state.sign(proposal)
     chosen = dict(list(signatures.items())[:2]) | {0: world.identities[0].sign(DroppedSet.signed_part(wide_header, frozenset()))}
-    mixed = SetCertificate(**(envelope | {"header": narrow_header}), dropped=frozenset(), signatures=chosen)
+    mixed = SetCertificate(**(envelope | {"header": narrow_header}), dropped=frozenset(), salts=SALTS, signatures=chosen)
     with pytest.raises(PeerProtocolError, match="does not verify"):
         state.reveal(mixed.encode())
 
@@ -197,7 +209,7 @@ def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation)
     """Participants without masks towards the victim would count as survivors and protect nothing."""
     honest = decode(world.directories[VICTIM], KeyDirectory)
     cut = KeyDirectory(sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]).encode()
-    setup, _ = SiloSetup.restore(world.identities[0], world.roster, terms=world.terms, secret=world.setups[0].secret)
+    setup, _ = SiloSetup.restore(world.identities[0], world.roster, terms=world.terms, secret=world.setups[0].secret, random=world.random)
     lonely = setup.receive(cut, MemoryRoundGuard())
     with pytest.raises(PeerProtocolError, match="no agreed key"):
         lonely.receive(world.server.invite(round_id("lonely"))[1])
@@ -218,6 +230,55 @@ def test_when_all_the_others_collude_nothing_can_help() -> None:
     """The control: six of seven pooling their keys get the seventh, so the attack code does what it says."""
     server = MaliciousServer(federation(terms_for(7, dropouts=2)), "everyone", colluders=range(1, 7))
     assert server.steal(VICTIM) == server.truth(VICTIM)
+
+
+def second_submission(server: MaliciousServer) -> MaskedInput:
+    """The victim's disk is rolled back to before the round, and it answers the same invitation with another vector."""
+    forget(server.world, [VICTIM], steps={"transcript", "input"})
+    vector = server.inputs[VICTIM] + np.uint64(1)
+    return decode(server.world.silos[VICTIM].receive(server.invitation).submit(vector)[1], MaskedInput)
+
+
+def test_by_rolling_the_victims_disk_back(world: Federation) -> None:
+    """Two submissions under one transcript share their pair masks. Opening both self masks would give their difference."""
+    server = MaliciousServer(world, "rollback")
+    second = second_submission(server)
+    first = server.masked[VICTIM]
+    assert bytes(first.corrections) != bytes(second.corrections)
+    signatures = server.collect_signatures(set(), range(1, 5))
+    assert server.collect_shares(set(), signatures, (1, 2)) == 2
+    assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt}) == 2
+    assert server.collect_shares(set(), signatures, range(1, 5)) == 2
+    opened = [server.open_secret(VICTIM, 0, message=message) for message in (first, second)]
+    assert opened == [None, None]
+
+
+def test_at_most_one_of_two_submissions_is_ever_opened(world: Federation) -> None:
+    server = MaliciousServer(world, "rollback 2")
+    second = second_submission(server)
+    signatures = server.collect_signatures(set(), range(1, 5))
+    assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt}) == 4
+    assert server.collect_shares(set(), signatures, range(1, 5)) == 0
+    assert server.open_secret(VICTIM, 0, message=second) is not None
+    assert server.open_secret(VICTIM, 0) is None
+
+
+def test_rolling_everybody_back_gives_the_difference_of_the_two_vectors(world: Federation) -> None:
+    """The control: if all holders forget too, both self masks are opened and the masked vectors differ by the inputs alone."""
+    server = MaliciousServer(world, "rollback 3")
+    second = second_submission(server)
+    for salt in (server.masked[VICTIM].salt, second.salt):
+        forget(world, range(1, 5), steps={"release"})
+        signatures = server.collect_signatures(set(), range(1, 5))
+        assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: salt}) == 4
+    plain = []
+    for message in (server.masked[VICTIM], second):
+        words = np.frombuffer(message.vector, dtype=np.uint32).copy()
+        seed = server.open_secret(VICTIM, 0, message=message)
+        assert seed is not None
+        add_masks(words, [(seed, -1)])
+        plain.append(words)
+    assert (plain[1] - plain[0]).tolist() == [1] * 4
 
 
 def test_by_pretending_to_be_another_silo_towards_the_victim(world: Federation) -> None:

@@ -32,8 +32,8 @@ def test_by_reusing_opened_pair_seeds(world: Federation) -> None:
         opened = first.pair_seed(4, silo)
         assert opened is not None
         root = world.silos[4]._pair_roots[silo]
-        assert opened == PairKey.derive(root, first.header.transcript()).mask_seed()
-        assert opened != PairKey.derive(root, second.header.transcript()).mask_seed()
+        assert opened == PairKey.derive(root, first.header.transcript).mask_seed()
+        assert opened != PairKey.derive(root, second.header.transcript).mask_seed()
         assert second.pair_seed(4, silo) is None
 
 

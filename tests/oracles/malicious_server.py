@@ -7,7 +7,7 @@ defences on, where it must fail, and with one defence taken out, where it must s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
 )
-from sumus.secagg.schedule import PairKey, keystream, seed_tag
+from sumus.secagg.schedule import PairKey, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, recover
 
@@ -42,7 +42,7 @@ class MaliciousServer:
         states, messages = world.submit_all(self.invitation, present)
         self.states: dict[int, SiloSubmitted] = states
         self.masked = {silo: decode(message, MaskedInput) for silo, message in messages.items()}
-        self.pads: dict[tuple[int, int, int], bytes] = {}
+        self.pads: dict[tuple[int, bytes, int, int], bytes] = {}
         for colluder in self.colluders:
             self._pool_colluder(colluder)
 
@@ -54,10 +54,12 @@ class MaliciousServer:
         """Everything a colluder can derive about the others' secrets."""
         session = self.world.silos[colluder]
         for owner, root in session._pair_roots.items():
-            layout = self.layout(owner)
-            stream = keystream(PairKey.derive(root, self.header.transcript()).share_key(owner), layout.count * ELEMENT_BYTES)
-            for index in range(layout.count):
-                self.pads[owner, index, colluder] = stream[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES]
+            if owner not in self.masked:
+                continue
+            count, salt = self.layout(owner).count, self.masked[owner].salt
+            stream = PairKey.derive(root, self.header.transcript).pads(owner, salt=salt, count=count)
+            for index in range(count):
+                self.pads[owner, salt, index, colluder] = stream[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES]
 
     def envelope(self) -> dict[str, object]:
         return {"sender": SERVER, "session": self.header.session, "round_id": self.header.round_id, "header": self.header}
@@ -74,11 +76,21 @@ class MaliciousServer:
                 continue
         return signatures
 
-    def collect_shares(self, dropped: set[int], signatures: dict[int, bytes], asked: Iterable[int]) -> int:
+    def collect_shares(
+        self,
+        dropped: set[int],
+        signatures: dict[int, bytes],
+        asked: Iterable[int],
+        *,
+        other_salts: Mapping[int, bytes] | None = None,
+    ) -> int:
         """Show honest silos a certificate and pool what they reveal; returns how many were taken in."""
+        survivors = sorted(self.header.participants - dropped)
+        salts = {silo: self.masked[silo].salt if silo in self.masked else bytes(8) for silo in survivors}
+        salts |= other_salts or {}
         quorum = self.world.server.topology.quorum
         chosen = dict(sorted(signatures.items())[:quorum])
-        certificate = SetCertificate(**self.envelope(), dropped=frozenset(dropped), signatures=chosen).encode()
+        certificate = SetCertificate(**self.envelope(), dropped=frozenset(dropped), salts=salts, signatures=chosen).encode()
         fooled = 0
         for silo in asked:
             try:
@@ -86,30 +98,32 @@ class MaliciousServer:
             except ProtocolError:
                 continue
             fooled += 1
-            self._pool(silo, frozenset(dropped), bytes(reply.shares))
+            self._pool(silo, frozenset(dropped), salts, bytes(reply.shares))
         return fooled
 
-    def _pool(self, holder: int, dropped: frozenset[int], shares: bytes) -> None:
+    def _pool(self, holder: int, dropped: frozenset[int], salts: Mapping[int, bytes], shares: bytes) -> None:
         survivors = self.header.participants - dropped
         missing = self.world.terms.silos - len(survivors)
         start = 0
         for owner in self.world.server.topology.holders(holder, survivors):
             for index in self.layout(owner).opened(dropped, missing=missing):
-                self.pads[owner, index, holder] = shares[start : start + ELEMENT_BYTES]
+                self.pads[owner, salts[owner], index, holder] = shares[start : start + ELEMENT_BYTES]
                 start += ELEMENT_BYTES
 
-    def open_secret(self, owner: int, index: int) -> bytes | None:
-        """The secret, if t of its pads are in the pool."""
+    def open_secret(self, owner: int, index: int, *, message: MaskedInput | None = None) -> bytes | None:
+        """The secret of a submission, if t of its pads are in the pool."""
         layout, threshold = self.layout(owner), self.world.server.topology.threshold
-        if owner not in self.masked:
+        if message is None and owner not in self.masked:
             return None
+        message = message or self.masked[owner]
         pads = {
-            layout.holders.index(holder) + 1: pad for (whose, which, holder), pad in self.pads.items() if (whose, which) == (owner, index)
+            layout.holders.index(holder) + 1: pad
+            for (whose, salt, which, holder), pad in self.pads.items()
+            if (whose, salt, which) == (owner, message.salt, index)
         }
         if len(pads) < threshold:
             return None
         size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
-        message = self.masked[owner]
         corrections = bytes(message.corrections[index * size : (index + 1) * size])
         seed = recover(dict(list(pads.items())[:threshold]), corrections, threshold=threshold)
         return seed if seed_tag(seed) == bytes(message.tags[index * 16 : (index + 1) * 16]) else None
@@ -118,7 +132,7 @@ class MaliciousServer:
         """s_uv from the victim's shares, from the other end's shares, or from a colluder at the other end."""
         if other in self.colluders:
             root = self.world.silos[other]._pair_roots[victim]
-            return PairKey.derive(root, self.header.transcript()).mask_seed()
+            return PairKey.derive(root, self.header.transcript).mask_seed()
         for owner, partner in ((victim, other), (other, victim)):
             seed = self.open_secret(owner, 1 + self.layout(owner).partners.index(partner))
             if seed is not None:

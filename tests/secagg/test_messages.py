@@ -26,6 +26,7 @@ from sumus.secagg.messages import (
 
 digests = st.binary(min_size=32, max_size=32)
 round_ids = digests.filter(lambda value: value != bytes(32))
+salts = st.binary(min_size=8, max_size=8)
 signatures = st.binary(min_size=64, max_size=64)
 senders = st.integers(0, SERVER)
 fields = st.binary(max_size=200)
@@ -58,13 +59,26 @@ def messages(draw: Callable[..., object]) -> Message:
     if kind == 3:
         return Invitation(**in_round, header=header, payload=draw(fields))
     if kind == 4:
-        return MaskedInput(**in_round, transcript=draw(digests), corrections=draw(fields), tags=draw(fields), vector=draw(fields))
+        return MaskedInput(
+            **in_round,
+            transcript=draw(digests),
+            salt=draw(salts),
+            corrections=draw(fields),
+            tags=draw(fields),
+            vector=draw(fields),
+        )
     if kind == 5:
         return DroppedSet(**in_round, header=header, dropped=some)
     if kind == 6:
         return SetSignature(**in_round, transcript=draw(digests), signature=draw(signatures))
     if kind == 7:
-        return SetCertificate(**in_round, header=header, dropped=some, signatures={silo: draw(signatures) for silo in silos})
+        return SetCertificate(
+            **in_round,
+            header=header,
+            dropped=some,
+            salts={silo: draw(salts) for silo in header.participants - some},
+            signatures={silo: draw(signatures) for silo in silos},
+        )
     return RevealedShares(**in_round, transcript=draw(digests), shares=draw(fields))
 
 
@@ -139,7 +153,7 @@ def test_the_transcript_covers_every_field_of_the_header() -> None:
         {"silos": 6},
         {"participants": frozenset({0, 1, 3})},
     ]
-    assert len({RoundHeader(**(base | change)).transcript() for change in changes}) == len(changes)
+    assert len({RoundHeader(**(base | change)).transcript for change in changes}) == len(changes)
 
 
 @pytest.mark.parametrize("bad", [b"", bytes(32), b"\1" * 31])

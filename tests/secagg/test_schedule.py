@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from sumus.errors import PeerProtocolError
-from sumus.secagg.schedule import OwnRoot, PairKey, agree, expand, seed_tag
+from sumus.secagg.schedule import OwnKey, OwnRoot, PairKey, agree, expand, seed_tag
 
 
 def key(byte: int) -> X25519PrivateKey:
@@ -32,25 +32,17 @@ def test_a_key_of_low_order_is_refused(low_order: bytes) -> None:
         agree(key(1), low_order, session=bytes(32))
 
 
-def test_all_leaves_differ_and_change_with_the_transcript() -> None:
+def test_all_leaves_differ_and_change_with_transcript_and_salt() -> None:
     leaves: list[bytes] = []
-    for transcript in (bytes(32), b"\1" * 32):
-        pair = PairKey.derive(b"p" * 32, transcript)
-        own = OwnRoot(b"o" * 32)
-        leaves += [pair.mask_seed(), pair.share_key(0), pair.share_key(1)]
-        leaves += [own.self_seed(transcript), own.share_key(transcript), *own.removable_seeds(transcript, 3)]
-    assert len(set(leaves)) == len(leaves) == 16
-    assert len({seed_tag(leaf) for leaf in leaves}) == 16
-
-
-def test_the_memory_of_an_input_is_keyed() -> None:
-    one, other = OwnRoot(b"o" * 32), OwnRoot(b"q" * 32)
-    words = memoryview(b"input")
-    assert one.input_digest(bytes(32), words) == one.input_digest(bytes(32), words)
-    assert one.input_digest(bytes(32), words) != other.input_digest(bytes(32), words)
-    assert one.input_digest(bytes(32), words) != one.input_digest(bytes(32), memoryview(b"inpuT"))
+    for transcript, salt in ((bytes(32), bytes(8)), (b"\1" * 32, bytes(8)), (bytes(32), b"\1" * 8)):
+        pair, own = PairKey.derive(b"p" * 32, transcript), OwnRoot(b"o" * 32).submission(transcript, salt)
+        leaves += [pair.pads(0, salt=salt, count=2)[:32], pair.pads(1, salt=salt, count=2)[:32]]
+        leaves += [own.self_seed(), own.pads(1), *own.removable_seeds(3)]
+    leaves += [PairKey.derive(b"p" * 32, transcript).mask_seed() for transcript in (bytes(32), b"\1" * 32)]
+    assert len(set(leaves)) == len(leaves) == 23
+    assert len({seed_tag(leaf) for leaf in leaves}) == 23
 
 
 def test_secrets_do_not_show_themselves() -> None:
-    for shown in (repr(PairKey(b"secret" * 5)), repr(OwnRoot(b"secret" * 5))):
+    for shown in (repr(PairKey(b"secret" * 5)), repr(OwnRoot(b"secret" * 5)), repr(OwnKey(b"secret" * 5))):
         assert "secret" not in shown

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import PeerProtocolError, ProtocolError
-from sumus.secagg import RoundSum, ServerCertifying, ServerCollecting, ServerUnmasking, answer
+from sumus.secagg import RoundSum, ServerCertifying, ServerCollecting, ServerUnmasking, SiloInvited, answer
 
 
 class RoundUnderFire(RuleBasedStateMachine):
@@ -23,6 +23,8 @@ class RoundUnderFire(RuleBasedStateMachine):
         self.replies: list[bytes] = []
         self.gone: set[int] = set()
         self.counted: set[int] = set()
+        self.label = b""
+        self.inputs: dict[bytes, dict[int, np.ndarray]] = {}
         self.rounds = 0
         self.sums = 0
 
@@ -37,9 +39,10 @@ class RoundUnderFire(RuleBasedStateMachine):
     @rule()
     def start_round(self) -> None:
         self.rounds += 1
-        self.server, invitation = self.world.server.invite(round_id(self.rounds), payload=bytes([self.rounds % 256]))
+        self.label = round_id(self.rounds)
+        self.server, invitation = self.world.server.invite(self.label, payload=bytes([self.rounds % 256]))
         self.broadcasts.append(invitation)
-        self.inputs = self.world.inputs(self.rounds)
+        self.inputs[self.label] = self.world.inputs(self.rounds)
         self.counted = set()
 
     @precondition(lambda self: self.broadcasts)
@@ -75,18 +78,19 @@ class RoundUnderFire(RuleBasedStateMachine):
 
     def _answer(self, silo: int, message: bytes, *, change: int = 0) -> None:
         """The silo has no memory but its guard; an old invitation finds its old vector or a refusal."""
-        fresh = {}
+        computed: dict[bytes, np.ndarray] = {}
 
-        def vector(invited: object) -> np.ndarray:
-            fresh["made"] = True
-            return self.inputs[silo] + np.uint64(change)
+        def vector(invited: SiloInvited) -> np.ndarray:
+            label = invited.header.round_id
+            computed[label] = self.inputs[label][silo] + np.uint64(change)
+            return computed[label]
 
         try:
             self.replies.append(answer(self.world.silos[silo], message, vector))
         except ProtocolError:
             return
-        if fresh and change:
-            self.inputs[silo] = vector(None)
+        for label, value in computed.items():
+            self.inputs[label][silo] = value
 
     @precondition(lambda self: self.replies and self.server is not None)
     @rule(data=st.data())
@@ -139,7 +143,7 @@ class RoundUnderFire(RuleBasedStateMachine):
         assert outcome.survivors == self.counted
         assert len(outcome.survivors) >= self.world.terms.minimum_survivors
         bits = self.world.terms.modulus_bits
-        alive = [self.inputs[silo] for silo in sorted(outcome.survivors)]
+        alive = [self.inputs[self.label][silo] for silo in sorted(outcome.survivors)]
         assert outcome.total.tolist() == modular_sum(alive, bits)
 
     def teardown(self) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import pickle
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, Round
 from sumus.randomness import RandomSource
 from sumus.secagg import FileRoundGuard, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer
 from sumus.secagg.messages import MaskedInput, decode
+
+ROUNDS = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -89,20 +92,20 @@ def test_two_masked_inputs_with_the_same_data_share_nothing() -> None:
     assert chi2.ppf(1e-8, 255) < statistic < chi2.isf(1e-8, 255)
 
 
-def test_the_same_vector_again_gives_the_same_bytes_and_another_is_refused(world: Federation) -> None:
+def test_a_round_takes_one_submission(world: Federation) -> None:
     _, invitation = world.server.invite(round_id("again"))
     vector = world.inputs()[0]
-    first = world.silos[0].receive(invitation).submit(vector)[1]
-    assert world.silos[0].receive(invitation).submit(vector)[1] == first
-    with pytest.raises(PeerProtocolError, match="already has another input"):
-        world.silos[0].receive(invitation).submit(vector + np.uint64(1))
+    world.silos[0].receive(invitation).submit(vector)
+    for change in (0, 1):
+        with pytest.raises(PeerProtocolError, match="already has another input"):
+            world.silos[0].receive(invitation).submit(vector + np.uint64(change))
 
 
 def restarted(world: Federation, silo: int, path: Path) -> tuple[FileRoundGuard, object]:
     """The silo's process starts again from what it keeps on disk: identity, set-up secret, directory, round memory."""
     guard = FileRoundGuard(path)
     identity = SiloIdentity.parse(world.identities[silo].secret_text())
-    setup, advert = SiloSetup.restore(identity, world.roster, terms=world.terms, secret=world.setups[silo].secret)
+    setup, advert = SiloSetup.restore(identity, world.roster, terms=world.terms, secret=world.setups[silo].secret, random=RandomSource())
     assert advert == world.adverts[silo]
     return guard, setup.receive(world.directories[silo], guard)
 
@@ -111,12 +114,12 @@ def test_a_round_id_serves_one_input_even_across_a_restart(world: Federation, tm
     _, invitation = world.server.invite(round_id("restart"))
     guard, session = restarted(world, 2, tmp_path / "memory")
     vector = world.inputs()[2]
-    first = answer(session, invitation, lambda _: vector)
+    answer(session, invitation, lambda _: vector)
     guard.close()
     guard, session = restarted(world, 2, tmp_path / "memory")
-    with pytest.raises(PeerProtocolError, match="already has another input"):
-        answer(session, invitation, lambda _: vector + np.uint64(1))
-    assert answer(session, invitation, lambda _: vector) == first
+    for change in (0, 1):
+        with pytest.raises(PeerProtocolError, match="already has another input"):
+            answer(session, invitation, lambda _, change=change: vector + np.uint64(change))
     other = world.server.invite(round_id("restart"), payload=b"another model")[1]
     with pytest.raises(PeerProtocolError, match="already has another transcript"):
         answer(session, other, lambda _: vector)
@@ -231,7 +234,7 @@ def test_too_few_keys_end_the_set_up_cleanly(world: Federation) -> None:
 @settings(max_examples=150, deadline=None)
 def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObject) -> None:
     """Real messages with changed bytes, to every state of both sides: accepted unchanged in meaning or refused."""
-    label = round_id(("fuzz", data.draw(st.integers(0, 2**64))))
+    label = round_id(("fuzz", next(ROUNDS)))
     collecting, invitation = world.server.invite(label)
     submitted, messages = world.submit_all(invitation, world.inputs())
     certifying_messages = list(messages.values())

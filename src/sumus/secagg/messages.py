@@ -13,10 +13,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Self, TypeVar, final
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.schedule import SALT_BYTES
 
 __all__ = [
     "SERVER",
@@ -83,7 +85,10 @@ class _Reader:
 
 def _bitmap(silos: int, members: Iterable[int]) -> bytes:
     """One bit per silo."""
-    return sum(1 << silo for silo in members).to_bytes((silos + 7) // 8, "little")
+    bits = bytearray((silos + 7) // 8)
+    for silo in members:
+        bits[silo >> 3] |= 1 << (silo & 7)
+    return bytes(bits)
 
 
 def _sized(field: bytes | memoryview) -> bytes:
@@ -138,22 +143,24 @@ class RoundHeader:
         if len(self.round_id) != 32 or self.round_id == _NO_ROUND:
             raise LocalProtocolError("a round id is 32 bytes, not all zero. Hash run, round number and attempt.")
 
+    @cached_property
     def body(self) -> bytes:
         """The header's own fields in every message of the server."""
         return self.payload_digest + self.silos.to_bytes(2, "little") + _bitmap(self.silos, self.participants)
 
     @classmethod
     def read(cls, reader: _Reader, *, session: bytes, round_id: bytes) -> RoundHeader:
-        """The inverse of `body`."""
+        """A header from its `body`."""
         if round_id == _NO_ROUND:
             raise PeerProtocolError("a message of a round has no round id. Refuse the sender.")
         payload_digest = reader.take(32)
         silos = reader.number(2)
         return cls(session=session, round_id=round_id, payload_digest=payload_digest, silos=silos, participants=reader.bitmap(silos))
 
+    @cached_property
     def transcript(self) -> bytes:
         """SHA-256 of everything that all silos of the round have to agree on."""
-        return hashlib.sha256(b"sumus transcript 1" + self.session + self.round_id + self.body()).digest()
+        return hashlib.sha256(b"sumus transcript 1" + self.session + self.round_id + self.body).digest()
 
 
 @final
@@ -208,7 +215,7 @@ class Invitation(Message):
     payload: bytes | memoryview
 
     def _body(self) -> Iterable[bytes | memoryview]:
-        return (self.header.body(), _sized(self.payload), self.payload)
+        return (self.header.body, _sized(self.payload), self.payload)
 
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> Invitation:
@@ -222,6 +229,7 @@ class MaskedInput(Message):
     """Silo → server, exchange 1: the masked vector and all that it takes to unmask it without the silo.
 
     Args:
+        salt: eight random bytes of this submission, from which the pads of its secrets are derived.
         corrections: of each of the silo's secrets, what makes t derived shares determine it.
         tags: of each secret, 16 bytes by which its recovery is checked.
         vector: the masked words, packed.
@@ -229,13 +237,14 @@ class MaskedInput(Message):
 
     kind = 4
     transcript: bytes
+    salt: bytes
     corrections: bytes | memoryview
     tags: bytes | memoryview
     vector: bytes | memoryview
 
     def _body(self) -> Iterable[bytes | memoryview]:
         fields = (self.corrections, self.tags, self.vector)
-        return (self.transcript, *(part for field in fields for part in (_sized(field), field)))
+        return (self.transcript, self.salt, *(part for field in fields for part in (_sized(field), field)))
 
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> MaskedInput:
@@ -244,6 +253,7 @@ class MaskedInput(Message):
             session=session,
             round_id=round_id,
             transcript=reader.take(32),
+            salt=reader.take(SALT_BYTES),
             corrections=reader.sized(),
             tags=reader.sized(),
             vector=reader.sized(),
@@ -262,10 +272,10 @@ class DroppedSet(Message):
     @staticmethod
     def signed_part(header: RoundHeader, dropped: frozenset[int]) -> bytes:
         """What a silo signs to fix the survivor set."""
-        return b"sumus dropped set 1" + header.transcript() + _bitmap(header.silos, dropped)
+        return b"sumus dropped set 1" + header.transcript + _bitmap(header.silos, dropped)
 
     def _body(self) -> Iterable[bytes]:
-        return (self.header.body(), _bitmap(self.header.silos, self.dropped))
+        return (self.header.body, _bitmap(self.header.silos, self.dropped))
 
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> DroppedSet:
@@ -293,15 +303,17 @@ class SetSignature(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class SetCertificate(Message):
-    """Server → silo, exchange 3: the dropped set with a quorum of signatures."""
+    """Server → silo, exchange 3: the dropped set with a quorum of signatures, and the survivors' salts."""
 
     kind = 7
     header: RoundHeader
     dropped: frozenset[int]
+    salts: Mapping[int, bytes]
     signatures: Mapping[int, bytes]
 
     def _body(self) -> Iterable[bytes]:
-        yield self.header.body() + _bitmap(self.header.silos, self.dropped)
+        yield self.header.body + _bitmap(self.header.silos, self.dropped)
+        yield from (self.salts[silo] for silo in sorted(self.header.participants - self.dropped))
         yield len(self.signatures).to_bytes(2, "little")
         for silo, signature in sorted(self.signatures.items()):
             yield silo.to_bytes(2, "little") + signature
@@ -310,9 +322,12 @@ class SetCertificate(Message):
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> SetCertificate:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
         dropped = reader.bitmap(header.silos)
+        salts = {silo: reader.take(SALT_BYTES) for silo in sorted(header.participants - dropped)}
         signatures = [(reader.number(2), reader.take(64)) for _ in range(reader.number(2))]
         _require_ascending([silo for silo, _ in signatures])
-        return cls(sender=sender, session=session, round_id=round_id, header=header, dropped=dropped, signatures=dict(signatures))
+        return cls(
+            sender=sender, session=session, round_id=round_id, header=header, dropped=dropped, salts=salts, signatures=dict(signatures)
+        )
 
 
 @final

@@ -1,14 +1,16 @@
 """The key schedule: every secret of a round, derived from two long-lived roots.
 
-    X25519(u, v) ──HKDF──► pair root ──transcript──► pair key ──┬─► mask seed s_uv           (opened if u or v drops out)
-                                                               ├─► share key, u's secrets at v
-                                                               └─► share key, v's secrets at u
-    set-up secret ──HKDF──► own root ──transcript──► own key ──┬─► self-mask seed b_u        (opened if u survives)
-                                                               ├─► removable seeds           (opened if not needed)
-                                                               └─► share key, u's secrets at u
+    X25519(u, v) ──HKDF──► pair root ──transcript──► pair key ──┬─► mask seed s_uv                  (opened if u or v drops out)
+                                                               ├─ salt of u ─► pads of u's secrets at v
+                                                               └─ salt of v ─► pads of v's secrets at u
+    set-up secret ──HKDF──► own root ──transcript, salt──► own key ──┬─► self-mask seed b_u          (opened if u survives)
+                                                                    ├─► removable seeds             (opened if not needed)
+                                                                    └─► pads of u's secrets at u
 
 The transcript is a hash of round id, terms, roster, participants and payload. Everything below it is therefore new in every
-round, opening a leaf says nothing about its siblings or its root, and a silo that lost its memory derives the same leaves.
+round, and opening a leaf says nothing about its siblings or its root. The salt is eight random bytes that a silo draws for one
+submission and sends along: should a silo whose disk was rolled back ever submit twice in one round, the two self masks
+differ, and since a holder reveals pads for one salt only, 2t > holders + colluders lets at most one of them be opened.
 
 Reference: HKDF is RFC 5869; Bonawitz et al. 2017, section 4 for the roles of s_uv and b_u.
 """
@@ -21,15 +23,15 @@ from typing import final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from sumus.errors import PeerProtocolError
 from sumus.secagg.sharing import FIELD_PRIME
 
-__all__ = ["OwnRoot", "PairKey", "agree", "expand", "keystream", "seed_tag"]
+__all__ = ["SALT_BYTES", "TAG_BYTES", "OwnKey", "OwnRoot", "PairKey", "agree", "expand", "keystream", "seed_tag"]
 
+SALT_BYTES = 8
 TAG_BYTES = 16
 
 
@@ -84,38 +86,38 @@ class PairKey:
         """s_uv, the seed of the mask that one of the two adds and the other subtracts."""
         return _field_seed(self._key, b"mask")
 
-    def share_key(self, owner: int) -> bytes:
-        """The key of the shares of `owner`'s secrets that the other silo of the pair holds."""
-        return expand(self._key, b"shares of" + owner.to_bytes(2, "little"))
+    def pads(self, owner: int, *, salt: bytes, count: int) -> bytes:
+        """The pads of `owner`'s first `count` secrets that the other silo of the pair holds, 32 bytes each."""
+        return keystream(expand(self._key, b"pads" + owner.to_bytes(2, "little") + salt), 32 * count)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OwnRoot:
-    """What one silo shares with nobody: the root of its self masks and removable seeds."""
+    """What one silo shares with nobody, for the whole session: the root of its self masks and removable seeds."""
 
     _root: bytes = field(repr=False)
 
-    def _round(self, transcript: bytes) -> bytes:
-        return expand(self._root, b"sumus round" + transcript)
+    def submission(self, transcript: bytes, salt: bytes) -> OwnKey:
+        """The key of one submission in one round."""
+        return OwnKey(expand(self._root, b"sumus round" + transcript + salt))
 
-    def self_seed(self, transcript: bytes) -> bytes:
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnKey:
+    """What one silo shares with nobody in one submission."""
+
+    _key: bytes = field(repr=False)
+
+    def self_seed(self) -> bytes:
         """b_u, the seed of the mask that only this silo adds."""
-        return _field_seed(self._round(transcript), b"self mask")
+        return _field_seed(self._key, b"self mask")
 
-    def removable_seeds(self, transcript: bytes, count: int) -> tuple[bytes, ...]:
+    def removable_seeds(self, count: int) -> tuple[bytes, ...]:
         """Seeds of the noise components that may turn out not to be needed."""
-        key = self._round(transcript)
-        return tuple(_field_seed(key, b"removable" + index.to_bytes(2, "little")) for index in range(count))
+        return tuple(_field_seed(self._key, b"removable" + index.to_bytes(2, "little")) for index in range(count))
 
-    def share_key(self, transcript: bytes) -> bytes:
-        """The key of the shares of its own secrets that the silo itself holds."""
-        return expand(self._round(transcript), b"own shares")
-
-    def input_digest(self, transcript: bytes, words: memoryview) -> bytes:
-        """A keyed fingerprint of an input for the silo's own memory: a reader of the file cannot test guesses against it.
-
-        AES-256-GCM as a MAC (NIST SP 800-38D, section 3) under a key of this round; only the first input's tag ever leaves.
-        """
-        key = expand(self._round(transcript), b"input memory")
-        return AESGCM(key).encrypt(bytes(12), b"", words)
+    def pads(self, count: int) -> bytes:
+        """The pads of its own first `count` secrets that the silo itself holds, 32 bytes each."""
+        return keystream(expand(self._key, b"own pads"), 32 * count)

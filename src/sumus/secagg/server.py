@@ -130,8 +130,9 @@ class ServerSession:
 @final
 @dataclass(frozen=True, eq=False)
 class _Sealed:
-    """One survivor's corrections and tags, kept until its secrets are opened."""
+    """One survivor's salt, corrections and tags, kept until its secrets are opened."""
 
+    salt: bytes
     corrections: bytes
     tags: bytes
 
@@ -142,7 +143,7 @@ class ServerCollecting:
 
     def __init__(self, session: ServerSession, header: RoundHeader) -> None:
         self._session, self._header = session, header
-        self._transcript = header.transcript()
+        self._transcript = header.transcript
         self._sum: Words = np.zeros(session.terms.length, dtype=word_type(session.terms.modulus_bits))
         self._sealed: dict[int, _Sealed] = {}
 
@@ -167,7 +168,7 @@ class ServerCollecting:
         if (len(given.corrections), len(given.tags), len(given.vector)) != expected:
             raise PeerProtocolError(f"a field of silo {silo}'s masked input has the wrong length. It runs another plan or release.")
         np.add(self._sum, unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length), out=self._sum)
-        self._sealed[silo] = _Sealed(bytes(given.corrections), bytes(given.tags))
+        self._sealed[silo] = _Sealed(given.salt, bytes(given.corrections), bytes(given.tags))
 
     def close(self) -> tuple[ServerCertifying, bytes]:
         """Whoever has not delivered has dropped out; have that signed."""
@@ -201,7 +202,7 @@ class ServerCertifying:
     ) -> None:
         self._session, self._header, self._dropped = session, header, dropped
         self._sum, self._sealed = masked_sum, sealed
-        self._transcript = header.transcript()
+        self._transcript = header.transcript
         self._signatures: dict[int, bytes] = {}
 
     @property
@@ -229,6 +230,7 @@ class ServerCertifying:
             round_id=self._header.round_id,
             header=self._header,
             dropped=self._dropped,
+            salts={silo: sealed.salt for silo, sealed in self._sealed.items()},
             signatures=dict(sorted(self._signatures.items())[:quorum]),
         )
         next_state = ServerUnmasking(self._session, self._header, self._dropped, masked_sum=self._sum, sealed=self._sealed)
@@ -251,7 +253,7 @@ class ServerUnmasking:
         self._session, self._header, self._dropped = session, header, dropped
         self._sum, self._sealed = masked_sum, sealed
         self._survivors = header.participants - dropped
-        self._transcript = header.transcript()
+        self._transcript = header.transcript
         self._missing = session.terms.silos - len(self._survivors)
         self._layouts = {owner: session._layout(header, owner) for owner in sorted(self._survivors)}
         self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}

@@ -4,7 +4,7 @@
                                                                                       └────────certificate────────┴──► SiloDone
 
 A session lives as long as its keys; the states of a round hang off it and hold no secret of their own: everything is derived
-from the session and the round's transcript, and what must never happen twice is asked of the `RoundGuard`. A silo that was
+from the session, the round's transcript and public salts, and what must never happen twice is asked of the `RoundGuard`. A silo that was
 restarted therefore picks a round up where it left it (`SiloSession.resume`).
 """
 
@@ -23,7 +23,7 @@ from sumus.randomness import RandomSource
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.guard import RoundGuard
 from sumus.secagg.keys import Roster, SiloIdentity, session_digest
-from sumus.secagg.masking import add_masks, as_words, pack, raw_bytes, reduce
+from sumus.secagg.masking import add_masks, as_words, pack, reduce
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -38,7 +38,7 @@ from sumus.secagg.messages import (
     decode,
     decode_any,
 )
-from sumus.secagg.schedule import OwnRoot, PairKey, agree, expand, keystream, seed_tag
+from sumus.secagg.schedule import SALT_BYTES, OwnKey, OwnRoot, PairKey, agree, expand, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, corrections
 from sumus.secagg.terms import Terms
@@ -55,19 +55,22 @@ class SiloSetup:
     roster: Roster
     terms: Terms
     _secret: bytes = field(repr=False)
+    _random: RandomSource = field(repr=False)
 
     @classmethod
     def start(cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource) -> tuple[SiloSetup, bytes]:
         """Draw a fresh set-up secret and advertise the key that follows from it."""
-        return cls.restore(identity, roster, terms=terms, secret=random.bytes(32))
+        return cls.restore(identity, roster, terms=terms, secret=random.bytes(32), random=random)
 
     @classmethod
-    def restore(cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, secret: bytes) -> tuple[SiloSetup, bytes]:
+    def restore(
+        cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, secret: bytes, random: RandomSource
+    ) -> tuple[SiloSetup, bytes]:
         """The same from a set-up secret that this silo stored, after a restart."""
         number = roster.number(identity.name)
         if roster.public_keys[identity.name] != identity.public_key:
             raise LocalProtocolError(f"the roster has another key for silo {identity.name!r}. Send the current .pub file to the roster.")
-        state = cls(identity, roster, terms, secret)
+        state = cls(identity, roster, terms, secret, random)
         session = session_digest(terms, roster)
         public = state._agreement_key().public_key().public_bytes_raw()
         signature = identity.sign(KeyAdvert.signed_part(sender=number, session=session, agreement_key=public))
@@ -120,6 +123,7 @@ class SiloSetup:
             guard=guard,
             _pair_roots=roots,
             _own_root=OwnRoot(expand(self._secret, b"own root")),
+            _random=self._random,
         )
 
 
@@ -137,6 +141,7 @@ class SiloSession:
     guard: RoundGuard = field(repr=False)
     _pair_roots: Mapping[int, bytes] = field(repr=False)
     _own_root: OwnRoot = field(repr=False)
+    _random: RandomSource = field(repr=False)
 
     def receive(self, message: bytes) -> SiloInvited:
         """Accept an invitation to a round that is new to this silo."""
@@ -146,8 +151,8 @@ class SiloSession:
         if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
             raise PeerProtocolError("the payload of the invitation is not the one its header names. Ask the server to send it again.")
         self._check_participants(header)
-        self.guard.claim(header.round_id, "transcript", header.transcript())
-        return SiloInvited(self, header, bytes(invitation.payload))
+        self.guard.claim(header.round_id, "transcript", header.transcript)
+        return SiloInvited(self, header, bytes(invitation.payload), self._random.bytes(SALT_BYTES))
 
     def resume(self, message: bytes) -> SiloSubmitted:
         """Pick up a round after a restart from a dropped set or a certificate, if this silo's input is in it."""
@@ -156,7 +161,7 @@ class SiloSession:
             raise PeerProtocolError(f"a round cannot be resumed from {type(received).__name__}. Wait for the dropped set.")
         header = received.header
         _require_server(received.sender, session=self.session, given=received.session)
-        if self.guard.claimed(header.round_id, "transcript") != header.transcript():
+        if self.guard.claimed(header.round_id, "transcript") != header.transcript:
             raise PeerProtocolError(f"silo {self.number} was never invited to this round, or to another form of it. Refuse the server.")
         if self.guard.claimed(header.round_id, "input") is None:
             raise PeerProtocolError(f"silo {self.number} has no input in this round, so it has dropped out. Wait for the next round.")
@@ -200,26 +205,30 @@ class SiloInvited:
     session: SiloSession
     header: RoundHeader
     payload: bytes = field(repr=False)
+    _salt: bytes = field(repr=False)
 
     @property
     def removable_seeds(self) -> tuple[bytes, ...]:
         """Secret seeds, one per removable noise component; the application expands them and adds the result to its vector."""
-        return self.session._own_root.removable_seeds(self.header.transcript(), self.session.terms.removable)
+        return self._own_key().removable_seeds(self.session.terms.removable)
+
+    def _own_key(self) -> OwnKey:
+        return self.session._own_root.submission(self.header.transcript, self._salt)
 
     def submit(self, vector: npt.ArrayLike) -> tuple[SiloSubmitted, bytes]:
         """Mask the vector and hand over all that unmasking may ever need.
 
         y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(s_uv) − Σ_{v<u} PRG(s_uv)  mod 2^modulus_bits.
 
-        Guarantee: a round id is bound to this vector from here on; the same vector gives the same bytes again.
+        Guarantee: a round id is used for one submission and never again, whatever the vector; keep the returned bytes to send
+            them a second time.
         """
-        session, terms, transcript = self.session, self.session.terms, self.header.transcript()
+        session, terms, transcript = self.session, self.session.terms, self.header.transcript
         words = as_words(vector, modulus_bits=terms.modulus_bits, length=terms.length)
-        fingerprint = session._own_root.input_digest(transcript, raw_bytes(words))
-        session.guard.claim(self.header.round_id, "input", fingerprint)
+        session.guard.claim(self.header.round_id, "input", self._salt)
         layout = session._layout(self.header, session.number)
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
-        self_seed = session._own_root.self_seed(transcript)
+        self_seed = self._own_key().self_seed()
         seeds = [self_seed, *(pair_keys[v].mask_seed() for v in layout.partners), *self.removable_seeds]
         signs = (pair_sign(session.number, partner) for partner in layout.partners)
         add_masks(words, [(self_seed, 1), *zip(seeds[1:], signs, strict=False)])
@@ -229,6 +238,7 @@ class SiloInvited:
             session=session.session,
             round_id=self.header.round_id,
             transcript=transcript,
+            salt=self._salt,
             corrections=self._corrections(layout, seeds=seeds, pair_keys=pair_keys),
             tags=b"".join(map(seed_tag, seeds)),
             vector=pack(words, terms.modulus_bits),
@@ -237,12 +247,11 @@ class SiloInvited:
 
     def _corrections(self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]) -> bytes:
         """Secret by secret, what makes t of the derived pads determine it."""
-        number, own_root = self.session.number, self.session._own_root
-        share_keys = (
-            own_root.share_key(self.header.transcript()) if holder == number else pair_keys[holder].share_key(number)
+        number = self.session.number
+        pads = [
+            self._own_key().pads(layout.count) if holder == number else pair_keys[holder].pads(number, salt=self._salt, count=layout.count)
             for holder in layout.holders
-        )
-        pads = [keystream(key, layout.count * ELEMENT_BYTES) for key in share_keys]
+        ]
         return corrections(seeds, pads, threshold=self.session.topology.threshold)
 
 
@@ -271,29 +280,32 @@ class _InRound:
         signed = DroppedSet.signed_part(self.header, certificate.dropped)
         for silo, signature in certificate.signatures.items():
             session.roster.verify(silo, signature=signature, message=signed)
+        if certificate.salts[session.number] != session.guard.claimed(self.header.round_id, "input"):
+            raise PeerProtocolError(f"the certificate speaks of another input than silo {session.number} sent. Refuse the server.")
         self._bind(certificate.dropped)
-        session.guard.claim(self.header.round_id, "release", self.header.transcript())
+        salts = b"".join(salt for _, salt in sorted(certificate.salts.items()))
+        session.guard.claim(self.header.round_id, "release", hashlib.sha256(signed + salts).digest())
         reply = RevealedShares(
             sender=session.number,
             session=session.session,
             round_id=self.header.round_id,
-            transcript=self.header.transcript(),
-            shares=self._shares(certificate.dropped),
+            transcript=self.header.transcript,
+            shares=self._shares(certificate.dropped, certificate.salts),
         )
         return SiloDone(self.header.round_id), reply.encode()
 
-    def _shares(self, dropped: frozenset[int]) -> bytes:
+    def _shares(self, dropped: frozenset[int], salts: Mapping[int, bytes]) -> bytes:
         """Owner by owner, the pads of the opened secrets, derived again."""
-        session, transcript = self.session, self.header.transcript()
+        session, transcript = self.session, self.header.transcript
         missing = session.terms.silos - len(self.header.participants - dropped)
         revealed: list[bytes] = []
         for owner in session.topology.holders(session.number, self.header.participants - dropped):
             layout = session._layout(self.header, owner)
             if owner == session.number:
-                key = session._own_root.share_key(transcript)
+                pads = session._own_root.submission(transcript, salts[owner]).pads(layout.count)
             else:
-                key = PairKey.derive(session._pair_roots[owner], transcript).share_key(owner)
-            pads = keystream(key, layout.count * ELEMENT_BYTES)
+                pair_key = PairKey.derive(session._pair_roots[owner], transcript)
+                pads = pair_key.pads(owner, salt=salts[owner], count=layout.count)
             for index in layout.opened(dropped, missing=missing):
                 revealed.append(pads[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES])
         return b"".join(revealed)
@@ -301,7 +313,7 @@ class _InRound:
     def _check_server(self, sender: int, *, given: bytes, header: RoundHeader) -> None:
         """The message must come from the server and belong to this round as this silo knows it."""
         _require_server(sender, session=self.session.session, given=given)
-        if header.transcript() != self.header.transcript():
+        if header.transcript != self.header.transcript:
             raise PeerProtocolError("the server speaks of another round, payload or set of participants than before. Refuse it.")
 
     def _check_dropped(self, dropped: frozenset[int]) -> None:
@@ -338,7 +350,7 @@ class SiloSubmitted(_InRound):
             sender=self.session.number,
             session=self.session.session,
             round_id=self.header.round_id,
-            transcript=self.header.transcript(),
+            transcript=self.header.transcript,
             signature=self.session.identity.sign(DroppedSet.signed_part(self.header, proposal.dropped)),
         )
         return SiloSigned(self.session, self.header), reply.encode()
