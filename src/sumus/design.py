@@ -14,9 +14,11 @@ from typing import final
 from scipy.special import betainc
 
 from sumus.accounting.analyses import Setting
+from sumus.coins import check_coins, coins_of
 from sumus.errors import PlanError
 from sumus.mechanism.grid import Grid, Rounding, summation_slack_grid
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
+from sumus.mechanism.poisson_binomial import PoissonBinomial
 from sumus.mechanism.removable import component_shares
 from sumus.plan import SiloPlan, TrainingPlan
 from sumus.shapes import float_sum_terms
@@ -149,6 +151,11 @@ class NoiseDesign:
     saturation_grid: int
 
     @property
+    def coins(self) -> PoissonBinomial | None:
+        """The coins that silos toss instead of adding noise, under the Poisson-binomial mechanism."""
+        return coins_of(self.plan)
+
+    @property
     def queries_per_round(self) -> int:
         """Noise draws that one silo adds up in a round."""
         return 1 if self.plan.training.algorithm in ("convex-pass", "silo") else max(s.local_steps for s in self.silos)
@@ -228,6 +235,8 @@ def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
         name = next(n for n, s in plan.silo.items() if s.local_steps or s.noise_share)
         rule = "cannot set local_steps or noise_share under split-noise (its steps are composed side by side)"
         raise PlanError(f"silo.{name}", name, rule, "Remove the key, or use dp-sgd.")
+    if plan.noise.mechanism == "poisson-binomial" and plan.training.algorithm != "fedavg":
+        check_coins(plan)
     if plan.noise.removable:
         _check_removable(plan)
     weights = _step_weights(plan)
@@ -342,8 +351,8 @@ def _saturation(built: NoiseDesign) -> int:
     plan = built.plan
     parties = (plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos) or 1
     half = 2.0 ** (plan.aggregation.modulus_bits - 1)
-    if isinstance(built.share, Gaussian):
-        return 1 << 52
+    if plan.noise.mechanism == "poisson-binomial" or isinstance(built.share, Gaussian):
+        return 1 << 52  # the range of coins is checked apart, floats do not wrap
     largest = built.drawn_by(max(built.silos, key=lambda silo: silo.noise_share))
     heaviest, draws = max(built.step_weights), parties * built.queries_per_round
     log_coordinates = math.log(2.0 * (plan.training.dimension or 1) * plan.federation.rounds)

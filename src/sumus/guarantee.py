@@ -18,6 +18,7 @@ from sumus.accounting.calibration import least_noise
 from sumus.accounting.dominating import TAIL_LOG_MASS
 from sumus.accounting.release import Release
 from sumus.accounting.tuning import epsilon_with_tuning
+from sumus.coins import check_coins, coin_release, coin_slack
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.mechanism.noise import Gaussian
@@ -118,6 +119,8 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
     if plan.privacy.epsilon is None:
         rule = "must be set (or noise.noise_multiplier)"
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
+    if plan.noise.mechanism == "poisson-binomial":
+        return _calibrated_coins(plan, silo_names)
     trial = design(plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64), silo_names)
     likely_worst = max(_distinct(trial), key=lambda silo: (silo.l2_grid * (1.0 + silo.surge_rate), silo.sampling_rate * silo.local_steps))
     multiplier = _least_multiplier(trial, likely_worst)
@@ -164,7 +167,7 @@ def account_of(built: NoiseDesign) -> Account:
         analysis=head.name,
         accountant=plan.privacy.accountant,
         noise_multiplier=plan.noise.noise_multiplier or 0.0,
-        local_noise_multiplier=math.sqrt(built.share.variance_grid) / built.grid.resolution,
+        local_noise_multiplier=_local_multiplier(built),
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
         trust=_trust(plan),
@@ -177,6 +180,31 @@ def account_of(built: NoiseDesign) -> Account:
     )
 
 
+def _calibrated_coins(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
+    """The least noise multiplier of the Poisson-binomial mechanism for the plan's target."""
+    check_coins(plan)
+    target = (plan.privacy.epsilon or 0.0) - coin_slack(plan)
+    if target <= 0.0:
+        raise GuaranteeError(f"epsilon = {plan.privacy.epsilon} is less than the exactness of the coins costs.")
+    least = 2.0 * math.sqrt(plan.noise_contributors / (plan.noise.trials * (plan.training.dimension or 1)))  # a coin leans by ¼ at most
+
+    def build(sigma: float) -> Release:
+        return coin_release(plan.replace("noise", noise_multiplier=max(sigma, least)))
+
+    multiplier = least_noise(build, epsilon=target, delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+    return design(plan.replace("noise", noise_multiplier=max(multiplier, least)), silo_names)
+
+
+def _coin_analyses(plan: TrainingPlan) -> list[Analysis]:
+    """Both analyses of the Poisson-binomial mechanism: the coins of all counted silos, and the silo's own alone."""
+    found = []
+    for name, contributors in (("silo", plan.noise_contributors), ("local", 1)):
+        release = coin_release(plan, contributors=contributors)
+        epsilon = coin_slack(plan) + epsilon_of(release, delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+        found.append(Analysis(name=name, epsilon=epsilon, delta=plan.privacy.delta, proved=True, statement=ANALYSES[name][1]))
+    return found
+
+
 def spent(built: NoiseDesign, rounds: int) -> float:
     """ε of the headline analysis after the first `rounds` rounds."""
     if rounds == 0:
@@ -185,6 +213,8 @@ def spent(built: NoiseDesign, rounds: int) -> float:
 
 
 def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
+    if built.coins is not None:
+        return _coin_analyses(built.plan)
     setting = built.setting(silo)
     found = []
     for name, proved in applicable(setting).items():
@@ -293,9 +323,19 @@ def _tuning(built: NoiseDesign, silo: SiloDesign, name: str) -> float | None:
     plan = built.plan
     if plan.privacy.tuning_runs is None:
         return None
+    if built.coins is not None:
+        rule = "cannot be accounted for poisson-binomial"
+        raise PlanError("privacy.tuning_runs", plan.privacy.tuning_runs, rule, "Remove the key.")
     runs, release = plan.privacy.tuning_runs, release_of(name, built.setting(silo))
     # more than 64 times the expected number of geometric runs has probability below e^-64, nothing against δ
     return _paid_for(built, lambda delta: epsilon_with_tuning(release, delta=delta, expected_runs=runs), runs=64.0 * runs)
+
+
+def _local_multiplier(built: NoiseDesign) -> float:
+    """Noise of one silo with an equal share, in clip norms."""
+    if built.coins is not None:
+        return built.coins.std_of_sum(1) / built.plan.training.clip_norm
+    return math.sqrt(built.share.variance_grid) / built.grid.resolution
 
 
 def _neighbours(plan: TrainingPlan) -> str:

@@ -142,6 +142,7 @@ class NoisePlan(_Section):
     noise_multiplier: float | None = _key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
     resolution_bits: int = _key(16, whole(low=4, high=24))
     rounding: str = _key("auto", choice("auto", "record", "stochastic", "sum"))
+    trials: int = _key(32, whole(low=1, high=4096))  # poisson-binomial: coins per coordinate and silo
     removable: bool = _key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
 
 

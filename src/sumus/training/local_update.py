@@ -192,6 +192,8 @@ class WholeUpdate:
         if training.algorithm == "fedavg":
             return LocalUpdate(design.grid.encode_summed(update), records=taken)
         length = float(np.linalg.norm(update))
+        if design.coins is not None:
+            return LocalUpdate(design.coins.encode(update, source), records=taken, nonfinite=0 if np.isfinite(length) else taken)
         if not np.isfinite(length):
             return LocalUpdate(draw_noise(design, silo, source=source, seeds=seeds), nonfinite=taken)
         integers = Grid(silo.clip_norm, silo.resolution).encode_truncated(update)

@@ -6,6 +6,7 @@ run = sumus.train(plan, model=my_torch_module, silos=[(x0, y0), (x1, y1)])
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -265,6 +266,8 @@ def _round_id(design: NoiseDesign, number: int) -> str:
 
 def expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
+    if design.coins is not None:
+        return math.sqrt(design.plan.training.dimension or 1) * design.coins.std_of_sum(survivors) * abs(design.update_scale)
     weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
     variance = survivors * design.share.variance_grid * weights2
     return float(np.sqrt((design.plan.training.dimension or 1) * variance)) * design.grid.granularity * abs(design.update_scale)

@@ -46,7 +46,13 @@ class Server:
     def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
         """Decode the sum of `survivors` silos and take one server step; returns the averaged update."""
         training = self._design.plan.training
-        update = np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity * self._design.update_scale
+        coins = self._design.coins
+        decoded = (
+            np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
+            if coins is None
+            else coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
+        )
+        update = decoded * self._design.update_scale
         planned = self._design.plan.federation.selected if self._design.plan.federation.selection == "fixed" else None
         invited = planned or self._design.plan.federation.silos or survivors
         update *= invited / max(survivors, 1)  # the number of survivors is public
