@@ -1,0 +1,153 @@
+"""Import arrows as a table: who may import whom, and which heavy packages live where."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "sumus"
+
+# lowest first; a part may import parts of lower layers, and of its own layer where no cycle arises
+LAYERS: list[set[str]] = [
+    {"errors"},
+    {"randomness", "plan_rules", "typed_json", "storage", "shapes"},
+    {"chain", "mechanism", "secagg"},
+    {"accounting"},
+    {"plan"},
+    {"data"},
+    {"coins"},
+    {"resolve", "design"},
+    {"guarantee"},
+    {"comparison", "joint", "record_lines"},
+    {"record", "ledger"},
+    {"policy"},
+    {"report"},
+    {"training"},
+    {"engines"},
+    {"audit"},
+    {"experiments"},
+    {"cli", "__init__", "__main__"},
+]
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+
+# stricter than the layers
+ONLY = {
+    "secagg": {"errors", "randomness"},
+    "mechanism": {"errors", "randomness"},
+    "accounting": {"errors", "mechanism", "plan_rules"},
+    "plan": {"errors", "plan_rules"},
+    "report": {"errors", "plan", "record", "record_lines", "storage"},
+    "data": {"errors", "plan", "randomness"},
+}
+HEAVY = {
+    "torch": {"training", "audit", "experiments", "engines", "cli"},
+    "nvflare": {"engines"},
+    "flwr": {"engines"},
+    "matplotlib": {"audit", "experiments", "report", "cli"},
+    "opacus": set(),
+    "mpmath": set(),
+}
+
+
+def _part(module: str) -> str:
+    names = module.split(".")
+    return names[1] if len(names) > 1 else "__init__"
+
+
+def _is_module(name: str) -> bool:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return name.startswith("sumus.") and (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())
+
+
+@cache
+def _imports() -> tuple[tuple[str, str, bool], ...]:
+    """Every import as (importing module, imported module, whether it happens at run time)."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        names = path.relative_to(SOURCE.parent).with_suffix("").parts
+        module = ".".join(names)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        typing_only = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                targets = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{module}: relative import"
+                base = node.module or ""
+                targets = [f"{base}.{each.name}" if _is_module(f"{base}.{each.name}") else base for each in node.names]
+            else:
+                continue
+            found += [(module, target, id(node) not in typing_only) for target in targets]
+    return tuple(found)
+
+
+def test_every_part_has_a_layer() -> None:
+    parts = {_part(module) for module, _, _ in _imports()} | {path.stem for path in SOURCE.glob("*.py")}
+    assert parts <= set(LEVEL), f"add to LAYERS: {sorted(parts - set(LEVEL))}"
+
+
+def test_arrows_point_down() -> None:
+    wrong = []
+    for module, target, at_run_time in _imports():
+        if target.split(".")[0] != "sumus" or not at_run_time:
+            continue
+        here, there = _part(module), _part(target)
+        if here == there or there == "__init__":
+            continue
+        allowed = LEVEL[there] <= LEVEL[here] and (here not in ONLY or there in ONLY[here])
+        if not allowed:
+            wrong.append(f"{module} imports {target}")
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("package", HEAVY)
+def test_heavy_packages_stay_in_their_places(package: str) -> None:
+    places = {_part(module) for module, target, at_run_time in _imports() if at_run_time and target.split(".")[0] == package}
+    assert places <= HEAVY[package]
+
+
+def test_there_are_no_cycles() -> None:
+    """Between modules, counting what is imported when a module is loaded as well as what is imported later."""
+    known = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in SOURCE.rglob("*.py")}
+    arrows: dict[str, set[str]] = {module: set() for module in known}
+    for module, target, at_run_time in _imports():
+        source = module.removesuffix(".__init__")
+        if at_run_time and target in known and target != source and source not in ("sumus", "sumus.cli"):
+            arrows[source].add(target)
+    finished: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " → ".join([*path[path.index(module) :], module])
+        if module not in finished:
+            for each in sorted(arrows[module]):
+                visit(each, (*path, module))
+            finished.add(module)
+
+    for module in sorted(arrows):
+        visit(module, ())
+
+
+@pytest.mark.parametrize("module", ["sumus", "sumus.cli", "sumus.guarantee", "sumus.secagg", "sumus.record", "sumus.cli.account"])
+def test_loading_it_does_not_load_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(any(name in sys.modules for name in ('torch', 'nvflare', 'flwr', 'matplotlib')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_import_sumus_is_light() -> None:
+    code = "import sys, sumus; sys.exit(any(name in sys.modules for name in ('numpy', 'scipy', 'rich', 'cryptography')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_files_are_one_idea_long() -> None:
+    long = {str(path.relative_to(SOURCE)): count for path in SOURCE.rglob("*.py") if (count := len(path.read_text().splitlines())) > 450}
+    assert not long
