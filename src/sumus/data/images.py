@@ -157,7 +157,7 @@ def cifar10_features(cache: Path | None = None) -> Pool:
     folder = cifar10_place(cache)
     labels = np.concatenate([_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")])
     try:
-        features: NDArray[np.float16] = np.load(path, mmap_mode="r")
+        features: NDArray[np.float16] = np.load(path)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}. Delete it and run: sumus data prepare cifar10-features") from None
     if features.shape != (len(labels), FEATURE_WIDTH):
