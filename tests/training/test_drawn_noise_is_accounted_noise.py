@@ -1,0 +1,76 @@
+"""For every shipped plan: the noise in the released sum, through the whole pipeline, has the variance that the account rests on.
+
+All silos are given no records, so what the server decodes is noise and nothing else (an empty batch adds its noise as always). Measured:
+the ratio of its variance to the plan's (σ·r)²·Σ w² · N/k. False alarm below 1e-9 per plan: six standard errors and a little.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sumus.data import public_facts
+from sumus.data.silos import Records
+from sumus.design import NoiseDesign
+from sumus.errors import DataError
+from sumus.guarantee import calibrate_design
+from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.resolve import resolve
+from sumus.shapes import feature_shape
+from sumus.training.aggregation import SecureAggregation
+from sumus.training.local_update import local_updater
+from sumus.training.models import build_model
+
+PLANS = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
+STANDARD_ERRORS = 6.5
+
+
+def _resolved(path: Path) -> tuple[NoiseDesign, tuple[int, ...], int]:
+    plan = TrainingPlan.load(path)
+    try:
+        facts = public_facts(plan)
+    except DataError as error:
+        pytest.skip(f"{path.name}: {error}")
+    return calibrate_design(resolve(plan, facts), facts.silo_names), facts.shape, facts.classes
+
+
+def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int) -> np.ndarray:
+    """Released sums over silos that hold no record, through real secure aggregation."""
+    training = built.plan.training
+    behind = feature_shape(training.features, shape)
+    convex = training.algorithm == "convex-pass"
+    dimension = training.dimension or 1
+    if convex:
+        outputs = 1 if training.model == "logistic" else classes
+        nothing = Records(np.zeros((0, dimension // outputs), dtype=np.float32), np.zeros(0, dtype=np.int64))
+        model = build_model("softmax", shape=(2,), classes=2)
+    else:
+        nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
+        model = build_model(training.model, shape=behind, classes=classes, hidden=training.hidden)
+    updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
+    adder = SecureAggregation(built, dimension, lambda silo, parameters, seeds: updaters[silo](parameters, RandomSource(), seeds).vector)
+    everybody = frozenset(range(len(updaters)))
+    return np.concatenate([adder(number, np.zeros(dimension), everybody, {}).total for number in range(rounds)]).astype(np.float64)
+
+
+@pytest.mark.parametrize("path", PLANS, ids=[path.stem for path in PLANS])
+def test_the_released_noise_has_the_accounted_variance(path: Path) -> None:
+    built, shape, classes = _resolved(path)
+    if built.plan.noise.mechanism == "gaussian" or built.plan.training.algorithm == "fedavg":
+        pytest.skip(f"{path.name} draws no integer noise")
+    weights2 = sum(weight**2 for weight in built.step_weights[: built.queries_per_round])
+    sigma_grid = (built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution
+    present = 1.0 if built.plan.noise.removable else len(built.silos) / built.plan.noise_contributors
+    accounted = sigma_grid**2 * weights2 * present
+    noise = _noise(built, shape, classes, max(1, 2000 // (built.plan.training.dimension or 1)))
+    ratio = float(np.square(noise).mean()) / accounted
+    assert abs(ratio - 1.0) < STANDARD_ERRORS * math.sqrt(2.0 / len(noise)), ratio
+    assert abs(float(noise.mean())) < STANDARD_ERRORS * math.sqrt(accounted / len(noise))
+
+
+def test_the_shipped_plans_are_found() -> None:
+    assert PLANS
