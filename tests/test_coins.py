@@ -80,7 +80,6 @@ def test_a_round_estimates_the_mean_of_the_clipped_updates(protocol: str) -> Non
     [
         ({"privacy.accountant": "pld"}, r"privacy\.accountant"),
         ({"noise.trials": 2048}, r"noise\.trials"),
-        ({"aggregation.modulus_bits": 16, "noise.trials": 1024}, r"aggregation\.modulus_bits|noise\.trials"),
         ({"privacy.epsilon": "none", "noise.noise_multiplier": 0.01}, r"noise\.noise_multiplier"),
         ({"noise.removable": True}, r"noise\.mechanism"),
     ],
