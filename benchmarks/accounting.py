@@ -3,8 +3,8 @@
     python benchmarks/accounting.py
 
 Same question to all: the least Gaussian noise multiplier for ε = 1, δ = 1e-5 over a number of Poisson-subsampled steps (ours is timed for
-Skellam noise too). Opacus' search stops within 0.01 of ε; prv_accountant has no search of its own, so it is bisected until its ε is within
-0.1 % of the target, from a bracket of 20 % that we give it. Ours ends within 0.02 % of the target. Best of several runs each, caches
+Skellam noise too). Opacus' search stops within 0.01 of ε; prv_accountant has no search of its own, so it is bisected, at its
+customary error of 0.01 in ε, until the noise is known to 0.1 %, from a bracket of 20 % that we give it. Ours ends within 0.02 % of the target. Best of several runs each, caches
 emptied before each run, everything imported and compiled before.
 """
 
@@ -40,23 +40,21 @@ def opacus_renyi(rate: float, steps: int) -> float:
 
 
 def prv_search(rate: float, steps: int) -> float:
-    """Bisection with prv_accountant's upper bound, to a relative 1e-3 of ε."""
+    """Bisection with prv_accountant's upper bound until the noise multiplier is known to a relative 1e-3."""
     from prv_accountant.dpsgd import DPSGDAccountant
 
     def epsilon(multiplier: float) -> float:
         peer = DPSGDAccountant(
-            noise_multiplier=multiplier, sampling_probability=rate, max_steps=steps, eps_error=TARGET * 1e-3, delta_error=DELTA * 1e-3
+            noise_multiplier=multiplier, sampling_probability=rate, max_steps=steps, eps_error=0.01, delta_error=DELTA * 1e-3
         )
         return float(peer.compute_epsilon(delta=DELTA, num_steps=steps)[2])
 
     high = sumus.calibrate(epsilon=TARGET, delta=DELTA, steps=steps, sampling_rate=rate, accountant="renyi", mechanism="gaussian")
     low = 0.8 * high
-    while True:
+    while high - low > 1e-3 * high:
         middle = 0.5 * (low + high)
-        value = epsilon(middle)
-        if 0.999 * TARGET <= value <= TARGET:
-            return middle
-        low, high = (middle, high) if value > TARGET else (low, middle)
+        low, high = (middle, high) if epsilon(middle) > TARGET else (low, middle)
+    return high
 
 
 def main() -> None:
