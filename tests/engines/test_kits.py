@@ -1,0 +1,158 @@
+"""Kits, jobs and the commands around them, without starting an engine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from sumus.cli import main  # noqa: E402
+from sumus.data import load
+from sumus.data.synthetic import write_patients
+from sumus.engines.agreement import agree_on, declared_facts
+from sumus.engines.kit import Federation
+from sumus.engines.nvflare.jobs import write_job
+from sumus.engines.nvflare.kits import Address, make_kits
+from sumus.engines.site import Site
+from sumus.errors import DataError, PlanError
+from sumus.plan import TrainingPlan
+
+CONSORTIUM = Path(__file__).parents[2] / "examples" / "consortium" / "plan.toml"
+DIGITS = '[privacy]\nepsilon = 2.0\ndelta = 1e-4\n[federation]\nsilos = 3\nrounds = 2\nlocal_steps = 20\n[data]\nname = "digits"\n'
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    root = tmp_path_factory.mktemp("kits")
+    (root / "plan.toml").write_text(DIGITS)
+    folder = root / "federation"
+    silos = "silo-0,silo-1,silo-2"
+    assert main(["federation", "init", str(folder), "--silos", silos, "--plan", str(root / "plan.toml"), "--json"]) == 0
+    return Federation.open(folder)
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_a_silos_kit_allows_our_classes_and_nothing_else(federation: Federation) -> None:
+    for name in federation.roster.names:
+        resources = read(federation.kit(name) / "local" / "resources.json")
+        assert resources["class_allow_list"] == ["sumus."]
+        assert resources["class_list_enforcement_mode"] == "enforce"
+        assert resources["allow_log_streaming"] is False
+        components = {each["id"]: each["path"] for each in resources["components"]}
+        assert "site_log_streamer" not in components
+        assert components["process_launcher"] == "sumus.engines.nvflare.launcher.RestartingLauncher"
+        rights = read(federation.kit(name) / "local" / "authorization.json")["permissions"]
+        assert set(rights) == {"project_admin"}
+        assert {rights["project_admin"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
+        assert "app_command" not in rights["project_admin"]
+
+
+def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(federation: Federation) -> None:
+    kit = federation.kit("server")
+    resources = read(kit / "local" / "resources.json")
+    stored = [resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"]]
+    stored += [each["args"]["uri_root"] for each in resources["components"] if each["id"] == "job_manager"]
+    assert len(stored) == 2
+    assert all(Path(place).is_relative_to(kit.resolve()) for place in stored)
+    assert "log_receiver" not in {each["id"] for each in resources["components"]}
+
+
+def test_secrets_are_readable_by_their_owner_only(federation: Federation) -> None:
+    for party in ("server", "admin", *federation.roster.names):
+        assert federation.kit(party).stat().st_mode & 0o777 == 0o700
+    assert (federation.folder / "authority").stat().st_mode & 0o077 == 0
+    for name in federation.roster.names:
+        assert (federation.state(name) / "identity.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_job_is_three_files_of_json_that_name_our_classes(tmp_path: Path) -> None:
+    agreement = agree_on(TrainingPlan.from_toml(DIGITS))
+    job = write_job(tmp_path / "job", agreement, rounds=2, patience={})
+    files = sorted(str(path.relative_to(job)) for path in job.rglob("*") if path.is_file())
+    assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
+    client = read(job / "app" / "config" / "config_fed_client.json")
+    assert client["executors"][0]["executor"] == {"path": "sumus.engines.nvflare.executor.SiloExecutor", "args": {}}
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "server", "admin", "a b", "../x", "-x"])
+def test_names_that_an_engine_or_a_path_could_misread_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="silo name"):
+        make_kits(tmp_path, silos=[name], address=Address("localhost", 8002))
+
+
+@pytest.mark.parametrize("text", ["localhost", "host:", ":80", "host:99999", "ho st:80", "host:80;rm"])
+def test_an_address_is_host_and_port(text: str) -> None:
+    with pytest.raises(DataError, match="host:port"):
+        Address.parse(text)
+
+
+# -- a silo joins -------------------------------------------------------------------------------------------------------------------
+
+
+def join(federation: Federation, policy: str, *options: str, capsys) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "policy.toml"
+        rules.write_text(policy)
+        kit = str(federation.kit("silo-0"))
+        code = main(["join", kit, "--data", "digits", "--policy", str(rules), "--check", *options])
+    shown = capsys.readouterr()
+    return code, shown.out + shown.err
+
+
+def test_a_plan_that_came_with_the_kit_needs_the_silos_own_yes(federation: Federation, capsys) -> None:
+    code, shown = join(federation, "", capsys=capsys)
+    assert code == 3
+    assert "allowed_plan_hashes" in shown
+    plan = TrainingPlan.load(federation.folder / "plan.toml")
+    assert join(federation, f'allowed_plan_hashes = ["{plan.hash}"]', capsys=capsys)[0] == 0
+    code, shown = join(federation, "", "--plan", str(federation.folder / "plan.toml"), capsys=capsys)
+    assert code == 0
+    assert "ready to join" in shown
+    assert "proved (convex-pass)" in shown
+
+
+def test_joining_checks_the_policy_before_anything_starts(federation: Federation, capsys) -> None:
+    code, shown = join(federation, "max_epsilon = 1.0", "--plan", str(federation.folder / "plan.toml"), capsys=capsys)
+    assert code == 3
+    assert "max_epsilon = 1.0" in shown
+
+
+# -- facts without records ----------------------------------------------------------------------------------------------------------
+
+
+def test_declared_facts_are_those_of_the_records(tmp_path: Path) -> None:
+    plan = TrainingPlan.load(CONSORTIUM)
+    table = write_patients(tmp_path / "patients.csv", records=600)
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join(row for row in rows if not row.startswith("Toledo")) + "\n")
+    loaded, declared = load(plan.replace("data", path=str(table))).facts(), declared_facts(plan)
+    assert (loaded.shape, loaded.classes, loaded.class_names, loaded.silo_names) == (
+        declared.shape,
+        declared.classes,
+        declared.class_names,
+        declared.silo_names,
+    )
+
+
+@pytest.mark.parametrize("key", ["data.columns", "data.records_per_silo", "data.categories", "data.bounds"])
+def test_a_plan_that_needs_records_to_be_understood_is_refused(key: str) -> None:
+    with pytest.raises(PlanError, match="across machines"):
+        declared_facts(TrainingPlan.load(CONSORTIUM).with_overrides({key: "none"}))
+
+
+def test_a_silo_opens_its_own_file_and_never_the_plans(tmp_path: Path) -> None:
+    plan = TrainingPlan.load(CONSORTIUM).replace("data", path="/etc/passwd")
+    table = write_patients(tmp_path / "own.csv", records=400)
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join([rows[0], *(row for row in rows if row.startswith("Graz"))]) + "\n")
+    found = Site(data=str(table)).load(plan, "Graz")
+    assert [silo.name for silo in found.silos] == ["Graz"]
+    with pytest.raises(DataError, match="joined with"):
+        Site(data="digits").load(plan, "Graz")
