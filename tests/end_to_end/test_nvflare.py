@@ -30,7 +30,7 @@ from sumus.record import RunFolder
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
 pytest.importorskip("nvflare")
 
 SEED = 11

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from sumus.cli import main  # noqa: E402
+from sumus.cli import main
 from sumus.data import load
 from sumus.data.synthetic import write_patients
 from sumus.engines.agreement import agree_on, declared_facts

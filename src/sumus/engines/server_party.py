@@ -211,7 +211,6 @@ class ServerParty:
         due = frozenset(silo for silo, count in self._absences.items() if silo not in self._present and count & (count - 1) == 0)
         if not due:
             return
-        known = set(self._adverts)
         for silo in due:
             self._adverts.pop(silo, None)
         self._hello(due, deadline_seconds=min(5.0, self._patience.stage))
@@ -219,8 +218,6 @@ class ServerParty:
         if back:
             self._absences = {silo: count for silo, count in self._absences.items() if silo not in back}
             self._pass_keys_round(deadline_seconds=self._patience.stage)
-        elif known != set(self._adverts) and self._session is not None:
-            self._present -= due
 
     def _secure_round(self, number: int, participants: frozenset[int]) -> RoundSum:
         if self._session is None:

@@ -18,7 +18,7 @@ from sumus.engines.nvflare.executor import BODY, TOPIC
 __all__ = ["NvflareDriver"]
 
 _PAUSE_SECONDS = 0.25
-_ONE_TRY_SECONDS = 15.0
+_FIRST_TRY_SECONDS = 10.0
 
 
 @final
@@ -43,8 +43,9 @@ class NvflareDriver:
         return {silo: answer for silo, answer in answers.items() if answer is not None}
 
     def _ask(self, site: str, message: bytes, until: float) -> bytes | None:
+        patience = _FIRST_TRY_SECONDS
         while not self._stopped() and (left := until - time.monotonic()) > 0.0:
-            request = Shareable()
+            asked, request = time.monotonic(), Shareable()
             request[BODY] = message
             context = self._engine.new_context()
             try:
@@ -52,7 +53,7 @@ class NvflareDriver:
                     targets=[site],
                     topic=TOPIC,
                     request=request,
-                    timeout=min(left, _ONE_TRY_SECONDS),
+                    timeout=min(left, patience),
                     fl_ctx=context,
                     optional=True,
                 )
@@ -62,6 +63,8 @@ class NvflareDriver:
             if isinstance(reply, Shareable) and reply.get_return_code() == ReturnCode.OK:
                 body = reply.get(BODY)
                 return bytes(body) if isinstance(body, bytes | bytearray) else None
+            if time.monotonic() - asked >= patience:
+                patience *= 2.0  # a silo that computes for minutes is not asked every few seconds
             time.sleep(min(_PAUSE_SECONDS, max(0.0, until - time.monotonic())))
         return None
 
