@@ -3,9 +3,9 @@
     python benchmarks/accounting.py
 
 Same question to all: the least Gaussian noise multiplier for ε = 1, δ = 1e-5 over a number of Poisson-subsampled steps (ours is timed for
-Skellam noise too). Opacus' search stops within 0.01 of ε; prv_accountant has no search of its own, so it is bisected, at its
-customary error of 0.01 in ε, until the noise is known to 0.1 %, from a bracket of 20 % that we give it. Ours ends within 0.02 % of the target. Best of several runs each, caches
-emptied before each run, everything imported and compiled before.
+Skellam noise too). Opacus' search stops within 0.01 of ε; prv_accountant has no search of its own, so it is bisected, at its customary
+error of 0.01 in ε, until the noise is known to 0.1 %, from a bracket of 20 % that we give it. Ours ends within 0.02 % of the target. Best
+of several runs each, caches emptied before each run, everything imported and compiled before.
 """
 
 from __future__ import annotations

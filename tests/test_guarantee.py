@@ -1,0 +1,297 @@
+"""From a plan to a certified ε: calibration, trust, silos that differ, what is paid for, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+import sumus
+from sumus.accounting.loss_distribution import gdp_parameter
+from sumus.data import PublicFacts
+from sumus.design import NoiseDesign, convex_bounds, convex_float_slack_grid, design
+from sumus.errors import GuaranteeError, PlanError
+from sumus.guarantee import account_of, calibrate_design, certify, exactness_budget
+from sumus.plan import TrainingPlan
+from sumus.resolve import resolve
+
+FACTS = PublicFacts(
+    name="made-up",
+    silo_names=tuple(f"silo-{i}" for i in range(10)),
+    records_per_silo=(5600,) * 10,
+    shape=(20,),
+    classes=10,
+    class_names=tuple(map(str, range(10))),
+)
+CONVEX = """
+[privacy]
+epsilon = 1.0
+[federation]
+silos = 10
+rounds = 20
+local_steps = 1400
+[training]
+algorithm = "convex-pass"
+learning_rate = 0.5
+"""
+STEPS = """
+[privacy]
+epsilon = 1.0
+accountant = "renyi"
+[federation]
+silos = 10
+rounds = 20
+local_steps = 11
+[training]
+algorithm = "dp-sgd"
+model = "softmax"
+batch_size = 512
+[aggregation]
+modulus_bits = 40
+"""
+
+
+def _design(source: str, facts: PublicFacts = FACTS, **overrides: object) -> NoiseDesign:
+    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    plan = TrainingPlan.from_toml(source).with_overrides(changes)
+    return calibrate_design(resolve(plan, facts), facts.silo_names)
+
+
+# -- headline -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_convex_pass_needs_the_noise_of_the_theory() -> None:
+    """σ = √T/μ(ε, δ), 16.68 at T = 20, plus rounding and rare overfull bins."""
+    built = _design(CONVEX)
+    found = account_of(built)
+    assert found.analysis == "convex-pass"
+    assert found.proved
+    assert 0.999 <= found.epsilon <= 1.0
+    theory = math.sqrt(20) / gdp_parameter(1.0, 1e-5)
+    assert theory <= found.noise_multiplier <= theory * 1.003
+    assert found.local_noise_multiplier == pytest.approx(found.noise_multiplier / math.sqrt(10))
+    assert {each.name for each in found.analyses} == {"convex-pass", "local"}
+
+
+def test_several_noisy_steps_are_proved_by_local_noise_only() -> None:
+    built = _design(STEPS)
+    found = account_of(built)
+    assert (found.analysis, found.proved) == ("local", True)
+    claimed = next(each for each in found.analyses if each.name == "per-step")
+    assert not claimed.proved
+    assert claimed.epsilon < found.epsilon <= 1.0
+
+
+def test_the_papers_calibration_never_becomes_the_headline() -> None:
+    built = _design(STEPS, privacy__calibrate_to="per-step", privacy__accountant="renyi-mironov")
+    found = certify(built)
+    assert found.noise_multiplier == pytest.approx(6.8221, rel=1e-3)
+    assert (found.analysis, found.proved) == ("local", True)
+    assert found.epsilon > 3.0
+    assert next(each for each in found.analyses if each.name == "per-step").epsilon <= 1.0
+    assert "not proved for several local steps" in str(found)
+
+
+def test_split_noise_lies_between_local_noise_and_the_papers_claim() -> None:
+    local, split = _design(STEPS), _design(STEPS, training__algorithm="split-noise")
+    paper = _design(STEPS, privacy__calibrate_to="per-step")
+    multipliers = [each.plan.noise.noise_multiplier or 0.0 for each in (paper, split, local)]
+    assert multipliers == sorted(multipliers)
+    ratio = multipliers[1] / multipliers[2]
+    assert ratio == pytest.approx(math.sqrt(12 / 3 / 10), rel=1e-2)  # √((k+κ)/(k(1+κ))) = 0.632
+    assert account_of(split).analysis == "split-noise"
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+def test_one_step_counts_all_noise(mechanism: str) -> None:
+    built = _design(STEPS, federation__local_steps=1, noise__mechanism=mechanism)
+    found = account_of(built)
+    assert found.analysis in ("single-step", "per-step")
+    assert found.proved
+
+
+def test_whole_silos() -> None:
+    source = '[privacy]\nunit = "silo"\nepsilon = 8.0\n[federation]\nsilos = 10\nrounds = 5\n'
+    source += '[training]\nalgorithm = "silo"\nsampling_rate = 0.5\n'
+    found = account_of(_design(source))
+    assert (found.analysis, found.unit) == ("silo", "silo")
+    assert "all records of one silo" in found.neighbours
+    secret = {"federation__selection": "poisson", "federation__selection_rate": 0.3, "federation__selection_secret": True}
+    assert (_design(source, **secret).plan.noise.noise_multiplier or 0) < 0.9 * found.noise_multiplier
+
+
+def test_a_secret_choice_of_silos_does_not_protect_single_records() -> None:
+    """The other records of a silo give its presence away, so record-level noise must not shrink."""
+    secret = {"federation__selection": "poisson", "federation__selection_rate": 0.3, "federation__selection_secret": True}
+    for source in (CONVEX, STEPS, STEPS.replace("local_steps = 11", "local_steps = 1")):
+        assert _design(source, **secret).plan.noise.noise_multiplier == pytest.approx(_design(source).plan.noise.noise_multiplier, rel=1e-5)
+
+
+# -- trust ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_dropouts_and_colluding_silos_raise_everybodys_noise() -> None:
+    base, careful = _design(CONVEX), _design(CONVEX, federation__dropouts=2, federation__colluding=1)
+    assert careful.plan.noise.noise_multiplier == pytest.approx(base.plan.noise.noise_multiplier, rel=1e-6)
+    assert careful.share.variance_grid == pytest.approx(base.share.variance_grid * 10 / 7, rel=1e-5)
+    assert "7 of 10 silos present and honest" in account_of(careful).trust
+
+
+def test_silos_that_differ_have_their_own_epsilon() -> None:
+    source = STEPS + "[silo.silo-3]\nsampling_rate = 0.2\n[silo.silo-4]\nclip_norm = 0.5\n"
+    found = account_of(_design(source))
+    per_silo = found.epsilon_per_silo
+    assert max(per_silo, key=lambda name: per_silo[name]) == "silo-3"
+    assert per_silo["silo-3"] == found.epsilon <= 1.0
+    assert per_silo["silo-4"] < per_silo["silo-0"] < per_silo["silo-3"]
+
+
+def test_a_silo_with_less_noise_costs_itself_and_the_others() -> None:
+    equal, less = _design(STEPS), _design(STEPS + "[silo.silo-1]\nnoise_share = 0.5\n")
+    setting = less.setting(less.silos[1])
+    assert setting.own.variance_grid == pytest.approx(0.25 * less.share.variance_grid)
+    assert setting.total.variance_grid == pytest.approx(9.25 * less.share.variance_grid)
+    assert (less.plan.noise.noise_multiplier or 0) > (equal.plan.noise.noise_multiplier or 0)
+    one_missing = _design(STEPS + "[silo.silo-1]\nnoise_share = 3.0\n", federation__dropouts=1)
+    assert one_missing.setting(one_missing.silos[0]).total.variance_grid == pytest.approx(9.0 * one_missing.share.variance_grid)
+
+
+# -- what is paid for -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_samplers_distance_from_its_law_is_paid_for() -> None:
+    """ε + 2nρ and (δ − (1+e^ε)·n·τ)·e^{−nρ}, n the draws of all counted silos."""
+    built = _design(STEPS, training__algorithm="split-noise")
+    slack, delta = exactness_budget(built, 1.0)
+    draws = 2 * 10 * 20 * 11 * (built.plan.training.dimension or 0)
+    ratio = draws * built.share.log_ratio_slack
+    assert slack == pytest.approx(2 * ratio)
+    tail = draws * (built.share.tail_mass + 2 * math.exp(-70))
+    assert delta == pytest.approx((1e-5 - (1 + math.e) * tail) * math.exp(-ratio), rel=1e-12)
+    assert delta < 1e-5
+
+
+def test_overfull_bins_are_paid_for() -> None:
+    roomy, tight = _design(CONVEX), _design(CONVEX, training__learning_rate=1.5)
+    assert roomy.silos[0].surge_rate < 1e-6 < 1e-3 < tight.silos[0].surge_rate < 0.5
+    assert (tight.plan.noise.noise_multiplier or 0) > (roomy.plan.noise.noise_multiplier or 0) * 1.001
+    crowded = _design(CONVEX, training__learning_rate=6.0)
+    assert crowded.silos[0].surge_rate == 0.0  # counted as doubled always
+    assert crowded.silos[0].l2_grid > 2 * (1 << 16)
+
+
+@pytest.mark.parametrize(("learning_rate", "cap"), [(0.5, 32), (1.0, 16), (4.0, 4), (16.0, 1)])
+def test_the_bin_cap_keeps_steps_non_expansive(learning_rate: float, cap: int) -> None:
+    plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS)
+    bounds = convex_bounds(plan, learning_rate)
+    assert bounds.bin_cap == cap
+    assert learning_rate / (plan.training.divisor or 0) * bounds.smoothness * cap <= 2.0
+    with pytest.raises(PlanError, match="must let a bin hold at least one record"):
+        convex_bounds(plan, 17.0)
+
+
+def test_float_slack_is_small_and_grows_with_the_work() -> None:
+    plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS)
+    little = convex_float_slack_grid(plan, learning_rate=0.5, steps=1400, resolution=1 << 16)
+    assert 0.0 < little < 3.0
+    assert convex_float_slack_grid(plan, learning_rate=0.5, steps=14000, resolution=1 << 16) > 5 * little
+
+
+def test_tuning_is_accounted_when_asked_for() -> None:
+    assert account_of(_design(CONVEX)).tuning_epsilon is None
+    found = account_of(_design(CONVEX, privacy__tuning_runs=10))
+    assert found.tuning_epsilon is not None
+    assert 2.0 < found.tuning_epsilon < 10.0
+    assert "with the accounted tuning runs" in str(found)
+
+
+# -- ring -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_ring_cannot_wrap() -> None:
+    """N silos at saturation plus a tail of the noise stay inside; a modulus without room is refused with the one that has."""
+    built = _design(CONVEX)
+    assert 10 * built.saturation_grid < 2**31
+    with pytest.raises(PlanError, match=r"aggregation.modulus_bits must hold the sum of 10 silos .* Use at least \d+"):
+        _design(CONVEX, aggregation__modulus_bits=20)
+
+
+def test_continuous_noise_is_refused_under_secure_aggregation() -> None:
+    with pytest.raises(PlanError, match="must be discrete under secure aggregation"):
+        _design(CONVEX, noise__mechanism="gaussian")
+    simulated = account_of(_design(CONVEX, noise__mechanism="gaussian", aggregation__protocol="trusted"))
+    assert "a trusted aggregator" in simulated.trust
+
+
+def test_weights_of_the_steps() -> None:
+    momentum = _design(STEPS, training__local_momentum=0.5, federation__local_steps=3, aggregation__modulus_bits=48)
+    assert momentum.step_weights == (448, 384, 256)  # 256·(1 + ½ + ¼), 256·(1 + ½), 256
+    rates = _design(STEPS, federation__local_steps="none", training__learning_rates="[0.5, 0.25]", aggregation__modulus_bits=48)
+    assert rates.step_weights == (256, 128)
+    tiny = _design(STEPS, federation__local_steps="none", training__learning_rates="[0.002, 0.002]", aggregation__modulus_bits=48)
+    assert tiny.update_scale == pytest.approx(-0.5 / (512 * 256) / 10)  # the unit of the weights does not vanish with the weights
+
+
+# -- refused --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_certified_is_refused() -> None:
+    with pytest.raises(GuaranteeError, match="adds no noise"):
+        account_of(_design(CONVEX, training__algorithm="fedavg", training__sampling_rate=0.1))
+    with pytest.raises(GuaranteeError, match=r"privacy.epsilon = 1 is not met: the plan's noise gives ε ≤ "):
+        certify(_design(CONVEX, noise__noise_multiplier=5.0))
+    with pytest.raises(PlanError, match="must be set"):
+        _design(CONVEX, privacy__epsilon="none")
+    with pytest.raises(PlanError, match="must be softmax, linear or logistic for convex-pass"):
+        _design(CONVEX, training__model="mlp")
+    with pytest.raises(PlanError, match="must match the 10 silos"):
+        _design(CONVEX, federation__silos=11)
+
+
+def test_a_fresh_calibration_is_always_certified() -> None:
+    for source, changes in ((CONVEX, {}), (STEPS, {}), (STEPS, {"privacy__accountant": "pld"}), (STEPS, {"noise__resolution_bits": 6})):
+        built = _design(source, **changes)
+        assert certify(built).epsilon <= 1.0
+        again = design(built.plan, FACTS.silo_names)  # as another process reads it back
+        assert account_of(again).epsilon == account_of(built).epsilon
+
+
+# -- shown ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_epsilon_without_its_assumptions() -> None:
+    text = str(account_of(_design(CONVEX, federation__colluding=1)))
+    for part in (
+        "ε ≤ 1 at δ = 1e-05",
+        "proved (convex-pass)",
+        "one record of one silo, add or remove",
+        "9 of 10 silos",
+        "20 sums",
+        "privacy-loss",
+    ):
+        assert part in text
+
+
+def test_printed_bounds_are_rounded_up() -> None:
+    from sumus.guarantee import _round_up
+
+    assert _round_up(0.99991) == "1"
+    assert _round_up(1.00001) == "1.001"
+    assert _round_up(0.123401) == "0.1235"
+    assert _round_up(math.inf) == "inf"
+
+
+def test_resolving_twice_changes_nothing() -> None:
+    for source in (CONVEX, STEPS):
+        once = resolve(TrainingPlan.from_toml(source), FACTS)
+        assert resolve(once, FACTS) == once
+        assert once.hash == TrainingPlan.from_toml(once.to_toml()).hash
+
+
+def test_the_shipped_plan_of_the_digits() -> None:
+    plan = sumus.TrainingPlan.load("plans/digits.toml")
+    found = sumus.account(plan)
+    assert found.proved
+    assert found.epsilon <= 1.0
+    json.dumps(found.as_json())
