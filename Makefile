@@ -41,5 +41,9 @@ format: $(VENV)/.dev
 
 check: lint types test
 
+# breaks the guarantee on purpose, one change at a time, in a copy of the tree; fails if the tests let one pass
+mutate: $(VENV)/.dev
+	$(BIN)/python benchmarks/mutate.py
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
