@@ -98,6 +98,17 @@ def test_the_worst_silo_of_every_run_is_counted() -> None:
     assert joint_epsilon([past(worse), past(also)], delta=2e-5) == pytest.approx(alone, rel=1e-9)
 
 
+def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
+    """Two kinds of queries whose influence may double, with known probability: bounded by never and by always doubling."""
+    changes = {"training.algorithm": "convex-pass", "training.divisor": 2.0, "federation.local_steps": 50, "training.learning_rate": 0.8}
+    plans = [made_plan("skellam", noise=noise).with_overrides(changes) for noise in (16.0, 24.0)]
+    surges = [silo.surge_rate for plan in plans for silo in design(plan, SILOS).silos]
+    assert 0.0 < min(surges) <= max(surges) < 0.5
+    joint = joint_epsilon([past(plan) for plan in plans], delta=2e-5)
+    never = math.hypot(*(mu_of(plan, 10) for plan in plans))
+    assert closed_form(never, 2e-5) < joint < closed_form(2.0 * never, 2e-5)
+
+
 def test_what_cannot_be_composed_is_refused() -> None:
     plan = made_plan()
     with pytest.raises(GuaranteeError, match="cannot have released 11"):

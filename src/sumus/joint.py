@@ -58,12 +58,14 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
     if not designs:
         return 0.0
     composed = Release(tuple(step for built in designs for step in _proved_release(built)))
+    surges = sum(step.surge_rate > 0.0 for step in composed)
+    accountant = "pld" if surges <= 1 else "renyi"  # loss distributions carry one kind of surging query, Rényi curves any number
     assumed = 1.0
     while True:
         slack, left = _exactness(designs, assumed, delta)
         if left <= 0.0:
             return math.inf
-        epsilon = slack + epsilon_of(composed, delta=left)
+        epsilon = slack + epsilon_of(composed, delta=left, accountant=accountant)
         if epsilon <= assumed or epsilon == math.inf:
             return epsilon
         assumed = 1.1 * epsilon

@@ -80,7 +80,10 @@ def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
     assert stored["totals"][0]["epsilon"] == pytest.approx(3 * account.epsilon)
     assert account.epsilon < stored["composed_epsilon"]["record"] < 2.2 * account.epsilon
     text = run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
-    assert "for one record, add or remove; every part proved, if no plan was chosen by what an earlier run released" in text
+    assert (
+        "for one record, add or remove; by the analyses above, every part proved, if no plan was chosen by what an earlier run released"
+        in text
+    )
     ledger.enter(made_entry("elsewhere", 1, 0.5))
     with pytest.raises(StorageError, match="elsewhere is not a run folder"):
         run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))

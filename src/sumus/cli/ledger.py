@@ -124,7 +124,7 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
         if compose is not None:
             epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
             bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
-            composed = f"composed: {bound}; every part proved, if no plan was chosen by what an earlier run released"
+            composed = f"composed: {bound}; by the analyses above, every part proved, if no plan was chosen by what an earlier run released"
             console.print(f"  {composed}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
