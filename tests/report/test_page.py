@@ -202,7 +202,7 @@ def test_values_that_are_missing_or_not_finite_leave_their_chart_out(tmp_path: P
 def test_several_runs_are_compared(tmp_path: Path) -> None:
     paths = [made_run(tmp_path / str(seed), rounds=5, seed=seed, privacy__delta=delta) for seed, delta in enumerate(("1e-5", "1e-6"))]
     page = Page(rendered(*paths))
-    assert {"compare-accuracy", "compare-loss", "compare-epsilon_spent"} <= page.figures()
+    assert {"compare-accuracy", "compare-loss", "compare-worst", "compare-epsilon"} <= page.figures()
     assert "Where the plans differ" in page.text
     assert "privacy.delta" in page.text
     names = [str(attributes["id"]) for _, attributes in page.elements if "id" in attributes]
@@ -211,10 +211,22 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert targets == {"run-1", "run-2"}
 
 
+def test_a_run_without_privacy_is_never_drawn_as_if_it_spent_nothing(tmp_path: Path) -> None:
+    """The attacker, or a careless reader, wants ε = 0 for a run that had no noise at all."""
+    plan = made_plan(training__algorithm="fedavg")
+    with RunFolder.create(plan, None, tmp_path / "fedavg") as run:
+        for number in (1, 2):
+            run.commit(made_round(number, epsilon_spent=0.0), {}, {})
+    page = Page(rendered(made_run(tmp_path / "private", rounds=2), run.path))
+    assert "compare-accuracy" in page.figures()
+    assert "compare-epsilon" not in page.figures()
+    assert "∞" in page.text
+
+
 def test_plan_differences_name_only_what_differs() -> None:
     one = {"privacy": {"delta": 1e-5, "unit": "record"}, "noise": {"mechanism": "skellam"}}
     two = {"privacy": {"delta": 1e-6, "unit": "record"}, "noise": {"mechanism": "skellam", "noise_multiplier": 3.0}}
-    assert plan_differences([one, two]) == [("privacy.delta", ["1e-05", "1e-06"]), ("noise.noise_multiplier", ["–", "3.0"])]
+    assert plan_differences([one, two]) == [("privacy.delta", ["1e-05", "1e-06"]), ("noise.noise_multiplier", ["–", "3"])]
 
 
 def test_the_charts_hold_the_recorded_values(tmp_path: Path) -> None:

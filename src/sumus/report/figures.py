@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
-from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds
+from sumus.report.scales import Formatter, as_bytes, as_number, as_percent, as_seconds
 from sumus.report.words import Statement
 
 __all__ = ["Figure", "comparison", "of_run"]
@@ -43,31 +43,32 @@ def of_run(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> l
 
 def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list[Figure]:
     """The same figure for several runs at once."""
+    kinds: tuple[tuple[str, str, Formatter, Callable[[RoundRecord], float | None]], ...] = (
+        ("accuracy", "Accuracy", as_percent, lambda each: each.accuracy),
+        ("loss", "Loss", as_number, lambda each: each.loss),
+        ("worst", "Accuracy of the worst silo", as_percent, lambda each: min(each.silo_accuracies) if each.silo_accuracies else None),
+        ("epsilon", "ε spent", as_number, lambda each: each.epsilon_spent),
+    )
     figures = []
-    for key, title, formatter in (
-        ("accuracy", "Accuracy", as_percent),
-        ("loss", "Loss", as_number),
-        ("epsilon_spent", "ε spent", as_number),
-    ):
-        lines = [Line(name=name, points=_points(rounds, key), colour=colour) for colour, (name, rounds, _) in enumerate(runs)]
-        if key == "epsilon_spent":  # a run without a guarantee has no ε to compare
-            lines = [line for line, (_, _, statement) in zip(lines, runs, strict=True) if statement.verdict != "none"]
+    for key, title, formatter, pick in kinds:
+        compared = [(colour, *run) for colour, run in enumerate(runs) if key != "epsilon" or run[2].verdict != "none"]
+        lines = [Line(name=name, points=_points(rounds, pick), colour=colour) for colour, name, rounds, _ in compared]
         lines = [line for line in lines if line.points]
         if len(lines) < 2:
             continue
-        caption = ""
-        if key == "epsilon_spent":
-            caption = "What each ε protects, counts on and rests on is in the table above; compare only like with like."
-        within = _SHARE if key == "accuracy" else None
-        chart = line_chart(
-            lines, label=f"{title} per round of {len(lines)} runs", formatter=formatter, within=within, from_zero=key != "accuracy"
+        caption = (
+            "What each ε protects, counts on and rests on is in the table above; compare only like with like." if key == "epsilon" else ""
         )
+        share = formatter is as_percent
+        label = f"{title} per round of {len(lines)} runs"
+        chart = line_chart(lines, label=label, formatter=formatter, within=_SHARE if share else None, from_zero=not share)
         figures.append(Figure(key=f"compare-{key}", title=f"{title} per round", chart=chart, legend=_legend(lines), caption=caption))
     return figures
 
 
-def _points(rounds: list[RoundRecord], key: str) -> list[tuple[float, float]]:
-    found = [(float(each.round), getattr(each, key)) for each in rounds]
+def _points(rounds: list[RoundRecord], pick: Callable[[RoundRecord], float | None]) -> list[tuple[float, float]]:
+    """(round, value) wherever the value is known and finite."""
+    found = [(float(each.round), pick(each)) for each in rounds]
     return [(number, float(value)) for number, value in found if value is not None and math.isfinite(value)]
 
 
@@ -85,7 +86,7 @@ def _measured_how(rounds: list[RoundRecord]) -> str:
 
 
 def _accuracy(rounds: list[RoundRecord]) -> Figure | None:
-    line = Line(name="accuracy", points=_points(rounds, "accuracy"))
+    line = Line(name="accuracy", points=_points(rounds, lambda each: each.accuracy))
     if not line.points:
         return None
     chart = line_chart([line], label="Accuracy per round", formatter=as_percent, within=_SHARE)
@@ -93,7 +94,7 @@ def _accuracy(rounds: list[RoundRecord]) -> Figure | None:
 
 
 def _loss(rounds: list[RoundRecord]) -> Figure | None:
-    line = Line(name="loss", points=_points(rounds, "loss"), colour=1)
+    line = Line(name="loss", points=_points(rounds, lambda each: each.loss), colour=1)
     if not line.points:
         return None
     chart = line_chart([line], label="Loss per round", formatter=as_number, from_zero=True)
@@ -105,7 +106,7 @@ def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) ->
     if guarantee is None:
         return None
     budget = guarantee.target_epsilon if guarantee.target_epsilon is not None else guarantee.epsilon
-    line = Line(name="ε spent", points=_points(rounds, "epsilon_spent"), colour=2)
+    line = Line(name="ε spent", points=_points(rounds, lambda each: each.epsilon_spent), colour=2)
     limit = (budget, f"{'target' if guarantee.target_epsilon is not None else 'whole plan'}: ε = {rounded_up(budget)}")
     chart = line_chart([line], label="Epsilon spent per round against the budget", formatter=as_number, from_zero=True, limit=limit)
     caption = f"ε at δ = {guarantee.delta:g} for {statement.brief}."
@@ -131,8 +132,8 @@ def _fairness(rounds: list[RoundRecord]) -> Figure | None:
 
 def _norms(rounds: list[RoundRecord]) -> Figure | None:
     lines = [
-        Line(name="update, noise included", points=_points(rounds, "update_norm"), colour=0),
-        Line(name="noise, expected", points=_points(rounds, "noise_norm_expected"), colour=1, dashed=True),
+        Line(name="update, noise included", points=_points(rounds, lambda each: each.update_norm), colour=0),
+        Line(name="noise, expected", points=_points(rounds, lambda each: each.noise_norm_expected), colour=1, dashed=True),
     ]
     if not any(line.points for line in lines):
         return None
@@ -142,7 +143,7 @@ def _norms(rounds: list[RoundRecord]) -> Figure | None:
 
 
 def _clipping(rounds: list[RoundRecord]) -> Figure | None:
-    line = Line(name="clipped records", points=_points(rounds, "clipped_fraction"), colour=3)
+    line = Line(name="clipped records", points=_points(rounds, lambda each: each.clipped_fraction), colour=3)
     if not any(share for _, share in line.points):  # not measured, or an algorithm that never clips
         return None
     chart = line_chart([line], label="Share of clipped records per round", formatter=as_percent, from_zero=True, within=_SHARE)

@@ -89,8 +89,12 @@ def render_report(runs: Sequence[RunFolder]) -> str:
 def plan_differences(plans: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
     """The keys in which plans differ, with the value in each; "–" where a key is not set."""
     keys = list(dict.fromkeys((section, key) for plan in plans for section, entries in plan.items() for key in entries))
-    rows = [(f"{section}.{key}", [str(plan.get(section, {}).get(key, "–")) for plan in plans]) for section, key in keys]
+    rows = [(f"{section}.{key}", [_shown(plan.get(section, {}).get(key, "–")) for plan in plans]) for section, key in keys]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _content_policy(style: str, script: str) -> str:
@@ -171,16 +175,15 @@ def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
     dropped = [name for each in rounds for name in each.dropped]
     headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]
     clipped = [each.clipped_fraction for each in rounds if each.clipped_fraction is not None]
+    resumed = sum(1 for name, _ in run.events if name == "resumed")
+    lost = f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds" if dropped else "none"
     rows = [
-        (
-            "Drop-outs",
-            f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds; {run.plan.federation.dropouts} a round tolerated",
-        ),
+        ("Drop-outs", f"{lost}; {run.plan.federation.dropouts or 'none'} tolerated in a round"),
         ("Overflow margin", f"at least {min(headroom):.1f} bits" if headroom else "not measured"),
         ("Clamped coordinates", f"{sum(each.saturated for each in rounds):,}"),
         ("Gradients not finite", f"{sum(each.nonfinite for each in rounds):,} (counted as zero)"),
         ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average" if clipped else "not measured"),
-        ("Resumed", f"{sum(1 for name, _ in run.events if name == 'resumed')} times"),
+        ("Resumed", f"{resumed} times" if resumed > 1 else "once" if resumed else "never"),
     ]
     others = sorted({name for name, _ in run.events if name != "resumed"})
     return [*rows, ("Events", ", ".join(others))] if others else rows
