@@ -1,1 +1,1 @@
-
+"""The experiments of the paper with noise that is really drawn, and the search for hyper-parameters."""

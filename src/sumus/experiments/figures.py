@@ -1,0 +1,147 @@
+"""Figures of experiments as PNG and SVG: mean over seeds with a band of one standard error; unproved curves are dashed and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sumus.experiments.averaging import AveragingRow
+from sumus.experiments.results import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_averaging", "draw_final", "draw_rounds", "save"]
+
+_COLOURS = ("#15803d", "#1f77b4", "#b5651d", "#7c3aed", "#be123c", "#0e7490", "#a16207", "#4b5563", "#db2777", "#65a30d")
+_DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
+_INK, _GRID = "#1f2937", "#e5e7eb"
+
+
+def save(folder: Path, name: str, draw: Callable[[], Figure]) -> list[Path]:
+    """Draw and write a figure as PNG and SVG, the same bytes for the same numbers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "sumus"}):
+        figure = draw()
+        for suffix in ("png", "svg"):
+            path = folder / f"{name}.{suffix}"
+            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+            written.append(path)
+    return written
+
+
+def draw_rounds(title: str, summaries: Sequence[Summary]) -> Figure:
+    """Test accuracy and loss after every round, for settings with one number of rounds."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, (left, right) = _figure(title, 2)
+    for number, each in enumerate(summaries):
+        colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[each.first.group]
+        if len(each.accuracies) == 1:  # each silo alone: a level, not a curve
+            left.axhline(100.0 * each.accuracy, color=colour, linestyle=dashes, linewidth=1.5, label=_label(each))
+            continue
+        rounds = np.arange(1, len(each.accuracies) + 1)
+        _band(left, rounds, 100.0 * np.array(each.accuracies), 100.0 * np.array(each.accuracies_sem), colour, dashes, _label(each))
+        _band(right, rounds, np.array(each.losses), np.array(each.losses_sem), colour, dashes, None)
+    left.set_ylabel("test accuracy, %")
+    right.set_ylabel("test loss, nats")
+    for axes in (left, right):
+        axes.set_xlabel("round")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _limit_loss(right, summaries)
+    _legend(figure, left)
+    return figure
+
+
+def draw_final(title: str, summaries: Sequence[Summary]) -> Figure:
+    """Accuracy and loss of the best round against the number of rounds (the paper's CIFAR-10 figure)."""
+    figure, (left, right) = _figure(title, 2)
+    for number, name in enumerate(dict.fromkeys(each.first.label for each in summaries)):
+        chosen = sorted((each for each in summaries if each.first.label == name), key=lambda each: each.first.rounds)
+        colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[chosen[0].first.group]
+        rounds = np.array([each.first.rounds for each in chosen])
+        best = 100.0 * np.array([each.best_accuracy for each in chosen])
+        best_sem = 100.0 * np.array([each.best_accuracy_sem for each in chosen])
+        least = np.array([min(each.losses) for each in chosen])
+        least_sem = np.array([each.losses_sem[int(np.argmin(each.losses))] for each in chosen])
+        _band(left, rounds, best, best_sem, colour, dashes, _label(chosen[0]), marker="o")
+        _band(right, rounds, least, least_sem, colour, dashes, None, marker="o")
+    left.set_ylabel("best test accuracy, %")
+    right.set_ylabel("least test loss, nats")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xticks(sorted({each.first.rounds for each in summaries}))
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("rounds")
+    _legend(figure, left)
+    return figure
+
+
+def draw_averaging(rows: Sequence[AveragingRow]) -> Figure:
+    """ε of the average of N models: by the paper's theorem and as proved."""
+    figure, (axes,) = _figure("average of N models, each with ε = 5 on its own (δ = 1e-5, one record, add or remove)", 1)
+    for number, steps in enumerate(dict.fromkeys(row.steps for row in rows)):
+        chosen = [row for row in rows if row.steps == steps]
+        colour, parties = _COLOURS[number], [row.parties for row in chosen]
+        several = steps > 1
+        noun = f"{steps} steps" if several else "1 step"
+        axes.plot(parties, [row.paper_epsilon for row in chosen], color=colour, linestyle=_DASHES["paper"], marker="o",
+                  label=f"{noun}, paper's accounting" + (" (not proved)" if several else ""))  # fmt: skip
+        axes.plot(parties, [row.pld_epsilon for row in chosen], color=colour, linestyle=_DASHES["paper"] if several else "-", marker="s",
+                  alpha=0.7, label=f"{noun}, privacy-loss distribution" + (" (not proved)" if several else " (proved)"))  # fmt: skip
+    axes.axhline(5.0, color=_INK, linewidth=1.0, label="several steps: proved (each model's own ε)")
+    axes.set_xlabel("models in the average")
+    axes.set_ylabel("ε")
+    axes.set_ylim(bottom=0.0)
+    _legend(figure, axes)
+    return figure
+
+
+def _figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6 * panels if panels > 1 else 7.0, 5.6), layout="constrained")
+    figure.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
+    found = figure.subplots(1, panels, squeeze=False)[0]
+    for axes in found:
+        axes.grid(color=_GRID, linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_axisbelow(True)
+    return figure, tuple(found)
+
+
+def _band(
+    axes: Axes, x: np.ndarray, mean: np.ndarray, sem: np.ndarray, colour: str, dashes: object, label: str | None, marker: str = ""
+) -> None:
+    axes.plot(x, mean, color=colour, linestyle=dashes, linewidth=2.0, label=label, marker=marker, markersize=4)
+    axes.fill_between(x, mean - np.nan_to_num(sem), mean + np.nan_to_num(sem), color=colour, alpha=0.2, linewidth=0)
+
+
+def _limit_loss(axes: Axes, summaries: Sequence[Summary]) -> None:
+    """A run that diverges must not flatten all others."""
+    last = [each.losses[-1] for each in summaries if len(each.losses) > 1]
+    if last:
+        axes.set_ylim(0.0, min(axes.get_ylim()[1], 3.0 * float(np.median(last))))
+
+
+def _label(each: Summary) -> str:
+    first = each.first
+    if first.epsilon is None:
+        return first.label
+    if first.claimed_epsilon is not None:
+        return f"{first.label}: ε = {first.claimed_epsilon:.2g} claimed, not proved"
+    return f"{first.label}: ε ≤ {first.epsilon:.2g} proved"
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=9, ncols=2)

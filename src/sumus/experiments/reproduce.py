@@ -1,0 +1,157 @@
+"""From an experiment's name to a folder of results: measurements (resumable), a table, a summary and figures."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from sumus.data.catalogue import named_set
+from sumus.experiments.averaging import (
+    PARTIES,
+    STEPS,
+    averaging_rows,
+    averaging_table,
+    train_and_average,
+    trained_table,
+)
+from sumus.experiments.figures import draw_averaging, draw_final, draw_rounds, save
+from sumus.experiments.measure import Benches, measure
+from sumus.experiments.results import Measurement, Store, Summary, summarise
+from sumus.experiments.settings import EXPERIMENTS, Setting, settings_of
+from sumus.experiments.tables import experiment_table
+from sumus.storage import replace_atomically
+
+__all__ = ["NAMES", "Options", "Reproduction", "reproduce", "reproduce_averaging", "reproduce_table1"]
+
+NAMES = ("table1", "fashion-mnist", "cifar10", "income", "averaging")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How much to measure, and where it goes.
+
+    Args:
+        seeds: of every setting, 0 … seeds − 1.
+        rounds: instead of the experiment's own numbers of rounds.
+        quick: one seed and a few rounds, to see that everything runs.
+        only: names of settings; all if empty.
+        out: results go to `out`/experiment.
+        threads: silos that compute at the same time.
+    """
+
+    out: Path
+    seeds: int = 5
+    rounds: tuple[int, ...] = ()
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    threads: int = 1
+
+    @property
+    def seeds_wanted(self) -> int:
+        return 1 if self.quick else self.seeds
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What a command left behind."""
+
+    name: str
+    table: str
+    files: tuple[Path, ...]
+    summary: dict[str, Any]
+
+
+Watch = Callable[[Setting, int, int, float | None], None]
+"""Called with setting, seed, round and accuracy; round 0 before the first."""
+
+
+def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Reproduction:
+    """Measure every setting of an experiment that is not on the disk yet, then write table, summary and figures.
+
+    Guarantee: what is finished survives an interruption; a stored measurement is used only for the plan that it was made with.
+    """
+    settings = settings_of(name, rounds=options.rounds, quick=options.quick, only=options.only)
+    named_set(str(settings[0].plan.data.name)).place(None)  # a missing data set is reported before anything runs
+    store, benches = Store(options.out), Benches()
+    found: list[Measurement] = []
+    for setting in _by_features(settings):
+        for seed in range(options.seeds_wanted):
+            known = store.find(name, setting.key, seed, plan_hash=setting.plan.hash)
+            if known is None:
+                if watch is not None:
+                    watch(setting, seed, 0, None)
+
+                def progress(number: int, accuracy: float | None, setting: Setting = setting, seed: int = seed) -> None:
+                    if watch is not None:
+                        watch(setting, seed, number, accuracy)
+
+                known = measure(setting, seed, benches=benches, threads=options.threads, progress=progress)
+                store.write(known)
+            elif watch is not None:
+                watch(setting, seed, setting.plan.federation.rounds, known.accuracy)
+            found.append(known)
+    order = {setting.key: position for position, setting in enumerate(settings)}
+    summaries = sorted(summarise(found), key=lambda each: order[each.first.setting])
+    return _write(name, summaries, options)
+
+
+def _by_features(settings: Sequence[Setting]) -> list[Setting]:
+    """Settings that share prepared records one after the other."""
+    groups = list(dict.fromkeys(_records(each) for each in settings))
+    return sorted(settings, key=lambda each: groups.index(_records(each)))
+
+
+def _records(setting: Setting) -> tuple[object, ...]:
+    training = setting.plan.training
+    return training.features, training.algorithm == "convex-pass"
+
+
+def _write(name: str, summaries: Sequence[Summary], options: Options) -> Reproduction:
+    folder, title = options.out / name, EXPERIMENTS[name].title
+    table = experiment_table(summaries)
+    files = [_store_text(folder / "table.md", table)]
+    body = {"experiment": name, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "settings": [s.as_json() for s in summaries]}
+    files.append(_store_text(folder / "summary.json", json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"))
+    by_rounds: dict[int, list[Summary]] = {}
+    for each in summaries:
+        by_rounds.setdefault(each.first.rounds, []).append(each)
+    for rounds, chosen in by_rounds.items():
+        shown = f"{title}, {rounds} rounds (δ = 1e-5, one record, add or remove; mean and SEM of {chosen[0].seeds} seeds)"
+        files += save(folder, f"{name}-{rounds}-rounds", lambda shown=shown, chosen=chosen: draw_rounds(shown, chosen))  # type: ignore[misc]
+    if len(by_rounds) > 2:
+        curves = [each for each in summaries if len(each.losses) > 1]
+        files += save(folder, f"{name}-against-rounds", lambda: draw_final(f"{title}: best round", curves))
+    return Reproduction(name=name, table=table, files=tuple(files), summary=body)
+
+
+def reproduce_table1(options: Options) -> Reproduction:
+    """Table 1 of the paper to the digit, next to what is proved."""
+    rows = averaging_rows()
+    table, folder = averaging_table(rows), options.out / "table1"
+    body = {"experiment": "table1", "rows": [row.as_json() for row in rows]}
+    files = [_store_text(folder / "table.md", table), _store_text(folder / "summary.json", json.dumps(body, indent=1) + "\n")]
+    return Reproduction(name="table1", table=table, files=tuple(files), summary=body)
+
+
+def reproduce_averaging(options: Options) -> Reproduction:
+    """ε against the number of averaged models, and digits models that are really trained apart and averaged."""
+    rows, folder = averaging_rows(), options.out / "averaging"
+    seeds = 2 if options.quick else max(options.seeds, 2)
+    trained = [train_and_average(parties, steps, seeds=seeds) for steps in STEPS for parties in PARTIES]
+    table = trained_table(trained)
+    body = {"experiment": "averaging", "rows": [row.as_json() for row in rows], "trained": [row.as_json() for row in trained]}
+    files = [_store_text(folder / "table.md", table), _store_text(folder / "summary.json", json.dumps(body, indent=1) + "\n")]
+    files += save(folder, "averaging", lambda: draw_averaging(rows))
+    return Reproduction(name="averaging", table=table, files=tuple(files), summary=body)
+
+
+def _store_text(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_atomically(path, text.encode())
+    return path
