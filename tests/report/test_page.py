@@ -170,6 +170,16 @@ def test_a_guarantee_that_does_not_hold_cannot_be_overlooked(
     assert warning in page.text
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "verb"),
+    [(0.5, "can hardly tell"), (2.0, "limited confidence"), (5.0, "some confidence"), (20.0, "almost for certain")],
+)
+def test_the_words_do_not_promise_more_than_the_number(tmp_path: Path, epsilon: float, verb: str) -> None:
+    text = Page(rendered(run_with(tmp_path, {"epsilon": epsilon}, epsilon_spent=epsilon))).text
+    assert verb in text
+    assert ("can hardly tell" in text) == (epsilon <= 1.0)
+
+
 def test_a_run_without_privacy_says_so_and_shows_no_epsilon(tmp_path: Path) -> None:
     plan = made_plan(training__algorithm="fedavg")
     with RunFolder.create(plan, None, tmp_path) as run:

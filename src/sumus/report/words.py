@@ -105,7 +105,7 @@ def _meaning(run: RunFolder, guarantee: Guarantee, verdict: str) -> tuple[str, .
     was = "was used" if guarantee.unit == "record" else "were used"
     factor = rounded_up(math.exp(min(epsilon, 700.0)))
     first = (
-        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model computed from them) can hardly tell "
+        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model computed from them) {_strength(epsilon)} "
         f"whether {whose} {was}. Whatever they conclude, the probability of that conclusion is at most {factor} times what it would be "
         f"otherwise (e to the power ε), apart from an additional probability of at most {_one_in(delta)} (δ)."
     )
@@ -155,6 +155,15 @@ def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tu
             "Accuracy and loss on this page: they were measured in the clear (simulation only). Do not publish them for private data."
         )
     return tuple(gaps)
+
+
+def _strength(epsilon: float) -> str:
+    """How strong a bound is, in a verb: nobody should sign "can hardly tell" for an ε at which a good guess is nearly certain."""
+    if epsilon <= 1.0:
+        return "can hardly tell"
+    if epsilon <= 3.0:
+        return "can tell only with limited confidence"
+    return "may in the worst case tell with some confidence" if epsilon <= 6.0 else "may in the worst case tell almost for certain"
 
 
 def _one_in(delta: float) -> str:
