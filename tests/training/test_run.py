@@ -222,3 +222,29 @@ def _wait_for_rounds(tmp_path: Path, count: int, process: subprocess.Popen[bytes
         if process.poll() is not None or (files and files[0].read_bytes().count(b'"round_id"') >= count):
             return
         time.sleep(0.05)
+
+
+def test_a_run_without_noise_spends_everything_on_the_ledger(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(
+        '[federation]\nsilos=3\nrounds=1\nlocal_steps=1\n[training]\nalgorithm="fedavg"\nsampling_rate=0.1\n[data]\nname="digits"\n'
+    )
+    train(plan, options=RunOptions(root=tmp_path / "runs", state=tmp_path / "state", threads=1))
+    spent = Ledger.of_dataset("digits", state=tmp_path / "state").total("record")
+    assert spent.epsilon == float("inf")
+    assert not spent.proved
+
+
+def test_secure_metrics_are_charged_to_test_records_and_must_meet_the_target(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(
+        "[privacy]\nepsilon=3.0\ndelta=1e-4\n[federation]\nsilos=3\nrounds=2\nlocal_steps=40\n"
+        '[evaluation]\nmetrics="secure"\nnoise_multiplier=2.0\n[data]\nname="digits"\n'
+    )
+    options = RunOptions(root=tmp_path / "runs", state=tmp_path / "state", threads=1)
+    with pytest.raises(GuaranteeError, match="test records"):
+        train(plan, options=options)
+    run = train(plan.with_overrides({"evaluation.noise_multiplier": 20.0}), options=options)
+    lines = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "state").rglob("*.jsonl"))
+    assert lines.count('"purpose":"metrics"') == 2
+    assert lines.count('"purpose":"model"') == 2
+    assert run.account is not None
+    assert run.account.epsilon <= 3.0
