@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds, linear_axis, on_axis, round_axis
@@ -44,6 +44,9 @@ def test_known_detection_rates() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20), from_zero=st.booleans())
+@example(values=[0.0, 5e-324], from_zero=False)
+@example(values=[1e9, 1e9 + 1e-6], from_zero=False)
+@example(values=[0.0], from_zero=True)
 def test_an_axis_holds_its_values_and_few_round_ticks(values: list[float], from_zero: bool) -> None:
     if from_zero:
         values = [abs(value) for value in values]

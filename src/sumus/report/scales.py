@@ -35,8 +35,9 @@ def linear_axis(values: list[float], *, from_zero: bool = False, within: tuple[f
     """
     low = 0.0 if from_zero else min(values, default=0.0)
     high = max(values, default=1.0)
-    if high <= low:
-        low, high = (low, low + 1.0) if from_zero or low == 0.0 else (low - 0.5 * abs(low), high + 0.5 * abs(high))
+    size = max(abs(low), abs(high))
+    if high - low <= 1e-9 * size or size < 1e-200:  # all the same: no step could tell them apart
+        low, high = (min(low, 0.0), max(high, 1.0)) if from_zero or size < 1e-200 else (low - 0.5 * size, high + 0.5 * size)
     step = _step((high - low) / about)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = [index * step for index in range(first, last + 1)]
