@@ -117,15 +117,14 @@ def test_whole_silos() -> None:
     found = account_of(_design(source))
     assert (found.analysis, found.unit) == ("silo", "silo")
     assert "all records of one silo" in found.neighbours
-    secret = {"federation__selection": "poisson", "federation__selection_rate": 0.3, "federation__selection_secret": True}
-    assert (_design(source, **secret).plan.noise.noise_multiplier or 0) < 0.9 * found.noise_multiplier
 
 
-def test_a_secret_choice_of_silos_does_not_protect_single_records() -> None:
-    """The other records of a silo give its presence away, so record-level noise must not shrink."""
-    secret = {"federation__selection": "poisson", "federation__selection_rate": 0.3, "federation__selection_secret": True}
-    for source in (CONVEX, STEPS, STEPS.replace("local_steps = 11", "local_steps = 1")):
-        assert _design(source, **secret).plan.noise.noise_multiplier == pytest.approx(_design(source).plan.noise.noise_multiplier, rel=1e-5)
+@pytest.mark.parametrize("source", [CONVEX, STEPS.replace("local_steps = 11", "local_steps = 1")])
+def test_inviting_some_silos_at_random_does_not_amplify(source: str) -> None:
+    """The server knows whom it invites and who is not invited adds no noise: ε of every round counts in full."""
+    chosen = _design(source, federation__selection="poisson", federation__selection_rate=0.3, federation__selected=4)
+    assert chosen.plan.noise_contributors == 4
+    assert chosen.plan.noise.noise_multiplier == pytest.approx(_design(source).plan.noise.noise_multiplier, rel=1e-5)
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------------------------
@@ -181,12 +180,14 @@ def test_overfull_bins_are_paid_for() -> None:
     assert crowded.silos[0].l2_grid > 2 * (1 << 16)
 
 
-@pytest.mark.parametrize(("learning_rate", "cap"), [(0.5, 32), (1.0, 16), (4.0, 4), (16.0, 1)])
+@pytest.mark.parametrize(("learning_rate", "cap"), [(0.49, 32), (0.98, 16), (3.9, 4), (15.9, 1)])
 def test_the_bin_cap_keeps_steps_non_expansive(learning_rate: float, cap: int) -> None:
     plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS)
     bounds = convex_bounds(plan, learning_rate)
     assert bounds.bin_cap == cap
-    assert learning_rate / (plan.training.divisor or 0) * bounds.smoothness * cap <= 2.0
+    a_float32_too_long = (1.0 + 1e-6) ** 2
+    assert learning_rate / (plan.training.divisor or 0) * bounds.smoothness * a_float32_too_long * cap <= 2.0
+    assert convex_bounds(plan, 0.5).bin_cap == 31  # 32 would be exactly at the limit, and float32 records may be beyond it
     with pytest.raises(PlanError, match="must let a bin hold at least one record"):
         convex_bounds(plan, 17.0)
 

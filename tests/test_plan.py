@@ -203,4 +203,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "775912bf5ae0473b2dce278f6b6290042369c231a695a6d1be142df8959dda01"
+HASH = "59ed2c63d8368e0ffa91697f53ed9de526d3d00cbc843fc21f7630428a469960"

@@ -48,7 +48,7 @@ class ConvexBounds:
     Args:
         gradient_norm: C.
         smoothness: β.
-        bin_cap: the most records a bin may hold for a step of full length, ⌊(2/γ − λ)·b/β⌋.
+        bin_cap: the most records a bin may hold for a step of full length, ⌊(2/γ − λ)·b/β⌋, with β of records a float32 too long.
     """
 
     gradient_norm: float
@@ -68,7 +68,7 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
         rule = "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex smooth loss)"
         raise PlanError("training.model", training.model, rule, 'Use "split-noise" or "dp-sgd" for other models.')
     divisor = training.divisor or 0.0
-    room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness
+    room = (2.0 / learning_rate - training.l2_penalty) * divisor / (smoothness * (1.0 + _NORM_TOLERANCE) ** 2)
     cap = math.floor(room)
     if cap < 1:
         rule = f"must let a bin hold at least one record: (2/γ − λ)·b/β = {room:.3g}"
@@ -198,8 +198,6 @@ class NoiseDesign:
         multiplier = plan.noise.noise_multiplier
         if multiplier is None:
             raise PlanError("noise.noise_multiplier", None, "must be set to account for a plan", "Set privacy.epsilon to calibrate it.")
-        # a silo's other records give its presence away, so a secret choice of silos protects whole silos only, never one record more
-        secret = plan.federation.selection == "poisson" and plan.federation.selection_secret and plan.privacy.unit == "silo"
         equal = all(each.noise_share == 1.0 for each in self.silos)
         return Setting(
             algorithm=plan.training.algorithm,
@@ -213,7 +211,6 @@ class NoiseDesign:
             l2_grid=silo.l2_grid,
             dimension=plan.training.dimension or 1,
             state_noise=plan.training.state_noise if plan.training.algorithm == "split-noise" else 0.0,
-            round_rate=(plan.federation.selection_rate or 1.0) if secret else 1.0,
             surge_rate=silo.surge_rate,
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.noise_share,

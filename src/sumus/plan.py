@@ -102,7 +102,6 @@ class FederationPlan(_Section):
     selection: str = _key("all", choice("all", "fixed", "poisson"))
     selected: int | None = _key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
     selection_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
-    selection_secret: bool = _key(False, flag())  # nobody learns who took part: only then selection amplifies privacy
 
 
 @final
@@ -383,9 +382,6 @@ def _check_together(plan: TrainingPlan) -> None:
         raise PlanError("federation.selected", None, 'must be set for selection = "fixed"', "Give the number of silos per round.")
     if federation.selection == "poisson" and federation.selection_rate is None:
         raise PlanError("federation.selection_rate", None, 'must be set for selection = "poisson"', "Give a probability.")
-    if federation.selection_secret and (federation.selection != "poisson" or (federation.selected or 1) > 1):
-        rule = 'needs selection = "poisson" and noise that one silo carries alone (a round that ends for want of silos tells who was in it)'
-        raise PlanError("federation.selection_secret", True, rule, "Leave out federation.selected, or set selection_secret = false.")
     silos = federation.silos if federation.selection == "all" else federation.selected
     if federation.silos is not None and federation.selected is not None and federation.selected > federation.silos:
         raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")

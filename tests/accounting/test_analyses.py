@@ -121,8 +121,8 @@ def test_what_is_composed() -> None:
     assert single == Step(6.0, 0.1, 20)
     (convex,) = release_of("convex-pass", replace(setting, algorithm="convex-pass", surge_rate=1e-6))
     assert convex == Step(6.0, 1.0, 20, None, 1e-6)
-    (silo,) = release_of("silo", replace(setting, algorithm="silo", round_rate=0.25))
-    assert silo == Step(6.0, 0.25, 20)
+    (silo,) = release_of("silo", replace(setting, algorithm="silo"))
+    assert silo == Step(6.0, 1.0, 20)
     assert set(ANALYSES) == {"single-step", "local", "per-step", "split-noise", "convex-pass", "silo"}
 
 

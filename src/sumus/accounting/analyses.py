@@ -46,7 +46,6 @@ class Setting:
         l2_grid: Δ₂, the most one record of this silo moves one noisy query (all passes of a convex pass), grid steps.
         dimension: d.
         state_noise: κ, split-noise only.
-        round_rate: probability that this silo takes part in a round, where that is kept secret and the unit is a silo; 1 otherwise.
         slots: the fewest steps any silo takes: with unequal steps per-step accounting fuses every silo's steps into this many.
         surge_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of a convex pass).
         own_share: this silo's noise variance over an equal share.
@@ -64,7 +63,6 @@ class Setting:
     l2_grid: float
     dimension: int
     state_noise: float = 0.0
-    round_rate: float = 1.0
     slots: int | None = None
     surge_rate: float = 0.0
     own_share: float = 1.0
@@ -150,7 +148,7 @@ def _whole_update(s: Setting) -> Release:
 
 
 def _one_draw_per_round(s: Setting, noise: IntegerNoise | Gaussian) -> Release:
-    step = noisy_step(noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.round_rate, count=s.rounds, surge_rate=s.surge_rate)
+    step = noisy_step(noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, surge_rate=s.surge_rate)
     return Release((step,))
 
 

@@ -41,20 +41,26 @@ def plan(
         files.append(str(write))
     if as_json:
         print_json(
-            {"account": account.as_json(), "design": _facts(built), "algorithms": [dataclasses.asdict(c) for c in costs], "files": files}
+            {
+                "account": account.as_json(),
+                "design": _facts(built, account),
+                "algorithms": [dataclasses.asdict(c) for c in costs],
+                "files": files,
+            }
         )
         return
     _show(built, account, costs, files)
 
 
-def _facts(built: NoiseDesign) -> dict[str, Any]:
+def _facts(built: NoiseDesign, account: Account) -> dict[str, Any]:
     """The public numbers of a design, as plain values."""
-    made, share = built.plan, built.share
+    made, tosses_coins = built.plan, built.coins is not None
     bits = made.aggregation.modulus_bits
+    can_wrap = not tosses_coins and not isinstance(built.share, Gaussian)
     return {
         "noise_multiplier": made.noise.noise_multiplier,
-        "local_noise_multiplier": math.sqrt(share.variance_grid) / built.grid.resolution,
-        "local_noise_std_grid": math.sqrt(share.variance_grid),
+        "local_noise_multiplier": account.local_noise_multiplier,
+        "local_noise_std_grid": None if tosses_coins else math.sqrt(built.share.variance_grid),
         "noise_contributors": made.noise_contributors,
         "mechanism": made.noise.mechanism,
         "dimension": made.training.dimension,
@@ -62,8 +68,8 @@ def _facts(built: NoiseDesign) -> dict[str, Any]:
         "resolution": built.grid.resolution,
         "modulus_bits": bits,
         "bits_per_silo_and_round": bits * (made.training.dimension or 1),
-        "saturation_clip_norms": built.saturation_grid / built.grid.resolution,
-        "overflow_probability_bound": None if isinstance(share, Gaussian) else 2.0**-40,
+        "saturation_clip_norms": built.saturation_grid / built.grid.resolution if can_wrap else None,
+        "overflow_probability_bound": 2.0**-40 if can_wrap else None,
         "queries_per_round": built.queries_per_round,
         "surge_rate": max(silo.surge_rate for silo in built.silos),
         "plan_hash": made.hash,
@@ -71,18 +77,15 @@ def _facts(built: NoiseDesign) -> dict[str, Any]:
 
 
 def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]) -> None:
-    screen, facts = console(), _facts(built)
+    screen, facts = console(), _facts(built, account)
     screen.print(guarantee_text(account), soft_wrap=True)
     screen.print()
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan")
     grid.add_column()
     queries = f" in each of {facts['queries_per_round']} steps" if facts["queries_per_round"] > 1 else " once per round"
-    grid.add_row(
-        "  each silo adds",
-        f"{built.plan.noise.mechanism} noise of {facts['local_noise_multiplier']:.4g} clip norms "
-        f"(std {facts['local_noise_std_grid']:,.0f} grid steps){queries}",
-    )
+    steps = "" if facts["local_noise_std_grid"] is None else f" (std {facts['local_noise_std_grid']:,.0f} grid steps)"
+    grid.add_row("  each silo adds", f"{facts['mechanism']} noise of {facts['local_noise_multiplier']:.4g} clip norms{steps}{queries}")
     grid.add_row(
         "  on the wire",
         f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({facts['dimension']:,} numbers mod 2^{facts['modulus_bits']})",

@@ -31,7 +31,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     steps = max(1, round(float(np.mean(records)) / batch))
     plain = plan.replace("training", algorithm="fedavg", sampling_rate=min(1.0, batch / float(np.mean(records))), server_learning_rate=1.0)
     plain = plain.replace("training", server_optimizer="sgd", iterate_average=0.0, server_momentum=0.0)
-    plain = plain.replace("federation", local_steps=steps, selection="all", selected=None, selection_secret=False)
+    plain = plain.replace("federation", local_steps=steps, selection="all", selected=None)
     plain = plain.replace("privacy", unit="record").replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")
     together = Federation(design(plain, names), bench, None, seed=0, threads=threads)
     for _ in together.rounds():

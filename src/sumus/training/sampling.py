@@ -22,7 +22,7 @@ def poisson_batch(records: int, sampling_rate: float, source: RandomSource) -> n
 def select_silos(plan: TrainingPlan, source: RandomSource) -> frozenset[int]:
     """Silos invited to a round: all, a fixed number drawn at random, or each on its own with the plan's probability.
 
-    Selection amplifies privacy only where the plan says that nobody learns it (`selection_secret`); the account knows.
+    Selection does not amplify privacy: the server knows whom it invites, and who is not invited adds no noise. Every round counts.
     """
     silos = plan.federation.silos or 0
     if plan.federation.selection == "fixed":
