@@ -90,7 +90,7 @@ def train(processes: LocalProcesses, agreement: Any, out: Path, *, victim: str) 
 
     patience = {"set_up_seconds": 120.0, "update_seconds": 20.0, "stage_seconds": 10.0}
     try:
-        return train_across(operator, agreement, out=out / "runs", watch=watch, patience=patience, rounds_per_job=4)
+        return train_across(operator, agreement, out=out / "runs", watch=watch, patience=patience)
     finally:
         operator.close()
 
