@@ -44,7 +44,7 @@ def theorem_command(
         code_trials=code_trials,
         progress=lambda line: None if as_json else screen.print(f"… {line}", style="dim"),
     )
-    written = draw_theorem(plot, audit) if plot is not None else []
+    written = draw_theorem(plot, audit, trials=max(2000, trials // 100)) if plot is not None else []
     if as_json:
         print_json(audit.as_json())
         return

@@ -1,0 +1,104 @@
+"""`sumus audit` from the outside: last line of JSON, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sumus.cli.audit import audit_app
+from sumus.mechanism.noise import IntegerNoise, Skellam
+
+PLAN = """
+[privacy]
+epsilon = 3.0
+delta = 1e-4
+[federation]
+silos = 3
+rounds = 2
+local_steps = 40
+[training]
+learning_rate = 0.5
+[aggregation]
+protocol = "trusted"
+[data]
+name = "digits"
+"""
+
+
+@pytest.fixture(name="plan")
+def _plan(tmp_path: Path) -> str:
+    file = tmp_path / "plan.toml"
+    file.write_text(PLAN, encoding="utf-8")
+    return str(file)
+
+
+def _run(*arguments: str) -> tuple[int, dict[str, object]]:
+    result = CliRunner().invoke(audit_app, [*arguments, "--json"])
+    return result.exit_code, json.loads(result.stdout.splitlines()[-1])
+
+
+def test_theorem(tmp_path: Path) -> None:
+    code, found = _run(
+        "theorem",
+        "--silos",
+        "10",
+        "--local-steps",
+        "2",
+        "--epsilon",
+        "1",
+        "--trials",
+        "600000",
+        "--code-trials",
+        "10",
+        "--plot",
+        str(tmp_path),
+    )
+    assert code == 0
+    assert found["claimed_epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert found["lower_bound"] > 1.0  # type: ignore[operator]
+    assert found["confidence"] == 0.999
+    assert {each["analysis"] for each in found["proved"]} == {"local", "split-noise", "convex-pass"}  # type: ignore[attr-defined]
+    assert (tmp_path / "roc.svg").exists()
+
+
+def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:
+    code, found = _run("run", plan, "--runs", "4", "--canaries", "16", "--no-final-model", "--plot", str(tmp_path / "plots"))
+    assert code == 0
+    assert found["passed"] is True
+    assert found["lower_bound"] <= found["epsilon"] <= 3.0  # type: ignore[operator]
+    assert (tmp_path / "plots" / "bounds.png").exists()
+
+
+def test_run_exits_with_3_when_noise_is_missing(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = IntegerNoise.sample
+    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.asarray(real(self, size, source) // 4))
+    code, found = _run("run", plan, "--runs", "4", "--canaries", "16", "--no-final-model")
+    assert code == 3
+    assert found["findings"]
+
+
+def test_noise_with_and_without_a_plan(plan: str) -> None:
+    for arguments in (("noise", plan), ("noise",)):
+        code, found = _run(*arguments, "--draws", "100000")
+        assert code == 0
+        assert found["passed"] is True
+        assert 0.0 < found["false_alarm_rate"] < 1e-6  # type: ignore[operator]
+
+
+def test_noise_exits_with_3_when_a_sampler_is_wrong(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = IntegerNoise.sample
+    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: real(self, size, source) // 2)
+    code, found = _run("noise", plan, "--draws", "100000")
+    assert code == 3
+    assert found["passed"] is False
+
+
+def test_tables_for_people(plan: str) -> None:
+    result = CliRunner().invoke(audit_app, ["noise", plan, "--draws", "100000"])
+    assert "declared law" in result.stdout
+    result = CliRunner().invoke(audit_app, ["run", plan, "--runs", "2", "--canaries", "8", "--no-final-model"])
+    assert "nothing contradicts the account" in result.stdout
