@@ -28,6 +28,7 @@ __all__ = [
     "add_rows_rounded",
     "add_rows_truncated",
     "add_rows_weighted",
+    "compiled",
     "outer_norms2",
     "row_norms2",
     "scales",
@@ -40,7 +41,7 @@ _SHRINK = 1.0 - 2.0**-20
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     """Compile without the interpreter lock; sums may be reordered (vectorised), the same way for every record."""
     options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
     try:
@@ -49,7 +50,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
         return numba.njit(function, **options)
 
 
-@_compiled
+@compiled
 def row_norms2(rows: Floats, norms2: npt.NDArray[np.float64]) -> None:
     """Add each row's squared L2 norm, summed in float64, to `norms2` (NaN and inf propagate)."""
     for record in range(norms2.size):
@@ -61,7 +62,7 @@ def row_norms2(rows: Floats, norms2: npt.NDArray[np.float64]) -> None:
         norms2[record] += total
 
 
-@_compiled
+@compiled
 def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray[np.float64]) -> None:
     """Add ‖δ ⊗ [a, 1]‖² = ‖δ‖²·(‖a‖² + 1) of each record to `norms2`; without bias ‖δ‖²·‖a‖²."""
     for record in range(norms2.size):
@@ -75,7 +76,7 @@ def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray
         norms2[record] += delta2 * (input2 + (1.0 if bias else 0.0))
 
 
-@_compiled
+@compiled
 def scales(norms2: npt.NDArray[np.float64], clip_norm: float, resolution: float, out: npt.NDArray[np.float64]) -> tuple[int, int]:
     """Grid steps per unit of each record's gradient; 0 for a record that is not finite. Returns (clipped, non-finite) counts."""
     clipped, nonfinite = 0, 0
@@ -91,7 +92,7 @@ def scales(norms2: npt.NDArray[np.float64], clip_norm: float, resolution: float,
     return clipped, nonfinite
 
 
-@_compiled
+@compiled
 def add_rows_truncated(rows: Floats, scale: npt.NDArray[np.float64], total: npt.NDArray[np.int32]) -> None:
     """total += trunc(scale_j · row_j) for every record j. The caller keeps records · r below 2^31."""
     for record in range(scale.size):
@@ -108,7 +109,7 @@ def add_rows_truncated(rows: Floats, scale: npt.NDArray[np.float64], total: npt.
                 total[index] += np.int32(np.float64(row[index]) * factor)
 
 
-@_compiled
+@compiled
 def add_outer_truncated(
     deltas: Floats,
     inputs: Floats,
@@ -121,30 +122,47 @@ def add_outer_truncated(
     δ is brought to grid steps times ‖a‖ and a to unit length before both become float32, so no factor over- or underflows
     unless its product truncates to zero.
     """
-    unit = np.empty(inputs.shape[1], np.float32)
-    for record in range(scale.size):
-        factor = scale[record]
-        if factor == 0.0:
-            continue
-        input2 = 0.0
-        for index in range(inputs.shape[1]):
-            value = np.float64(inputs[record, index])
-            input2 += value * value
-        length = np.sqrt(input2)
-        shrink = 1.0 / length if length > 0.0 else 0.0
-        for index in range(inputs.shape[1]):
-            unit[index] = np.float32(np.float64(inputs[record, index]) * shrink)
+    width, together = inputs.shape[1], 4  # records that share one pass over the totals
+    units = np.zeros((together, width), np.float32)
+    steep = np.zeros(together, np.float32)
+    lengths = np.zeros(together)
+    for first in range(0, scale.size, together):
+        for slot in range(together):
+            record = first + slot
+            lengths[slot] = 0.0
+            if record >= scale.size or scale[record] == 0.0:
+                units[slot] = 0.0
+                continue
+            input2 = 0.0
+            for index in range(width):
+                value = np.float64(inputs[record, index])
+                input2 += value * value
+            lengths[slot] = np.sqrt(input2)
+            shrink = 1.0 / lengths[slot] if input2 > 0.0 else 0.0
+            for index in range(width):
+                units[slot, index] = np.float32(np.float64(inputs[record, index]) * shrink)
+        unit0, unit1, unit2, unit3 = units[0], units[1], units[2], units[3]
         for output in range(deltas.shape[1]):
-            delta = np.float64(deltas[record, output]) * factor
-            if bias_total.size:
-                bias_total[output] += np.int32(delta)
-            steep = np.float32(delta * length)
+            for slot in range(together):
+                record = first + slot
+                steep[slot] = 0.0
+                if record < scale.size and scale[record] != 0.0:
+                    delta = np.float64(deltas[record, output]) * scale[record]
+                    if bias_total.size:
+                        bias_total[output] += np.int32(delta)
+                    steep[slot] = np.float32(delta * lengths[slot])
             weights = weight_total[output]
-            for index in range(unit.size):
-                weights[index] += np.int32(steep * unit[index])
+            steep0, steep1, steep2, steep3 = steep[0], steep[1], steep[2], steep[3]
+            for index in range(width):
+                weights[index] += (
+                    np.int32(steep0 * unit0[index])
+                    + np.int32(steep1 * unit1[index])
+                    + np.int32(steep2 * unit2[index])
+                    + np.int32(steep3 * unit3[index])
+                )
 
 
-@_compiled
+@compiled
 def add_rows_rounded(
     rows: Floats,
     scale: npt.NDArray[np.float64],
@@ -178,7 +196,7 @@ def add_rows_rounded(
                 total[index] += rounded[index]
 
 
-@_compiled
+@compiled
 def add_rows_weighted(rows: Floats, scale: npt.NDArray[np.float64], total: npt.NDArray[np.float64]) -> None:
     """total += scale_j · row_j in float64; records of scale 0 are left out, so that 0 · NaN cannot enter."""
     for record in range(scale.size):

@@ -11,13 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from sumus.training.parts import ChunkGradients, Outer, Part, Positions, Rows
+from sumus.training.pixels import Convolution, Maximum, Window, aligned
 
 __all__ = ["LayeredPath", "loss_gradient"]
 
@@ -40,7 +41,6 @@ _PARAMETER_FREE = (
 _MOST_GHOST_POSITIONS = 1024
 # Writing and reading back a stored gradient costs about as much as this many multiplications per coordinate.
 _STORED_PASS_COST = 32
-_ALIGNED_WIDTH = 16  # float32 numbers in 64 bytes
 
 
 @dataclass(frozen=True)
@@ -93,39 +93,34 @@ class LayeredPath:
         return partial(self._parts, self._unpack(parameters))
 
     def _unpack(self, parameters: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """The weight and bias of every slot that has them, as pieces of the flat vector."""
+        """The weight matrix and bias of every slot that has them, at aligned widths; convolutions as (output, row · column · input)."""
         pieces: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         for slot in self._slots:
             if slot.start < 0:
                 continue
-            size = math.prod(slot.weight_shape)
-            weight = parameters[slot.start : slot.start + size].view(slot.weight_shape)
-            if weight.dim() == 4:
-                # a copy, because `contiguous` leaves a weight with one input channel as it is and its outputs in slow strides
-                weight = weight.clone(memory_format=torch.channels_last)
-            end = slot.start + size
-            bias = parameters[end : end + slot.weight_shape[0]] if slot.bias else None
-            pieces.append(_aligned(weight, bias) if weight.dim() == 2 else (weight, bias))
+            end = slot.start + math.prod(slot.weight_shape)
+            weight = parameters[slot.start : end].view(slot.weight_shape)
+            weight = weight.permute(0, 2, 3, 1).flatten(1) if weight.dim() == 4 else weight
+            pieces.append(aligned(weight, parameters[end : end + slot.weight_shape[0]] if slot.bias else None))
         return pieces
 
     def _parts(
         self, pieces: Sequence[tuple[torch.Tensor, torch.Tensor | None]], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
     ) -> list[Part]:
         """Forward through the chain, back to the outputs of its layers, and one part for each."""
-        inputs: list[torch.Tensor] = []
+        entered: list[torch.Tensor] = []
         outputs: list[torch.Tensor] = []
         weights = iter(pieces)
-        hidden = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+        hidden = x
         with torch.enable_grad():
             for index, slot in enumerate(self._slots):
                 if slot.start < 0:
-                    hidden = slot.layer(hidden)
+                    hidden = _pass_through(slot.layer, hidden)
                     continue
-                weight, bias = next(weights)
-                inputs.append(hidden.detach())
-                hidden = _apply(slot, hidden, weight, bias)
+                seen, hidden = _apply(slot, hidden, *next(weights))
                 if not hidden.requires_grad and index < self._last:
                     hidden.requires_grad_()
+                entered.append(seen.detach())
                 outputs.append(hidden)
         logits_gradient = loss_gradient(hidden.detach(), y)
         if hidden.requires_grad:
@@ -133,7 +128,7 @@ class LayeredPath:
         else:
             deltas = [logits_gradient]
         held = [slot for slot in self._slots if slot.start >= 0]
-        layers = [_layer_parts(slot, a, delta, ghost=ghost) for slot, a, delta in zip(held, inputs, deltas, strict=True)]
+        layers = [_layer_parts(slot, a, delta, ghost=ghost) for slot, a, delta in zip(held, entered, deltas, strict=True)]
         return [part for layer in layers for part in layer]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
@@ -174,58 +169,45 @@ def _plain(layer: nn.Conv2d) -> bool:
     return layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
-def _aligned(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """A fully connected layer filled up with zeros to widths whose rows start at multiples of 64 bytes.
+def _pass_through(layer: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
+    """A layer without parameters; the common kind of maximum in our own loops."""
+    if isinstance(layer, nn.MaxPool2d) and hidden.dim() == 4 and not layer.ceil_mode and not layer.return_indices:
+        window = Window(_pair(layer.kernel_size), _pair(layer.stride), _pair(layer.padding))
+        if window.padding == (0, 0) and _pair(layer.dilation) == (1, 1):
+            pooled: torch.Tensor = Maximum.apply(hidden, window)  # type: ignore[no-untyped-call]
+            return pooled
+    passed: torch.Tensor = layer(hidden)
+    return passed
 
-    Matrix kernels treat the first elements of an unaligned row apart, so without this a record's last bits would depend on its place.
-    """
-    below, right = -weight.shape[0] % _ALIGNED_WIDTH, -weight.shape[1] % _ALIGNED_WIDTH
-    weight = functional.pad(weight, (0, right, 0, below)) if below or right else weight
-    return weight, functional.pad(bias, (0, below)) if bias is not None and below else bias
+
+def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _apply(slot: _Slot, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """The layer with given parameters, which take no gradient."""
+def _apply(slot: _Slot, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the layer sees (for a convolution its patches) and what it makes of it. Parameters take no gradient."""
+    width, made = math.prod(slot.weight_shape[1:]), slot.weight_shape[0]
     if isinstance(slot.layer, nn.Conv2d):
-        assert not isinstance(slot.layer.padding, str)  # noqa: S101 -- `_plain` refused it
-        return functional.conv2d(hidden, weight, bias, slot.layer.stride, slot.layer.padding)
-    outputs, width = slot.weight_shape
+        window = Window(_pair(slot.layer.kernel_size), _pair(slot.layer.stride), _pair(cast(tuple[int, ...], slot.layer.padding)))
+        filled, seen = Convolution.apply(hidden, weight, bias, window)  # type: ignore[no-untyped-call]
+        return seen.flatten(1, 2), filled[:, :made] if weight.shape[0] > made else filled
     wide = functional.pad(hidden, (0, weight.shape[1] - width)) if weight.shape[1] > width else hidden
     filled = functional.linear(wide, weight, bias)
-    return filled[..., :outputs] if weight.shape[0] > outputs else filled
+    return hidden, filled[..., :made] if weight.shape[0] > made else filled
 
 
 def _layer_parts(slot: _Slot, entered: torch.Tensor, delta: torch.Tensor, *, ghost: bool) -> list[Part]:
     """The cheapest form of one layer's per-record gradients, in flat order."""
-    if isinstance(slot.layer, nn.Conv2d):
-        entered = _patches(entered, slot.layer)
-        delta = delta.permute(0, 2, 3, 1).reshape(len(delta), -1, delta.shape[1])
-    elif entered.dim() == 2:
+    if delta.dim() == 2:
         return [Outer(delta.contiguous(), entered.contiguous(), slot.bias)]
-    else:
-        entered, delta = entered.flatten(1, -2), delta.flatten(1, -2)
-    positions, width, outputs = delta.shape[1], entered.shape[2], delta.shape[2]
+    if isinstance(slot.layer, nn.Conv2d):
+        delta = delta.permute(0, 2, 3, 1)
+    entered, delta = entered.flatten(1, -2), delta.flatten(1, -2)
+    positions, width, outputs = delta.shape[1], math.prod(slot.weight_shape[1:]), slot.weight_shape[0]
     # multiplications per record: products among positions and a sum, both in float64, against one gradient and passes over it
     ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
     cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
     if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS:
-        return [Positions(delta, entered, slot.bias)]
-    weights = Rows(torch.bmm(delta.transpose(1, 2), entered).flatten(1))
+        return [Positions(delta, entered[..., :width], slot.bias)]
+    weights = Rows(torch.bmm(delta.transpose(1, 2), entered)[..., :width].flatten(1))
     return [weights, Rows(delta.sum(1))] if slot.bias else [weights]
-
-
-def _patches(image: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:
-    """(records, positions, height · width · channels): what each output pixel of a convolution sees.
-
-    Images are channels-last, so a row of a patch is one run of memory and the copy is fast.
-    """
-    assert not isinstance(layer.padding, str)  # noqa: S101 -- `_plain` refused it
-    above, left = layer.padding
-    pixels = image.permute(0, 2, 3, 1)
-    pixels = functional.pad(pixels, (0, 0, left, left, above, above)) if above or left else pixels.contiguous()
-    records, height, width, channels = pixels.shape
-    (kernel_height, kernel_width), (down, right) = layer.kernel_size, layer.stride
-    rows, columns = (height - kernel_height) // down + 1, (width - kernel_width) // right + 1
-    record, row, column, _ = pixels.stride()
-    shape = (records, rows, columns, kernel_height, kernel_width * channels)
-    return pixels.as_strided(shape, (record, row * down, column * right, row, 1)).reshape(records, rows * columns, -1)
