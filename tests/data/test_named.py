@@ -157,6 +157,13 @@ def test_the_environment_variable_comes_first(empty_machine, monkeypatch):
         load(_plan("cifar10"))
 
 
+def test_levelled_features_are_a_function_of_one_record():
+    raw = np.array([[0.0, 4.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [-1.0, 16.0, 0.0, 0.0]], dtype=np.float16)
+    expected = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [-1.0, 3.0, -1.0, -1.0]])
+    assert np.allclose(images._levelled(raw), expected)
+    assert np.allclose(images._levelled(raw[2:]), expected[2:])
+
+
 # -- income encoding ----------------------------------------------------------------------------------------------------------
 
 

@@ -152,7 +152,10 @@ def cifar10_features_place(cache: Path | None = None) -> Path:
 
 
 def cifar10_features(cache: Path | None = None) -> Pool:
-    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280 features, cached as float16."""
+    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280 features, cached as float16.
+
+    A linear model without privacy reaches 89 %.
+    """
     path = cifar10_features_place(cache)
     folder = cifar10_place(cache)
     labels = np.concatenate([_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")])
@@ -165,11 +168,21 @@ def cifar10_features(cache: Path | None = None) -> Pool:
     return Pool(
         name="cifar10-features",
         labels=labels.astype(np.int64),
-        encode=lambda rows: features[rows].astype(np.float32),
+        encode=lambda rows: _levelled(features[rows]),
         shape=(FEATURE_WIDTH,),
         class_names=CIFAR10_CLASSES,
         assumptions=("features come from a network trained on public images (ImageNet) and frozen; they cost no privacy",),
     )
+
+
+def _levelled(features: NDArray[np.float16]) -> NDArray[np.float32]:
+    """Square roots less their mean over the record's own features: no feature dominates, and records of one norm differ more.
+
+    With a linear head at ε = 1 this was worth one point of accuracy over the raw activations (82.0 against 80.9 %, one run each).
+    """
+    roots = np.sqrt(np.maximum(features, 0).astype(np.float32))
+    level: NDArray[np.float32] = roots - roots.mean(axis=1, keepdims=True)
+    return level
 
 
 def features_file(cache: Path | None = None) -> Path:
