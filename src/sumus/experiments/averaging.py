@@ -167,8 +167,11 @@ def train_and_average(parties: int, steps: int, *, seeds: int) -> TrainedAverage
 def trained_table(rows: Sequence[TrainedAverage]) -> str:
     """Markdown: what averaging does to accuracy and to ε."""
     body = [
-        [STEPS[row.steps], str(row.parties), percent(row.alone, row.alone_sem), percent(row.averaged, row.averaged_sem)]
-        + [
+        [
+            STEPS[row.steps],
+            str(row.parties),
+            percent(row.alone, row.alone_sem),
+            percent(row.averaged, row.averaged_sem),
             f"{row.claimed_epsilon:.2f}" + ("" if row.claimed_epsilon == row.proved_epsilon else " (not proved)"),
             f"{row.proved_epsilon:.2f}",
         ]

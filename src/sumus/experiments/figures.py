@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_averaging", "draw_final", "draw_rounds", "save"]
+__all__ = ["blank_figure", "draw_averaging", "draw_final", "draw_rounds", "save"]
 
 _COLOURS = ("#15803d", "#1f77b4", "#b5651d", "#7c3aed", "#be123c", "#0e7490", "#a16207", "#4b5563", "#db2777", "#65a30d")
 _DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
@@ -42,7 +42,7 @@ def draw_rounds(title: str, summaries: Sequence[Summary]) -> Figure:
     """Test accuracy and loss after every round, for settings with one number of rounds."""
     from matplotlib.ticker import MaxNLocator
 
-    figure, (left, right) = _figure(title, 2)
+    figure, (left, right) = blank_figure(title, 2)
     for number, each in enumerate(summaries):
         colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[each.first.group]
         if len(each.accuracies) == 1:  # each silo alone: a level, not a curve
@@ -63,7 +63,7 @@ def draw_rounds(title: str, summaries: Sequence[Summary]) -> Figure:
 
 def draw_final(title: str, summaries: Sequence[Summary]) -> Figure:
     """Accuracy and loss of the best round against the number of rounds (the paper's CIFAR-10 figure)."""
-    figure, (left, right) = _figure(title, 2)
+    figure, (left, right) = blank_figure(title, 2)
     for number, name in enumerate(dict.fromkeys(each.first.label for each in summaries)):
         chosen = sorted((each for each in summaries if each.first.label == name), key=lambda each: each.first.rounds)
         colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[chosen[0].first.group]
@@ -88,7 +88,7 @@ def draw_final(title: str, summaries: Sequence[Summary]) -> Figure:
 
 def draw_averaging(rows: Sequence[AveragingRow]) -> Figure:
     """ε of the average of N models: by the paper's theorem and as proved."""
-    figure, (axes,) = _figure("average of N models, each with ε = 5 on its own (δ = 1e-5, one record, add or remove)", 1)
+    figure, (axes,) = blank_figure("average of N models, each with ε = 5 on its own (δ = 1e-5, one record, add or remove)", 1)
     for number, steps in enumerate(dict.fromkeys(row.steps for row in rows)):
         chosen = [row for row in rows if row.steps == steps]
         colour, parties = _COLOURS[number], [row.parties for row in chosen]
@@ -106,7 +106,7 @@ def draw_averaging(rows: Sequence[AveragingRow]) -> Figure:
     return figure
 
 
-def _figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
+def blank_figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.6 * panels if panels > 1 else 7.0, 5.6), layout="constrained")

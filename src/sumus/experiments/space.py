@@ -1,14 +1,14 @@
 """Search spaces: which numbers of a plan may vary, and between which bounds, in TOML.
 
-    [training.learning_rate]          # section.key of the plan
-    low = 0.05
-    high = 2.0
-    log = true                        # equal weight to every decade; the default for learning rates is up to you
-    [federation.local_steps]
-    low = 50                          # whole numbers where both bounds are whole
-    high = 400
-    [training.server_momentum]
-    choices = [0.0, 0.3, 0.6]         # a list instead of bounds
+[training.learning_rate]          # section.key of the plan
+low = 0.05
+high = 2.0
+log = true                        # equal weight to every decade; the default for learning rates is up to you
+[federation.local_steps]
+low = 50                          # whole numbers where both bounds are whole
+high = 400
+[training.server_momentum]
+choices = [0.0, 0.3, 0.6]         # a list instead of bounds
 """
 
 from __future__ import annotations
@@ -117,14 +117,16 @@ def _dimension(key: str, bounds: object) -> Dimension:
         if set(bounds) != {"choices"} or not isinstance(choices, list) or not choices:
             raise PlanError(key, dict(bounds), "must be a list of choices and nothing else, or low and high", "Keep one of them.")
         return Dimension(key=key, choices=tuple(choices))
-    low, high, log = bounds.get("low"), bounds.get("high"), bounds.get("log", False)
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (low, high))
-    if not numbers or not isinstance(log, bool):
+    if not all(_is_number(bounds.get(each)) for each in ("low", "high")) or not isinstance(bounds.get("log", False), bool):
         raise PlanError(key, dict(bounds), "must have numbers low and high, and log = true or false", "Complete it.")
-    assert low is not None and high is not None  # noqa: S101 - narrows the type
+    low, high, log = bounds["low"], bounds["high"], bounds.get("log", False)
     if not low < high or (log and low <= 0):
         raise PlanError(key, dict(bounds), "must have low < high, and low above 0 if log", "Correct the bounds.")
     return Dimension(key=key, low=low, high=high, log=log)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _SERVER: Final = {"server_momentum": {"low": 0.0, "high": 0.8}, "iterate_average": {"choices": [0.0, 0.5, 0.8]}}
@@ -142,5 +144,3 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 def default_space(plan: TrainingPlan) -> SearchSpace:
     """The space that is searched for the plan's algorithm unless the user gives another."""
     return SearchSpace.from_table(_DEFAULTS[plan.training.algorithm])
-
-
