@@ -38,3 +38,8 @@ def test_every_attack_the_documentation_names_exists() -> None:
     for word in named:
         file, _, test = word.partition("::")
         assert f"def {test}(" in (tests / file).read_text(), word
+
+
+def test_the_example_runs() -> None:
+    example = PROTOCOL.read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(example, str(PROTOCOL), "exec"), {})  # noqa: S102  our own documentation
