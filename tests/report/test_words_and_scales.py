@@ -30,7 +30,7 @@ def test_no_test_against_the_worst_mechanism_finds_more_than_stated(epsilon: flo
     power, left = 0.0, alarms
     for used, unused in worlds:
         share = 1.0 if unused <= left else left / unused
-        power, left = power + share * used, left - share * unused
+        power, left = power + share * used, max(left - share * unused, 0.0)
     assert most_detected(epsilon, delta, false_alarms=alarms) >= power - 1e-9
     assert most_detected(epsilon, delta, false_alarms=alarms) <= power + 2.0 * delta + 1e-9  # and it is not idle talk
 
