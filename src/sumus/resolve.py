@@ -10,7 +10,12 @@ from sumus.errors import PlanError
 from sumus.plan import SiloPlan, TrainingPlan
 from sumus.shapes import feature_shape, parameter_count
 
-__all__ = ["resolve"]
+__all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "resolve"]
+
+DEFAULT_EPSILON = 1.0
+"""The target of a plan that names neither an ε nor a noise."""
+DEFAULT_BIN = 20.0
+"""Records in an average bin of a convex pass whose plan names neither bins nor a batch size."""
 
 
 def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
@@ -27,6 +32,8 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     if unknown:
         raise PlanError(f"silo.{unknown[0]}", unknown[0], "is not a silo of the data", f"Known: {', '.join(facts.silo_names[:12])}.")
     plan = plan.replace("federation", silos=silos).replace("data", records_per_silo=tuple(records))
+    if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.training.algorithm != "fedavg":
+        plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:
         plan = plan.replace("training", dimension=_dimension(plan, facts))
     plan = _resolve_bins(plan, facts) if plan.training.algorithm == "convex-pass" else _resolve_sampling(plan, facts)
@@ -81,7 +88,7 @@ def _resolve_bins(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         raise PlanError("training.sampling_rate", training.sampling_rate, rule, "Set local_steps (bins) or batch_size.")
     steps, batch = federation.local_steps, training.batch_size
     if steps is None and batch is None:
-        raise PlanError("federation.local_steps", None, "must be set for convex-pass (the number of bins)", "For example 300.")
+        batch = min(DEFAULT_BIN, max(mean, 1.0))
     if steps is None and batch is not None:
         steps = max(1, round(mean / batch))
         for name, count in zip(facts.silo_names, records, strict=True):

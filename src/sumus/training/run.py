@@ -136,7 +136,7 @@ def train(
     options = options or RunOptions()
     began = time.perf_counter()
     plan = RunFolder.open(options.resume).plan if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
-    data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else from_arrays(list(silos))
+    data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else _own_records(plan, silos)
     facts = data.facts() if silos is not None else public_facts(plan)
     if model is not None and plan.training.dimension is None:
         plan = plan.replace("training", dimension=len(flat_parameters(model)))
@@ -196,6 +196,14 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     from sumus.report.loggers import open_loggers
 
     return list(open_loggers(plan, path))
+
+
+def _own_records(plan: TrainingPlan, silos: Sequence[Any]) -> FederatedData:
+    """Python objects split as the plan says."""
+    split = plan.data
+    return from_arrays(
+        list(silos), test_fraction=split.test_fraction, validation_fraction=split.validation_fraction, split_seed=split.split_seed
+    )
 
 
 def fresh_secret() -> bytes:
