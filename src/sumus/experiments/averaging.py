@@ -123,19 +123,20 @@ class TrainedAverage:
         return asdict(self)
 
 
-def train_and_average(parties: int, steps: int, *, seeds: int) -> TrainedAverage:
+def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
     """Train one softmax model per silo with its own noise and average them: a federation of one round.
 
-    Every silo holds as many records however many silos take part: a tenth of the digits.
+    Every silo holds as many records however many silos take part: a tenth of the digits. The noise is the row's, calibrated by a
+    privacy-loss distribution.
     """
-    local = average(local_epsilon=_LOCAL_EPSILON, delta=_DELTA, sampling_rate=_SAMPLING_RATE, steps=steps, parties=(parties,))[0]
+    parties, steps = row.parties, row.steps
     plan = TrainingPlan().with_overrides(
         {
             "data.name": "digits", "federation.silos": 10, "federation.rounds": 1, "federation.local_steps": steps,
             "training.algorithm": "dp-sgd", "training.model": "softmax", "training.sampling_rate": _SAMPLING_RATE,
             "training.learning_rate": 2.0 if steps == 1 else 0.5, "privacy.delta": _DELTA, "aggregation.protocol": "trusted",
             "aggregation.modulus_bits": 48, "evaluation.metrics": "none",
-            "noise.noise_multiplier": local.noise_multiplier / math.sqrt(parties) * math.sqrt(10),
+            "noise.noise_multiplier": row.pld_multiplier / math.sqrt(parties) * math.sqrt(10),
         }
     )  # fmt: skip
     data = load(plan)
@@ -159,8 +160,8 @@ def train_and_average(parties: int, steps: int, *, seeds: int) -> TrainedAverage
         alone_sem=alone_found[1],
         averaged=found[0],
         averaged_sem=found[1],
-        claimed_epsilon=local.epsilon,
-        proved_epsilon=local.proved_epsilon,
+        claimed_epsilon=row.pld_epsilon,
+        proved_epsilon=row.proved_epsilon,
     )
 
 

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sumus.data.catalogue import named_set
-from sumus.experiments.averaging import (
-    PARTIES,
-    STEPS,
-    averaging_rows,
-    averaging_table,
-    train_and_average,
-    trained_table,
-)
+from sumus.experiments.averaging import averaging_rows, averaging_table, train_and_average, trained_table
 from sumus.experiments.figures import draw_averaging, draw_final, draw_rounds, save
 from sumus.experiments.measure import Benches, measure
 from sumus.experiments.results import Measurement, Store, Summary, summarise
@@ -143,7 +136,7 @@ def reproduce_averaging(options: Options) -> Reproduction:
     """ε against the number of averaged models, and digits models that are really trained apart and averaged."""
     rows, folder = averaging_rows(), options.out / "averaging"
     seeds = 2 if options.quick else max(options.seeds, 2)
-    trained = [train_and_average(parties, steps, seeds=seeds) for steps in STEPS for parties in PARTIES]
+    trained = [train_and_average(row, seeds=seeds) for row in rows]
     table = trained_table(trained)
     body = {"experiment": "averaging", "rows": [row.as_json() for row in rows], "trained": [row.as_json() for row in trained]}
     files = [_store_text(folder / "table.md", table), _store_text(folder / "summary.json", json.dumps(body, indent=1) + "\n")]

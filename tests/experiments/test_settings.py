@@ -1,0 +1,72 @@
+"""The experiments are those of the paper: rounds, silos, batches, accounting; and every private plan can be certified."""
+
+from __future__ import annotations
+
+import pytest
+
+from sumus.data import public_facts
+from sumus.errors import PlanError, SumusError
+from sumus.experiments.settings import EXPERIMENTS, GROUPS, Setting, settings_of
+from sumus.guarantee import account_of, calibrate_design
+from sumus.resolve import resolve
+
+
+def found(experiment: str, name: str, rounds: int) -> Setting:
+    return next(each for each in settings_of(experiment) if each.name == name and each.plan.federation.rounds == rounds)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_names_are_unique_and_groups_known(experiment: str) -> None:
+    settings = settings_of(experiment)
+    assert len({each.key for each in settings}) == len(settings)
+    assert {each.group for each in settings} == set(GROUPS)
+
+
+def test_rounds_and_silos_of_the_paper() -> None:
+    assert {each.plan.federation.rounds for each in settings_of("cifar10")} == {10, 20, 40, 80, 160}
+    assert {each.plan.federation.silos for each in settings_of("fashion-mnist")} == {10}
+    assert {each.plan.federation.silos for each in settings_of("income")} == {51}
+    assert found("income", "paper-epoch", 10).plan.training.sampling_rate == 0.05
+
+
+def test_only_and_rounds_and_quick() -> None:
+    assert {each.plan.federation.rounds for each in settings_of("income", rounds=(3, 4))} == {3, 4}
+    assert [each.key for each in settings_of("income", quick=True, only=("convex-pass",))] == ["convex-pass-2-rounds"]
+    with pytest.raises(PlanError, match="must be one of"):
+        settings_of("income", only=("unknown",))
+
+
+def test_fashion_mnist_epoch_has_the_papers_steps_and_noise() -> None:
+    """220 steps at q = 512/5600 and Mironov's conversion need σ = 6.8221 (continuous limit), so integers need hardly more."""
+    plan = found("fashion-mnist", "cnn-paper-epoch", 20).plan
+    facts = public_facts(plan)
+    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    assert built.plan.federation.local_steps == 11
+    assert built.plan.noise.noise_multiplier == pytest.approx(6.8221, rel=2e-3)
+    account = account_of(built)
+    assert account.epsilon > 3.0, "what is proved for the paper's algorithm is its local guarantee, far above the claim"
+
+
+@pytest.mark.parametrize("experiment", ["fashion-mnist"])
+@pytest.mark.parametrize("group", ["proved"])
+def test_every_proved_setting_meets_the_target(experiment: str, group: str) -> None:
+    for setting in settings_of(experiment):
+        if setting.group != group:
+            continue
+        facts = public_facts(setting.plan)
+        account = account_of(calibrate_design(resolve(setting.plan, facts), facts.silo_names))
+        assert account.proved, setting.key
+        assert 0.98 < account.epsilon <= 1.0, setting.key
+        assert account.accountant == "pld"
+
+
+def test_a_missing_data_set_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sumus.cli import main
+    from sumus.data import locations
+
+    monkeypatch.setattr(locations, "search_path", lambda cache=None: (tmp_path,))
+    code = main(["reproduce", "cifar10", "--quick", "--out", str(tmp_path)])
+    message = capsys.readouterr().err.strip()
+    assert code == SumusError.exit_code + 1
+    assert message.count("\n") == 0
+    assert "not on this machine" in message
