@@ -179,3 +179,9 @@ def test_several_steps_are_never_certified_by_the_per_step_analysis() -> None:
     assert claimed.epsilon <= 2.0
     assert made.analysis == "local"
     assert made.epsilon > 2.0
+
+
+def test_continuous_noise_is_never_called_proved() -> None:
+    made = account_of(_built({**CONVEX, "noise.mechanism": "gaussian", "aggregation.protocol": "trusted"}))
+    assert not made.proved
+    assert "NOT PROVED" in str(made)

@@ -163,7 +163,7 @@ def account_of(built: NoiseDesign) -> Account:
     return Account(
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
-        proved=head.proved,
+        proved=head.proved and plan.noise.mechanism != "gaussian",  # floating-point draws carry no guarantee
         analysis=head.name,
         accountant=plan.privacy.accountant,
         noise_multiplier=plan.noise.noise_multiplier or 0.0,

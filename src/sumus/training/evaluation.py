@@ -23,9 +23,10 @@ from sumus.accounting.accountant import epsilon_of
 from sumus.accounting.release import Release, noisy_step
 from sumus.data.silos import Records
 from sumus.design import NoiseDesign
-from sumus.errors import DataError
+from sumus.errors import DataError, PlanError
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
 from sumus.randomness import RandomSource
+from sumus.training.isolation import is_isolated
 from sumus.training.plain_steps import named_parameters
 
 __all__ = ["LOSS_CAP", "METRIC_COORDINATES", "Metrics", "SecureMetrics", "evaluate"]
@@ -34,6 +35,7 @@ METRIC_COORDINATES = 3
 LOSS_CAP = 4.0
 """A record's loss is counted up to this many nats in secure metrics."""
 _COUNT_RESOLUTION = 1 << 8  # grid steps per record
+_ISOLATED_CHUNK = 64
 
 
 @final
@@ -55,24 +57,35 @@ def evaluate(model: nn.Module, parameters: npt.NDArray[np.float64], records: Rec
 
 
 def _per_record(
-    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, chunk: int
+    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, chunk: int, *, isolated: bool = False
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    flat = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
-    named = named_parameters(model, flat)
-    correct, losses = [], []
+    """Whether each record is classified rightly, and its loss.
+
+    Args:
+        isolated: compute in chunks of one size in which a record gives the same bits in any place and company (verified on this
+            machine, else one by one): then adding a record changes nothing about the others.
+    """
+    named = named_parameters(model, torch.tensor(parameters, dtype=next(model.parameters()).dtype))
+    x, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+
+    def measure(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
+        logits = functional_call(model, named, (chunk_x,))
+        if logits.shape[1] == 1:
+            losses = functional.binary_cross_entropy_with_logits(logits[:, 0], chunk_y.to(logits.dtype), reduction="none")
+            return [(logits[:, 0] > 0).long() == chunk_y, losses]
+        if int(y.max()) >= logits.shape[1]:
+            raise DataError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them.")
+        return [logits.argmax(1) == chunk_y, functional.cross_entropy(logits, chunk_y, reduction="none")]
+
     with torch.no_grad():
-        for start in range(0, len(records), chunk):
-            x, y = torch.from_numpy(records.x[start : start + chunk]), torch.from_numpy(records.y[start : start + chunk])
-            logits = functional_call(model, named, (x,))
-            if logits.shape[1] == 1:
-                correct.append(((logits[:, 0] > 0).long() == y).numpy())
-                losses.append(functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype), reduction="none").numpy())
-            else:
-                if int(y.max()) >= logits.shape[1]:
-                    raise DataError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them.")
-                correct.append((logits.argmax(1) == y).numpy())
-                losses.append(functional.cross_entropy(logits, y, reduction="none").numpy())
-    return np.concatenate(correct), np.concatenate(losses).astype(np.float64)
+        if isolated:
+            made_up = torch.randn(_ISOLATED_CHUNK, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+            chunk = _ISOLATED_CHUNK if is_isolated(measure, made_up, torch.zeros(_ISOLATED_CHUNK, dtype=torch.long)) else 1
+            padding = -len(x) % chunk
+            x, y = torch.cat([x, x.new_zeros(padding, *x.shape[1:])]), torch.cat([y, y.new_zeros(padding)])
+        found = [measure(x[start : start + chunk], y[start : start + chunk]) for start in range(0, len(x), chunk)]
+    correct, losses = (torch.cat(column)[: len(records)].numpy() for column in zip(*found, strict=True))
+    return correct, losses.astype(np.float64)
 
 
 @final
@@ -81,6 +94,11 @@ class SecureMetrics:
     """Three noisy coordinates per silo and round, and what they cost the test records."""
 
     design: NoiseDesign
+
+    def __post_init__(self) -> None:
+        if self.design.plan.privacy.unit == "silo":
+            rule = 'must not be "secure" for privacy.unit = "silo" (the counts protect one test record, not a whole silo)'
+            raise PlanError("evaluation.metrics", "secure", rule, 'Use "none".')
 
     @property
     def share(self) -> IntegerNoise | Gaussian:
@@ -103,7 +121,7 @@ class SecureMetrics:
         """One silo's noisy counts: correct, records, and clipped loss in units of LOSS_CAP."""
         totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
         if len(records):
-            correct, loss = _per_record(model, parameters, records, 4096)
+            correct, loss = _per_record(model, parameters, records, 4096, isolated=True)
             capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * _COUNT_RESOLUTION)
             totals[:] = correct.sum() * _COUNT_RESOLUTION, len(records) * _COUNT_RESOLUTION, int(capped.sum())
         return np.asarray(totals + self.share.sample(METRIC_COORDINATES, source).astype(np.int64))
