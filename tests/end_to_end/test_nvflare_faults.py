@@ -34,7 +34,7 @@ epsilon = 2.0
 delta = 1e-4
 [federation]
 silos = 4
-rounds = 40
+rounds = 24
 local_steps = 20
 dropouts = 1
 [training]
