@@ -61,6 +61,18 @@ def test_by_telling_two_groups_two_survivor_sets(world: Federation) -> None:
     assert server.steal(VICTIM) is None
 
 
+def test_by_having_more_colluders_than_agreed_certify_another_set(world: Federation) -> None:
+    """Even a certificate with a full quorum does not make a silo reveal under another set than it signed, nor sign after revealing."""
+    server = MaliciousServer(world, "too many colluders", colluders={2, 3, 4})
+    assert 0 in server.collect_signatures(set(), [0])
+    forged = {c: world.identities[c].sign(DroppedSet.signed_part(server.header, frozenset({1}))) for c in (2, 3, 4)}
+    assert server.collect_shares({1}, forged, [0]) == 0
+    late = MaliciousServer(world, "late signature", colluders={2, 3, 4})
+    forged = {c: world.identities[c].sign(DroppedSet.signed_part(late.header, frozenset({1}))) for c in (2, 3, 4)}
+    assert late.collect_shares({1}, forged, [0]) == 1
+    assert 0 not in late.collect_signatures(set(), [0])
+
+
 def split_with_a_colluder(terms: Terms) -> MaliciousServer:
     """Seven silos, silo 6 colludes and signs everything: three honest ones are told one set and three the other."""
     server = MaliciousServer(federation(terms), "split with a colluder", colluders={6})
