@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
@@ -112,8 +113,8 @@ class Operator:
         info = self._patiently(lambda session: session.get_system_info())
         jobs = self._patiently(lambda session: session.list_jobs(limit=5, reverse=True))
         return {
-            "server": str(info.server_info.status),
-            "silos": {str(client.name): str(client.last_connect_time) for client in info.client_info},
+            "server": "up, no job runs" if str(info.server_info.status) == "stopped" else f"up, {info.server_info.status}",
+            "silos": {str(client.name): _moment(client.last_connect_time) for client in info.client_info},
             "jobs": [{key: job.get(key) for key in ("job_id", "job_name", "status", "submit_time")} for job in jobs],
         }
 
@@ -152,6 +153,14 @@ class Operator:
                 self.close()
                 time.sleep(_POLL_SECONDS)
         raise EngineError(f"the server does not answer ({last}). Check that `sumus federation start` runs and the address is right.")
+
+
+def _moment(seconds: Any) -> str:
+    """A time of the engine, as people write it."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC).isoformat(timespec="seconds")
+    except (TypeError, ValueError, OverflowError):
+        return str(seconds)
 
 
 @contextlib.contextmanager
