@@ -12,6 +12,7 @@ import pytest
 from engines.federation import LocalFederation, Patience, plan
 from sumus import __version__
 from sumus.data import load
+from sumus.engines.server_run import finish, is_over, open_run
 from sumus.engines.wire import Hello, Kind, frame, readable, unframe
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted
 from sumus.ledger import Ledger
@@ -393,6 +394,23 @@ def test_a_round_that_cannot_be_repeated_is_lost_and_never_noised_again(federati
     entries = Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()
     assert [entry.round for entry in entries] == [1, 2, 3]
     assert len({entry.round_id for entry in entries}) == 3
+
+
+def test_a_server_process_that_starts_anew_finds_the_run_of_its_plan(federation) -> None:
+    across = federation()
+    runs = across.root / "server-runs"
+    for rounds in ([1, 2], [3], []):
+        server = across.server()
+        server.greet()
+        with open_run(across.agreement, across.roster, runs, simulated=False) as run:
+            if run.summary is None:
+                assert [record.round for record in server.train(run, rounds=len(rounds))] == rounds
+                if is_over(run):
+                    finish(run, server)
+            else:
+                assert not rounds
+    assert len(list(runs.rglob("record.jsonl"))) == 1
+    assert len(list(runs.rglob("model.pt"))) == 1
 
 
 def test_a_full_disk_at_a_silo_is_a_dropped_silo_and_no_release(federation, monkeypatch) -> None:

@@ -159,9 +159,12 @@ class ServerParty:
 
     def _too_few(self) -> str:
         there = len(self._present or self._adverts)
-        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
-        why = f" Refused: {refused}" if refused else " Nobody refused; check that the silos have joined."
+        why = self._reasons() or " Nobody refused; check that the silos have joined."
         return f"{there} of {self._terms.silos} silos take part, a round needs {self._terms.minimum_survivors}.{why}"
+
+    def _reasons(self) -> str:
+        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
+        return f" Refused: {refused}" if refused else ""
 
     # -- rounds -------------------------------------------------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class ServerParty:
                 run.note("aborted", {"round": number + 1, "reason": str(error)})
                 aborts += 1
                 if aborts >= _MOST_ABORTS:
-                    raise RoundAborted(f"{aborts} attempts in a row ended without a sum, the last because {error}") from None
+                    raise RoundAborted(f"{aborts} attempts in a row ended without a sum: {error}{self._reasons()}") from None
                 again = () if replay else tuple(self._roster.names[silo] for silo in sorted(participants))
                 number, replay = (number, again) if again else (number + 1, ())
                 continue

@@ -1,4 +1,4 @@
-"""The server's run folder: one per plan and roster, opened again by every process that goes on with it."""
+"""The server's run folder: one per plan, below the plan's hash, opened again by every process that goes on with it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _VOID = "the silos' noise comes from a public seed (simulation)"
 
 
 def existing_run(agreement: Agreement, runs: Path) -> Path | None:
-    """The folder of a run of this plan, if there is one."""
-    found = sorted(path.parent for path in runs.glob(f"*-{agreement.plan.hash[:8]}/record.jsonl"))
+    """The folder of this plan's run, if there is one."""
+    found = sorted(path.parent for path in (runs / agreement.plan.hash).glob("*/record.jsonl"))
     return found[-1] if found else None
 
 
@@ -29,7 +29,7 @@ def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: boo
     found = existing_run(agreement, runs)
     if found is None:
         void = _VOID if simulated else None
-        return RunFolder.create(agreement.plan, agreement.account, runs, silos=roster.names, void=void)
+        return RunFolder.create(agreement.plan, agreement.account, runs / agreement.plan.hash, silos=roster.names, void=void)
     finished = RunFolder.open(found)
     run = finished if finished.summary is not None else RunFolder.open(found, resume=True)
     if simulated and run.void is None:
