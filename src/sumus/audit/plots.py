@@ -71,7 +71,9 @@ def draw_roc(folder: Path, *, title: str, subtitle: str, epsilon: float, delta: 
         false_rates = np.geomspace(1e-5, 1.0, 400)
         limit = np.minimum(1.0, math.exp(epsilon) * false_rates + delta)
         axes.fill_between(false_rates, limit, 1.0, color="#fee2e2", alpha=0.7, linewidth=0)
-        axes.plot(false_rates, limit, color=_INK, linestyle=(0, (5, 2)), linewidth=1.6, label=f"limit of (ε = {epsilon:g}, δ = {delta:g})")
+        axes.plot(
+            false_rates, limit, color=_INK, linestyle=(0, (5, 2)), linewidth=1.6, label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})"
+        )
         axes.plot(false_rates, false_rates, color=_CLAIM, linewidth=1.0, label="guessing")
         for colour, (name, separation, points) in zip(_COLOURS, measured, strict=False):
             axes.plot(false_rates, norm.sf(norm.isf(false_rates) - separation), color=colour, linewidth=1.3, alpha=0.85)
@@ -100,10 +102,11 @@ def draw_bounds(
         colours = ["#b91c1c" if value > upper else "#1f77b4" for value in values]
         axes.barh(positions, values, color=colours, height=0.55)
         axes.axvline(upper, color=_INK, linestyle=(0, (5, 2)), linewidth=1.6)
-        axes.text(upper, len(names) - 0.45, f" {upper_name}: ε ≤ {upper:.3g}", color=_INK, fontsize=9, va="bottom")
+        axes.text(upper, len(names) - 0.45, f"{upper_name}: ε ≤ {upper:.3g} ", color=_INK, fontsize=9, va="bottom", ha="right")
         for position, value in enumerate(values):
             axes.text(value, position, f" ε ≥ {value:.3g}", va="center", fontsize=9, color=_INK)
         axes.set_yticks(positions, names)
+        axes.grid(False, axis="y")
         axes.set_xlim(0.0, 1.25 * max([upper, *values]))
         axes.set_ylim(-0.6, len(names) - 0.1)
         axes.set_xlabel("ε")
@@ -117,7 +120,7 @@ def draw_membership(
     with _matplotlib():
         figure, axes = _figure("Who was in the training data?", subtitle)
         lowest = 1.0 / records
-        for colour, (name, false_rates, true_rates) in zip((_COLOURS[0], _COLOURS[2], _COLOURS[3]), curves, strict=False):
+        for colour, (name, false_rates, true_rates) in zip((_COLOURS[2], _COLOURS[0]), curves, strict=False):
             axes.step(np.maximum(false_rates, lowest / 2), np.maximum(true_rates, lowest / 2), where="post", color=colour, label=name)
         guess = np.geomspace(lowest, 1.0, 100)
         axes.plot(guess, guess, color=_CLAIM, linewidth=1.0, label="guessing")
