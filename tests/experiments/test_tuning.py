@@ -114,10 +114,15 @@ def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
     assert len(found.study.trials) == 3
 
 
-def test_the_gaussian_process_sampler_and_an_impossible_corner(tmp_path: Path) -> None:
+def test_an_impossible_corner_of_the_space_is_a_bad_run_and_not_the_end(tmp_path: Path) -> None:
     space = SearchSpace.from_table({"aggregation": {"modulus_bits": {"choices": [16, 32]}}})
     found = tuning.tune(PLAN, space, options(tmp_path, runs=4, sampler="random", seed=1))
     assert found.values == {"aggregation.modulus_bits": 32}
+    assert found.pruned + found.finished == 4
+
+
+def test_the_gaussian_process_sampler_and_an_unknown_one(tmp_path: Path) -> None:
+    assert tuning.tune(PLAN, SPACE, options(tmp_path, runs=2, sampler="gp", objective="loss")).finished == 2
     with pytest.raises(PlanError, match="must be one of tpe"):
         options(tmp_path, sampler="grid")
 

@@ -89,7 +89,7 @@ def measure(setting: Setting, seed: int, *, benches: Benches, threads: int = 1, 
     built = calibrate_design(resolve(plan, public_facts(plan)), data.facts().silo_names)
     account = None if plan.training.algorithm == "fedavg" else certify(built)
     bench = benches.bench(built.plan)
-    ready = time.perf_counter()
+    ready, ready_cpu = time.perf_counter(), time.process_time()
     if setting.alone:
         accuracies, losses, silo_accuracies = _alone(built, bench, seed, progress)
         sent = 0
@@ -120,6 +120,7 @@ def measure(setting: Setting, seed: int, *, benches: Benches, threads: int = 1, 
         protocol="none" if setting.alone or account is None else plan.aggregation.protocol,
         prepare_seconds=ready - began,
         train_seconds=time.perf_counter() - ready,
+        cpu_seconds=time.process_time() - ready_cpu,
         **_promise(account, built),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -31,6 +31,7 @@ class Measurement:
         epsilon: proved, of everything released; None without privacy.
         claimed_epsilon: by the paper's theorem 4.5 where the plan is calibrated to it and it is not proved.
         epsilon_smallest_silo: ε of the records of the silo with the fewest records, where silos differ.
+        cpu_seconds: processor time of the training, all threads together; `train_seconds` is what the clock on the wall says.
     """
 
     experiment: str
@@ -56,6 +57,7 @@ class Measurement:
     claimed_epsilon: float | None = None
     epsilon_smallest_silo: float | None = None
     epsilon_largest_silo: float | None = None
+    cpu_seconds: float | None = None
 
     @property
     def accuracy(self) -> float:
@@ -119,7 +121,8 @@ class Summary:
     losses: tuple[float, ...]
     losses_sem: tuple[float, ...]
     worst_silo: float
-    train_seconds: float = field(default=math.nan)
+    train_seconds: float
+    cpu_seconds: float
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, the plan left out."""
@@ -155,6 +158,7 @@ def _summary(group: list[Measurement]) -> Summary:
         losses_sem=tuple(sem for _, sem in losses),
         worst_silo=mean_and_sem([min(each.silo_accuracies) for each in group])[0],
         train_seconds=mean_and_sem([each.train_seconds for each in group])[0],
+        cpu_seconds=mean_and_sem([math.nan if each.cpu_seconds is None else each.cpu_seconds for each in group])[0],
     )
 
 

@@ -132,7 +132,7 @@ _FASHION = Experiment(
             name="features-single-step",
             label="Gabor features, 1 step",
             group="proved",
-            changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=4.0, clip_norm=1.0),
+            changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
         ),
         _Line(
             name="cnn-split-noise",

@@ -36,7 +36,18 @@ def promise(summary: Summary) -> str:
 
 def experiment_table(summaries: Sequence[Summary]) -> str:
     """One line per setting: privacy, accuracy of the final and of the best round, the worst silo, rounds, bytes and minutes."""
-    headings = ["setting", "ε", "accuracy", "best round", "worst silo", "seeds", "rounds", "MB sent per silo", "minutes per seed"]
+    headings = [
+        "setting",
+        "ε",
+        "accuracy",
+        "best round",
+        "worst silo",
+        "seeds",
+        "rounds",
+        "MB sent per silo",
+        "minutes per seed",
+        "of these CPU",
+    ]
     rows = [
         [
             each.first.label,
@@ -48,6 +59,7 @@ def experiment_table(summaries: Sequence[Summary]) -> str:
             str(each.first.rounds),
             f"{each.first.bytes_up_per_silo / 1e6:.2f}" if each.first.bytes_up_per_silo else "0",
             f"{each.train_seconds / 60.0:.2f}",
+            "–" if math.isnan(each.cpu_seconds) else f"{each.cpu_seconds / 60.0:.2f}",
         ]
         for each in summaries
     ]
