@@ -149,8 +149,17 @@ def test_an_infinite_curve_never_becomes_a_small_epsilon() -> None:
         sumus.epsilon(noise_multiplier=1e-5, steps=1, delta=1e-5, sampling_rate=0.5, mechanism="gaussian")
 
 
+@pytest.mark.parametrize(("multiplier", "steps"), [(30.0, 1000), (3.0, 10)])
+@pytest.mark.parametrize("delta", [1e-5, 1e-10])
+def test_transforms_never_fall_below_the_closed_form(multiplier: float, steps: int, delta: float) -> None:
+    """A rate so close to 1 that it changes nothing goes through the transforms; at rate 1 there is a closed form."""
+    closed = epsilon_of(Release((Step(multiplier, 1.0, steps),)), delta=delta)
+    transformed = epsilon_of(Release((Step(multiplier, 1.0 - 1e-12, steps),)), delta=delta)
+    assert closed * (1 - 1e-7) <= transformed <= closed * (1 + 1e-3)
+
+
 def test_small_delta_is_refused_where_transforms_are_not_certain() -> None:
-    with pytest.raises(PlanError, match="at least 1e-12"):
+    with pytest.raises(PlanError, match=r"delta must be at least 1\.1e-12 for the privacy-loss accountant"):
         sumus.epsilon(noise_multiplier=2.0, steps=10, delta=1e-13, sampling_rate=0.1)
     assert sumus.epsilon(noise_multiplier=2.0, steps=10, delta=1e-13) > 0.0  # closed form: no transform
 
