@@ -27,6 +27,8 @@ __all__ = ["ADMIN", "Address", "client_command", "close_down_server", "make_kits
 ADMIN = "operator@sumus.local"
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
+_SILENCE_SECONDS = 60
+"""A job ends when all its sites have ended; one that was silent for so long has (the engine's own 600 would hold up the next job)."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RIGHTS = {
     "submit_job": "any",
@@ -138,6 +140,7 @@ def close_down_server(kit: Path) -> None:
     storage.mkdir(exist_ok=True, mode=0o700)
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": ["sumus."]}
+    resources["servers"][0]["heart_beat_timeout"] = _SILENCE_SECONDS
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
     resources["components"] = [dict(each) for each in resources["components"] if each["id"] != "log_receiver"]
     for component in resources["components"]:
