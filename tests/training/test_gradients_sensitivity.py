@@ -188,6 +188,16 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
     assert gradients._chunks[(width,)][0] > 1
 
 
+def test_many_records_on_one_coordinate_do_not_overflow() -> None:
+    """300 records that all use their whole norm on the same number, at the finest grid: 300 · 2^24 does not fit 32 bits."""
+    gradients = PerRecordGradients(build_model("logistic", shape=(1,), classes=2, bias=False))
+    options = {"clip_norm": 0.1, "resolution": 1 << 24}
+    one = gradients.clipped_sum(torch.zeros(1), torch.ones(1, 1), torch.ones(1), **options).integers
+    many = gradients.clipped_sum(torch.zeros(1), torch.ones(300, 1), torch.ones(300), **options).integers
+    assert int(one[0]) < -(1 << 24) * 0.999
+    assert int(many[0]) == 300 * int(one[0]) < -(1 << 31)
+
+
 def test_a_model_that_peeks_at_its_neighbours_sees_none() -> None:
     class Peeking(nn.Module):
         def __init__(self) -> None:

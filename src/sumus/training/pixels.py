@@ -42,10 +42,10 @@ def _cut(pixels: torch.Tensor, window: Window) -> torch.Tensor:
     images, height, width, channels = pixels.shape
     rows, columns = Window(window.kernel, window.stride, (0, 0)).positions(height, width)
     image, row, column, _ = pixels.stride()
-    # a line of a patch is one run of memory, so this is one fast copy
+    # a line of a patch is one run of memory, so this is one fast copy (`contiguous`: windows of one line overlap without one)
     shape = (images, rows, columns, window.kernel[0], window.kernel[1] * channels)
     lines = pixels.as_strided(shape, (image, row * window.stride[0], column * window.stride[1], row, 1))
-    return lines.reshape(images, rows, columns, -1)
+    return lines.reshape(images, rows, columns, -1).contiguous()
 
 
 @compiled
