@@ -51,7 +51,7 @@ def test_turbo_goes_on_while_a_majority_of_every_group_is_left() -> None:
     given = vectors(20, 32)
     groups = turbo_groups(20)
     assert len(groups) == 2
-    for gone in itertools.islice(itertools.combinations(groups[0], 4), 20):
+    for gone in itertools.islice(itertools.combinations(groups[0], 4), 6):
         result = secure_sum(given, drop={"unmask": set(gone)}, protocol="turbo")
         assert result.total.tolist() == modular_sum(given, 32)
     with pytest.raises(RoundAborted):

@@ -71,6 +71,24 @@ def test_corrections_are_those_of_the_textbook_polynomial(data: st.DataObject) -
     assert [as_int(cut(found, place)) for place in range(len(found) // 32)] == expected
 
 
+@pytest.mark.parametrize(("holders", "threshold"), [(120, 61), (200, 3), (130, 127), (64, 40)])
+def test_corrections_of_a_polynomial_chosen_by_its_coefficients(holders: int, threshold: int) -> None:
+    """Many holders, where differences pile up: secret and first pads are read off a known polynomial, evaluated by Horner's rule."""
+    generator = random.Random(holders)
+    coefficients = [generator.randrange(FIELD_PRIME) for _ in range(threshold)]
+
+    def value(at: int) -> int:
+        total = 0
+        for coefficient in reversed(coefficients):
+            total = (total * at + coefficient) % FIELD_PRIME
+        return total
+
+    pads = [value(i).to_bytes(32, "little") if i < threshold else generator.randbytes(32) for i in range(1, holders + 1)]
+    found = corrections([value(0).to_bytes(32, "little")], pads, threshold=threshold)
+    expected = [(value(i) - as_int(pads[i - 1])) % FIELD_PRIME for i in range(threshold, holders + 1)]
+    assert [as_int(cut(found, place)) for place in range(len(expected))] == expected
+
+
 @pytest.mark.parametrize(("holders", "threshold"), [(5, 3), (6, 4), (4, 4), (3, 1), (1, 1)])
 def test_every_set_of_t_holders_opens_the_secret(holders: int, threshold: int) -> None:
     generator = random.Random(7)

@@ -88,7 +88,6 @@ def _extrapolate(secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], 
                 for place in range(threshold):
                     _carry(row[place])
         for extra in range(holders - threshold + 1):
-            _carry(row[0])
             for place in range(1, threshold):
                 for limb in range(_LIMBS):
                     row[place, limb] += row[place - 1, limb]
