@@ -6,6 +6,7 @@ run = sumus.train(plan, model=my_torch_module, silos=[(x0, y0), (x1, y1)])
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import time
@@ -25,6 +26,7 @@ from sumus.guarantee import Account, calibrate_design, certify, spent
 from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
+from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
 from sumus.training.baselines import baselines
 from sumus.training.evaluation import SecureMetrics
@@ -183,7 +185,9 @@ def train(
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
         result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds)
-        torch.save(bench.model.state_dict(), run.path / "model.pt")
+        buffer = io.BytesIO()
+        torch.save(bench.model.state_dict(), buffer)
+        replace_atomically(run.path / "model.pt", buffer.getvalue())
         if run.summary is None:
             run.finish(result.summary())
     return result
