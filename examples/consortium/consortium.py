@@ -88,7 +88,7 @@ def train(processes: LocalProcesses, agreement: Any, out: Path, *, victim: str) 
                 processes.kill(victim)
                 print(f"killed {victim}")
 
-    patience = {"set_up_seconds": 120.0, "update_seconds": 20.0, "stage_seconds": 10.0}
+    patience = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 20.0}
     try:
         return train_across(operator, agreement, out=out / "runs", watch=watch, patience=patience)
     finally:

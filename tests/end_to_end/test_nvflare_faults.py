@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("SUMUS_TEST_NETWORK") != "all", reason="long; runs in make test-network"),
 ]
 
-PATIENCE = {"set_up_seconds": 90.0, "update_seconds": 12.0, "stage_seconds": 12.0}
+PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 30.0, "stage_seconds": 30.0}
 PLAN = """
 [privacy]
 epsilon = 2.0
