@@ -104,7 +104,8 @@ def show(path: Path, processes: LocalProcesses, hospitals: list[str]) -> None:
     try:
         from sumus.report.page import write_report
 
-        print(f"report  {write_report([path], path / 'report.html')}")
+        write_report([run], path / "report.html")
+        print(f"report  {path / 'report.html'}")
     except ImportError:
         print("report  needs: pip install 'sumus[report]'")
     for hospital in hospitals:

@@ -107,6 +107,7 @@ def train_command(
             path = _train_locally(agreement, out, watch, rounds_per_job, keep)
     run = RunFolder.open(path)
     run.verify()
+    page = _report(run)
     summary = {**(run.summary or {}), "run": str(path), "void": run.void}
     if json_:
         print_json(summary)
@@ -115,6 +116,18 @@ def train_command(
     measured = "accuracy was not measured (evaluation.metrics)" if accuracy is None else f"accuracy {accuracy:.1%} (noisy, accounted)"
     console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost, {measured}", highlight=False)
     console.print(f"run     {path}", highlight=False, soft_wrap=True)
+    if page is not None:
+        console.print(f"report  {page}", highlight=False, soft_wrap=True)
+
+
+def _report(run: RunFolder) -> Path | None:
+    """The run's page, where the report extra is installed."""
+    if importlib.util.find_spec("jinja2") is None:
+        return None
+    from sumus.report.page import write_report
+
+    write_report([run], run.path / "report.html")
+    return run.path / "report.html"
 
 
 def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agreement:
