@@ -186,7 +186,8 @@ class _Features:
         # a softmax has as many rows as classes; the canaries need to know the number of features only
         self._classes = 1 if self._binary else _classes(design)
         self._features = dimension // self._classes
-        self.canaries = _most(design, canaries, max(1, self._features // 2))
+        # with three classes or more the other rows stay silent; with two, half of the features do
+        self.canaries = _most(design, canaries, self._features if self._classes > 2 else max(1, self._features // 2))
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
         weights[0 if self._binary else 1, columns] = _CERTAIN / self._bound
