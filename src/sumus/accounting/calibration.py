@@ -60,7 +60,8 @@ def _renyi_start(search: Callable[[float], Release], *, epsilon: float, delta: f
     def at(some: Orders) -> Callable[[float], float]:
         return lambda sigma: max(0.0, float(np.min(bounds(some, renyi_values(search(sigma), some), delta))))
 
-    places = np.unique(np.geomspace(1, len(orders), 24).astype(np.int64)) - 1
+    orders = orders[np.isfinite(renyi_values(search(1.0), orders))]  # the highest are not computed for subsampled queries
+    places = np.unique(np.searchsorted(orders, np.geomspace(orders[0], orders[-1], 24)))
     sigma = _least(at(orders[places]), epsilon, start=1.0, tolerance=1e-2)
     if accountant == "pld":
         return sigma * _RENYI_EXCESS
