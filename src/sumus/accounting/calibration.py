@@ -43,14 +43,15 @@ def least_noise(
     if accountant not in _TOLERANCE:
         raise PlanError("accountant", accountant, "must be one of pld, renyi, renyi-mironov", "Choose one of them.")
     search = limit or build
-    if accountant == "pld" and all(step.sampling_rate == 1.0 and step.surge_rate == 0.0 for step in search(1.0)):
+    closed_form = accountant == "pld" and all(step.sampling_rate == 1.0 for step in search(1.0))
+    if closed_form and all(step.surge_rate == 0.0 for step in search(1.0)):
         # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian limit
         mu_at_one = math.sqrt(sum(step.count / step.gaussian_multiplier**2 for step in search(1.0)))
         start = mu_at_one / gdp_parameter(epsilon, delta)
     else:
         start = _renyi_start(search, epsilon=epsilon, delta=delta, accountant=accountant)
     exact = lambda sigma: epsilon_of(build(sigma), delta=delta, accountant=accountant)  # noqa: E731 - what anybody who asks later gets
-    return _least(exact, epsilon, start=start, tolerance=_TOLERANCE[accountant])
+    return _least(exact, epsilon, start=start, tolerance=1e-6 if closed_form else _TOLERANCE[accountant])
 
 
 def _renyi_start(search: Callable[[float], Release], *, epsilon: float, delta: float, accountant: str) -> float:
