@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from sumus.engines.agreement import Agreement
-from sumus.guarantee import spent
+from sumus.engines.live_epsilon import LiveEpsilon
 from sumus.ledger import Ledger, LedgerEntry
 from sumus.policy import Policy
 from sumus.training.evaluation import SecureMetrics
@@ -25,11 +25,12 @@ class LedgerReleases:
     agreement: Agreement
     ledger: Ledger
     policy: Policy
+    spent: LiveEpsilon
 
     @classmethod
     def open(cls, agreement: Agreement, ledger: Ledger, policy: Policy) -> LedgerReleases:
         """Refuse a plan whose whole run, metrics included, would not fit."""
-        releases = cls(agreement=agreement, ledger=ledger, policy=policy)
+        releases = cls(agreement=agreement, ledger=ledger, policy=policy, spent=LiveEpsilon(agreement.design))
         account = agreement.account
         policy.check(account, agreement.plan, ledger, run=releases.run)
         total = ledger.total(account.unit, without=releases.run)
@@ -50,7 +51,7 @@ class LedgerReleases:
 
     def enter(self, number: int, round_id: bytes) -> None:
         """See `silo_party.Releases`."""
-        epsilons = {"model": spent(self.agreement.design, number + 1)}
+        epsilons = {"model": self.spent(number + 1)}
         if self._metrics is not None:
             epsilons["metrics"] = self._metrics.epsilon
         for purpose, epsilon in epsilons.items():

@@ -21,9 +21,9 @@ import numpy as np
 from sumus import __version__
 from sumus.engines.agreement import Agreement, workbench_without_records
 from sumus.engines.driver import Driver
+from sumus.engines.live_epsilon import LiveEpsilon
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted, StorageError
-from sumus.guarantee import spent
 from sumus.record import RoundRecord, RunFolder
 from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
@@ -73,7 +73,7 @@ class ServerParty:
     def __init__(self, agreement: Agreement, roster: Roster, driver: Driver, *, patience: Patience | None = None) -> None:
         self._agreement, self._roster, self._driver = agreement, roster, driver
         self._patience = patience or Patience()
-        self._terms = agreement.terms
+        self._terms, self._spent = agreement.terms, LiveEpsilon(agreement.design)
         self._bench = workbench_without_records(agreement)
         self._server = Server(agreement.design, self._bench.first_parameters)
         self._adverts: dict[int, bytes] = {}
@@ -277,7 +277,7 @@ class ServerParty:
         return RoundRecord(
             round=number + 1,
             round_id=round_identifier(plan, number, participants).hex(),
-            epsilon_spent=spent(self._agreement.design, number + 1),
+            epsilon_spent=self._spent(number + 1),
             delta=plan.privacy.delta,
             survivors=tuple(names[silo] for silo in sorted(found.survivors)),
             dropped=tuple(name for silo, name in enumerate(names) if silo not in found.survivors),
