@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
+from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from sumus.engines.agreement import Agreement
@@ -25,6 +26,7 @@ __all__ = ["Operator", "write_job"]
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 15.0
+_FORGOTTEN_SECONDS = 30.0
 _CONNECT_TRIES = 20
 
 Watch = Callable[[Mapping[str, Any]], None]
@@ -78,16 +80,23 @@ class Operator:
     def run_job(self, job: Path, watch: Watch) -> dict[str, Any]:
         """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`)."""
         identifier = self._patiently(lambda session: session.submit_job(str(job)))
-        known = 0
+        known, seen = 0, time.monotonic()
         while True:
             status = self._patiently(lambda session: session.get_job_status(identifier))
             if status is None or str(status).startswith("FINISHED"):
                 break
-            with contextlib.suppress(Exception):  # the job is not up yet, or has just ended
+            try:
                 news = self._connected().do_app_command(identifier, PROGRESS, {"after": known})
+                seen = time.monotonic()
                 if isinstance(news, dict) and "phase" in news:
                     known += len(news["rounds"])
                     watch(news)
+            except JobNotRunning:  # not yet, or just ended; a server that was restarted calls a job it has forgotten running for ever
+                if str(status) == "RUNNING" and time.monotonic() - seen > _FORGOTTEN_SECONDS:
+                    status = "forgotten by a restarted server"
+                    break
+            except Exception:  # the server is away for a moment
+                seen = time.monotonic()
             time.sleep(_POLL_SECONDS)
         return self._result(identifier, str(status), known, watch)
 
