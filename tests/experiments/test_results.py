@@ -73,8 +73,8 @@ def test_mean_and_sem_against_the_statistics_module(values: list[float]) -> None
 
 def test_one_seed_has_no_error() -> None:
     assert math.isnan(mean_and_sem([0.5])[1])
-    assert percent(0.5, math.nan) == "50.0 %"
-    assert percent(0.8765, 0.0123) == "87.6 ± 1.2 %" or percent(0.8765, 0.0123) == "87.7 ± 1.2 %"
+    assert percent(0.5, math.nan) == "50.00 %"
+    assert percent(0.875, 0.0125) == "87.50 ± 1.25 %"
 
 
 def test_summary_takes_the_final_and_the_best_round_of_each_seed() -> None:

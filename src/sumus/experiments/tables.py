@@ -18,7 +18,7 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def percent(mean: float, sem: float) -> str:
     """Mean ± SEM in per cent; without the error where a single seed gives none."""
-    return f"{100.0 * mean:.1f} %" if math.isnan(sem) else f"{100.0 * mean:.1f} ± {100.0 * sem:.1f} %"
+    return f"{100.0 * mean:.2f} %" if math.isnan(sem) else f"{100.0 * mean:.2f} ± {100.0 * sem:.2f} %"
 
 
 def promise(summary: Summary) -> str:
