@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sumus.errors import DataError, GuaranteeError
 from sumus.randomness import RandomSource
 from sumus.training.convex_pass import convex_pass
