@@ -88,7 +88,7 @@ def draw_final(title: str, summaries: Sequence[Summary]) -> Figure:
 
 def draw_averaging(rows: Sequence[AveragingRow]) -> Figure:
     """ε of the average of N models: by the paper's theorem and as proved."""
-    figure, (axes,) = blank_figure("average of N models, each with ε = 5 on its own (δ = 1e-5, one record, add or remove)", 1)
+    figure, (axes,) = blank_figure("average of N models, each ε = 5 alone (δ = 1e-5; one record, add or remove)", 1)
     for number, steps in enumerate(dict.fromkeys(row.steps for row in rows)):
         chosen = [row for row in rows if row.steps == steps]
         colour, parties = _COLOURS[number], [row.parties for row in chosen]
@@ -110,7 +110,7 @@ def blank_figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.6 * panels if panels > 1 else 7.0, 5.6), layout="constrained")
-    figure.suptitle(title, color=_INK, fontsize=12, x=0.01, ha="left")
+    figure.suptitle(title, color=_INK, fontsize=11, x=0.01, ha="left")
     found = figure.subplots(1, panels, squeeze=False)[0]
     for axes in found:
         axes.grid(color=_GRID, linewidth=0.8)
@@ -130,7 +130,7 @@ def _limit_loss(axes: Axes, summaries: Sequence[Summary]) -> None:
     """A run that diverges must not flatten all others."""
     last = [each.losses[-1] for each in summaries if len(each.losses) > 1]
     if last:
-        axes.set_ylim(0.0, min(axes.get_ylim()[1], 3.0 * float(np.median(last))))
+        axes.set_ylim(top=min(axes.get_ylim()[1], 3.0 * float(np.median(last))))
 
 
 def _label(each: Summary) -> str:
