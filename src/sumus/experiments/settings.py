@@ -269,7 +269,7 @@ _INCOME = Experiment(
             name="single-step",
             label="1 step",
             group="proved",
-            changes=_private("single-step", sampling_rate=1.0, learning_rate=1.0, clip_norm=1.0),
+            changes=_private("single-step", sampling_rate=1.0, learning_rate=4.0, clip_norm=1.0),
         ),
         _Line(
             name="fedavg",
