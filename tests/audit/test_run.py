@@ -115,8 +115,8 @@ def test_finds_division_by_the_realised_batch_size(monkeypatch: pytest.MonkeyPat
         return GradientSum(found.integers * 50 // max(found.records, 1), found.clipped, found.nonfinite, found.records)
 
     monkeypatch.setattr(PerRecordGradients, "clipped_sum", mean_form)
-    audit = _audit(_design("single-step", divisor=50.0), canaries=4, runs=64)
-    assert not audit.passed
+    audit = _audit(_design("single-step", divisor=50.0), canaries=4, runs=160)
+    assert audit.released_sum.gaussian_lower_bound > audit.epsilon
 
 
 def test_finds_noise_that_is_used_again_in_the_next_round() -> None:

@@ -68,7 +68,7 @@ def test_nothing_spent_and_unknown_names_say_so(tmp_path: Path, state: Path) -> 
 
 
 def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
-    plan = composable_plan()
+    plan = composable_plan("skellam")
     account = account_of(design(plan, SILOS))
     ledger = Ledger.of_dataset("visits", state=tmp_path / "state")
     for _ in range(3):
