@@ -42,15 +42,6 @@ def test_what_stays_is_exactly_what_is_accounted(federation, gone) -> None:
     assert low < ratio < high
 
 
-def test_a_repeated_round_keeps_its_removable_noise_too(federation) -> None:
-    """Another process continues the run after a crash: the same kept components, so the same sum and not a second noise."""
-    gone = {number: {"masked": frozenset({1})} for number in range(40)}
-    first, second = (federation(OPTIONS, data=small_data(silos=6), seed=None, vanishing=gone) for _ in range(2))
-    first.round(0)
-    second.server.restore(first.server.state())  # as a resumed run does from its checkpoint
-    assert np.array_equal(first.round(1).aggregated.total, second.round(1).aggregated.total)
-
-
 def test_without_removal_the_tolerated_drop_outs_are_paid_for(federation) -> None:
     """The comparison that makes the test above meaningful: fixed shares leave N/(N − D) of the accounted variance."""
     run = federation(OPTIONS | {"noise.removable": False}, data=small_data(silos=6))

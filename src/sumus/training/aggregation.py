@@ -85,17 +85,12 @@ class TrustedAggregation:
 @final
 @dataclass
 class SecureAggregation:
-    """The real protocol, all parties in this process: keys once, then three exchanges per round.
-
-    `key_source` gives the random bits of the silos' keys for a set of silos. Removable noise derives from these keys, so a run that may
-    have to repeat a round must get the same ones again.
-    """
+    """The real protocol, all parties in this process: keys once, then three exchanges per round."""
 
     design: NoiseDesign
     length: int
     answer: Answer
     threads: int = 1
-    key_source: Callable[[frozenset[int]], RandomSource] = lambda _invited: RandomSource()
     _sessions: dict[frozenset[int], InProcessFederation] = field(default_factory=dict, repr=False)
 
     def __call__(
@@ -145,7 +140,7 @@ class SecureAggregation:
         if invited not in self._sessions:
             _require_enough(self.design.plan, len(invited))
             terms = terms_of(self.design.plan, silos=len(invited), length=self.length)
-            self._sessions[invited] = InProcessFederation(terms, random=self.key_source(invited))
+            self._sessions[invited] = InProcessFederation(terms, random=RandomSource())
         return self._sessions[invited]
 
 

@@ -87,7 +87,7 @@ class Federation:
         self._aggregate: Aggregator = (
             TrustedAggregation(plan, self._answer, self.threads)
             if trusted
-            else SecureAggregation(self.design, length, self._answer, self.threads, self._key_source)
+            else SecureAggregation(self.design, length, self._answer, self.threads)
         )
 
     def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:
@@ -154,14 +154,7 @@ class Federation:
 
     def _source(self, *path: str | int) -> RandomSource:
         """The random bits of one party in the current round: secret, and the same again if the round is repeated."""
-        return self._derived(self._number, *path)
-
-    def _key_source(self, invited: frozenset[int]) -> RandomSource:
-        """The random bits of the silos' keys: the same in every process that continues the run, as removable noise derives from them."""
-        return self._derived("keys", ",".join(map(str, sorted(invited))))
-
-    def _derived(self, *path: str | int) -> RandomSource:
         if self.secret is None:
-            return RandomSource.simulation(self.seed or 0, *path)
-        label = "/".join(["sumus round randomness", self.design.plan.hash, *map(str, path)])
+            return RandomSource.simulation(self.seed or 0, self._number, *path)
+        label = "/".join(["sumus round randomness", self.design.plan.hash, str(self._number), *map(str, path)])
         return RandomSource.from_key(hashlib.sha256(self.secret + label.encode()).digest())
