@@ -116,6 +116,20 @@ def test_a_resumed_run_without_its_secret_is_refused(tmp_path: Path) -> None:
         train(silos=small_data(), options=options(tmp_path, resume=path))
 
 
+def test_a_run_with_removable_noise_is_not_continued(tmp_path: Path) -> None:
+    """Its removable parts cannot be drawn again bit for bit, so a round in flight would be noised twice: refused, fail closed."""
+
+    def stop(design: object, record: object) -> None:
+        raise KeyboardInterrupt
+
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"noise.removable": True, "federation.dropouts": 1})
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, silos=small_data(silos=5), options=options(tmp_path), progress=stop)
+    (path,) = (tmp_path / "runs").iterdir()
+    with pytest.raises(GuaranteeError, match="noised a second time"):
+        train(silos=small_data(silos=5), options=options(tmp_path, resume=path))
+
+
 def test_a_corrupted_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
     def stop(design: object, record: object) -> None:
         raise KeyboardInterrupt

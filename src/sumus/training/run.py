@@ -137,7 +137,7 @@ def train(
     """
     options = options or RunOptions()
     began = time.perf_counter()
-    plan = RunFolder.open(options.resume).plan if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
+    plan = _resumable(RunFolder.open(options.resume).plan, options.resume) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
     data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else _own_records(plan, silos)
     facts = data.facts() if silos is not None else public_facts(plan)
     if model is not None and plan.training.dimension is None:
@@ -200,6 +200,13 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     from sumus.report.loggers import open_loggers
 
     return list(open_loggers(plan, path))
+
+
+def _resumable(plan: TrainingPlan, path: Path) -> TrainingPlan:
+    """The plan of a run that may be continued: removable noise comes from keys of a process that is gone, so no round can be repeated."""
+    if plan.noise.removable:
+        raise GuaranteeError(f"{path} has removable noise, so a round that was in flight would be noised a second time. Start a new run.")
+    return plan
 
 
 def _own_records(plan: TrainingPlan, silos: Sequence[Any]) -> FederatedData:
