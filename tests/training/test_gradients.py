@@ -99,6 +99,38 @@ def test_record_rounding_equals_naive_autograd(name: str, share_clipped: str) ->
     assert difference.mean() <= 0.03 * len(x)
 
 
+class PlainLinear(nn.Module):
+    """One output without bias in a module that is no known layer, so that its gradients take the general path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(11))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.weights)[:, None]
+
+
+@pytest.mark.parametrize(("model", "path"), [(nn.Linear(11, 1, bias=False), "linear"), (PlainLinear(), "vmap")])
+def test_least_squares_equals_the_closed_form(model: nn.Module, path: str) -> None:
+    generator = np.random.default_rng(3)
+    x, y, theta = generator.normal(size=(300, 11)), generator.integers(0, 2, 300), generator.normal(size=11)
+    rows = (x @ theta - y)[:, None] * x
+    clip_norm = float(np.median(np.linalg.norm(rows, axis=1)))
+    gradients = PerRecordGradients(model.double(), loss="least-squares")
+    assert gradients.path == path
+    tensors = torch.from_numpy(theta), torch.from_numpy(x), torch.from_numpy(y)
+    found = gradients.clipped_sum(*tensors, clip_norm=clip_norm, resolution=RESOLUTION)
+    exact = np.trunc(clipped_on_grid(rows, clip_norm=clip_norm, resolution=RESOLUTION)).sum(0)
+    assert found.clipped == pytest.approx(150, abs=1)
+    assert np.abs(found.integers.numpy() - exact).max() <= 0.1 * len(x)  # the clip norm is shortened by 2^-20: 1/16 step a record
+
+
+def test_least_squares_needs_one_output() -> None:
+    model, x, y = case("softmax")
+    with pytest.raises(PlanError, match="one output"):
+        PerRecordGradients(model, loss="least-squares").clipped_sum(flat_parameters(model), x, y, clip_norm=1.0, resolution=RESOLUTION)
+
+
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
 def test_equals_opacus(name: str) -> None:
     from opacus.grad_sample import GradSampleModule

@@ -23,13 +23,17 @@ from sumus.mechanism.grid import Grid
 from sumus.randomness import RandomSource
 from sumus.training.clipping import LARGEST_DIMENSION
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
-from sumus.training.layers import LayeredPath
+from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
 from sumus.training.totals import Totals
-from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy
+from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
 
 __all__ = ["GradientSum", "PerRecordGradients"]
 
 _CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
+_LOSSES: Final[dict[str, tuple[LogitsGradient, RecordLoss]]] = {
+    "cross-entropy": (cross_entropy_gradient, cross_entropy),
+    "least-squares": (squared_error_gradient, squared_error),
+}
 _ALIGNMENT: Final = 64  # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 
 
@@ -62,23 +66,23 @@ class PerRecordGradients:
 
     Args:
         model: any module without cross-record layers; parameters with `requires_grad` are the flat vector, in `parameters()` order.
-        loss: "cross-entropy" (a model with one output gets the binary logistic loss) or a function (logits, y) → scalar that
-            is called with one record.
+        loss: "cross-entropy" (a model with one output gets the binary logistic loss), "least-squares" (½(f(x) − y)², one output, y 0 or 1)
+            or a function (logits, y) → scalar that is called with one record.
         memory_cap_bytes: bounds what a chunk may hold.
     """
 
     def __init__(self, model: nn.Module, *, loss: str | RecordLoss = "cross-entropy", memory_cap_bytes: int = 512 << 20) -> None:
         refuse_mixing_layers(model)
-        if isinstance(loss, str) and loss != "cross-entropy":
-            raise PlanError("loss", loss, 'must be "cross-entropy" or a function', "Pass a function (logits, y) → scalar.")
+        if isinstance(loss, str) and loss not in _LOSSES:
+            raise PlanError("loss", loss, f"must be {' or '.join(_LOSSES)} or a function", "Pass a function (logits, y) → scalar.")
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.dimension = sum(parameter.numel() for parameter in trainable)
         if self.dimension > LARGEST_DIMENSION:
             raise PlanError("model", self.dimension, f"must have at most {LARGEST_DIMENSION} parameters", "Freeze some of them.")
         self._dtype = trainable[0].dtype
-        self._model = model
-        layered = LayeredPath.of(model) if isinstance(loss, str) else None
-        self._path: LayeredPath | VmapPath = layered or VmapPath(model, cross_entropy if isinstance(loss, str) else loss)
+        self._model, self._one_output = model, loss == "least-squares"
+        layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
+        self._path: LayeredPath | VmapPath = layered or VmapPath(model, _LOSSES[loss][1] if isinstance(loss, str) else loss)
         self.path = self._path.name
         budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
         if budget < 1:
@@ -166,6 +170,8 @@ class PerRecordGradients:
             raise GuaranteeError("model changes a buffer in its forward pass, which mixes records. Remove the running statistics.")
         if logits.dim() != 2:
             raise DataError(f"model must return (records, classes), got {tuple(logits.shape)}. Flatten its output.")
+        if self._one_output and logits.shape[1] != 1:
+            raise PlanError("loss", "least-squares", f"must have one output, the model has {logits.shape[1]}", "Sum the outputs yourself.")
         y = torch.arange(chunk) % max(logits.shape[1], 2)
         chunk_gradients = self._path.bind(0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype))
 

@@ -2,13 +2,13 @@
 
 For a chain of fully connected and convolutional layers with parameter-free layers between them, a record's gradient is made of
 what entered a layer (a) and the loss gradient at its output (δ): δ ⊗ a for a fully connected layer, a sum of such products over
-positions for a convolution. Softmax and logistic regression need no backward pass at all: δ is p − y.
+positions for a convolution. Linear models need no backward pass at all: δ is p − y, or f(x) − y for least squares.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast, final
@@ -20,7 +20,10 @@ from torch.nn import functional
 from sumus.training.parts import ChunkGradients, Outer, Part, Positions, Rows
 from sumus.training.pixels import Convolution, Maximum, Window, aligned
 
-__all__ = ["LayeredPath", "loss_gradient"]
+__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "squared_error_gradient"]
+
+LogitsGradient = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(outputs, labels) of a chunk to the gradient of every record's loss at its outputs."""
 
 _PARAMETER_FREE = (
     nn.AdaptiveAvgPool2d,
@@ -57,8 +60,8 @@ class _Slot:
 class LayeredPath:
     """A chain of layers whose per-record gradients come from one batched pass."""
 
-    def __init__(self, slots: Sequence[_Slot], dimension: int) -> None:
-        self._slots = tuple(slots)
+    def __init__(self, slots: Sequence[_Slot], dimension: int, loss_gradient: LogitsGradient) -> None:
+        self._slots, self._loss_gradient = tuple(slots), loss_gradient
         self.dimension = dimension
         holding = [index for index, slot in enumerate(slots) if slot.start >= 0]
         self._last = holding[-1]
@@ -69,7 +72,7 @@ class LayeredPath:
         self.numbers_per_record = 4 * stored + 16 * max((sum(slot.weight_shape) for slot in slots if slot.start >= 0), default=1)
 
     @classmethod
-    def of(cls, model: nn.Module) -> LayeredPath | None:
+    def of(cls, model: nn.Module, loss_gradient: LogitsGradient) -> LayeredPath | None:
         """The path for a model that is such a chain, or None."""
         chain = _flattened(model)
         if chain is None:
@@ -86,7 +89,7 @@ class LayeredPath:
         # a layer that occurs twice, or a frozen one, has no place of its own in the flat vector
         if start == 0 or start != trainable or any(not parameter.requires_grad for parameter in model.parameters()):
             return None
-        return cls(slots, start)
+        return cls(slots, start, loss_gradient)
 
     def bind(self, parameters: torch.Tensor) -> ChunkGradients:
         """The gradients of any chunk at these parameters, one part per layer that has some, in flat order."""
@@ -122,7 +125,7 @@ class LayeredPath:
                     hidden.requires_grad_()
                 entered.append(seen.detach())
                 outputs.append(hidden)
-        logits_gradient = loss_gradient(hidden.detach(), y)
+        logits_gradient = self._loss_gradient(hidden.detach(), y)
         if hidden.requires_grad:
             deltas: Sequence[torch.Tensor] = torch.autograd.grad(hidden, outputs, logits_gradient)
         else:
@@ -141,12 +144,17 @@ class LayeredPath:
         return vector
 
 
-def loss_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def cross_entropy_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """p − y: the gradient of the cross-entropy of each record at its logits (one logit: binary logistic loss)."""
     if logits.shape[1] == 1:
         return torch.sigmoid(logits) - y[:, None].to(logits.dtype)
     gradient = torch.softmax(logits, dim=1)
     return gradient.scatter_add_(1, y[:, None], gradient.new_full((len(y), 1), -1.0))
+
+
+def squared_error_gradient(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """f(x) − y: the gradient of ½(f(x) − y)² of each record at its one output."""
+    return outputs - y[:, None].to(outputs.dtype)
 
 
 def _flattened(model: nn.Module) -> list[nn.Module] | None:

@@ -72,16 +72,21 @@ class LocalUpdater(Protocol):
         ...
 
 
-def local_updater(design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> LocalUpdater:
+def local_updater(
+    design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module, *, loss: str = "cross-entropy"
+) -> LocalUpdater:
     """The updater that the plan's algorithm asks for.
 
     Guarantee: what it returns has the sensitivity and the noise that `design` declares for this silo, and hence `design`'s account.
+
+    Args:
+        loss: of the algorithms that clip single records, which hold for any loss; the others know their own.
     """
     if silo.records and len(records) > silo.records:
         raise DataError(f"silo {silo.name} has {len(records)} records, more than the public bound {silo.records} of data.records_per_silo.")
     algorithm = design.plan.training.algorithm
     if algorithm in ("dp-sgd", "single-step", "split-noise"):
-        return NoisySteps(design, silo, records, model)
+        return NoisySteps(design, silo, records, model, loss=loss)
     if algorithm == "convex-pass":
         return ConvexPass(design, silo, records)
     if algorithm in ("silo", "fedavg"):
@@ -93,10 +98,10 @@ def local_updater(design: NoiseDesign, silo: SiloDesign, records: Records, model
 class NoisySteps:
     """`dp-sgd`, `single-step` and `split-noise`: S private steps, their integers added up (algorithm 2 of the paper)."""
 
-    def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> None:
+    def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module, *, loss: str = "cross-entropy") -> None:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
-        self._gradients = PerRecordGradients(model)
+        self._gradients = PerRecordGradients(model, loss=loss)
         if self._gradients.dimension != design.plan.training.dimension:
             rule = f"must be the model's {self._gradients.dimension} parameters"
             raise PlanError("training.dimension", design.plan.training.dimension, rule, "Omit it to have it counted.")

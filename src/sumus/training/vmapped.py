@@ -14,7 +14,7 @@ from torch.nn import functional
 from sumus.errors import GuaranteeError
 from sumus.training.parts import ChunkGradients, Part, Rows
 
-__all__ = ["RecordLoss", "VmapPath", "cross_entropy"]
+__all__ = ["RecordLoss", "VmapPath", "cross_entropy", "squared_error"]
 
 RecordLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -24,6 +24,11 @@ def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if logits.shape[1] == 1:
         return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
     return functional.cross_entropy(logits, y)
+
+
+def squared_error(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """½(f(x) − y)² of one record and one output."""
+    return 0.5 * (outputs[0, 0] - y[0].to(outputs.dtype)) ** 2
 
 
 @final
