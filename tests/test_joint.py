@@ -109,6 +109,15 @@ def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
     assert closed_form(never, 2e-5) < joint < closed_form(2.0 * never, 2e-5)
 
 
+def test_overfull_bins_count_beside_a_subsampled_run_too() -> None:
+    """One run of each kind: the convex pass keeps its own ε, doubled influence included, however little the other run adds."""
+    changes = {"training.algorithm": "convex-pass", "training.divisor": 2.0, "federation.local_steps": 50, "training.learning_rate": 0.8}
+    convex = made_plan("skellam", noise=16.0).with_overrides(changes)
+    assert 0.0 < design(convex, SILOS).silos[0].surge_rate < 0.5
+    faint = made_plan("skellam", noise=50.0, rate=0.01, rounds=1)
+    assert joint_epsilon([past(convex), past(faint)], delta=1e-5) >= joint_epsilon([past(convex)], delta=1e-5)
+
+
 def test_what_cannot_be_composed_is_refused() -> None:
     plan = made_plan()
     with pytest.raises(GuaranteeError, match="cannot have released 11"):

@@ -59,7 +59,9 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
         return 0.0
     composed = Release(tuple(step for built in designs for step in _proved_release(built)))
     surges = sum(step.surge_rate > 0.0 for step in composed)
-    accountant = "pld" if surges <= 1 else "renyi"  # loss distributions carry one kind of surging query, Rényi curves any number
+    subsampled = any(step.sampling_rate < 1.0 for step in composed)
+    # loss distributions carry one kind of surging query, and only beside unsampled ones; Rényi curves carry any number beside anything
+    accountant = "renyi" if surges > (0 if subsampled else 1) else "pld"
     assumed = 1.0
     while True:
         slack, left = _exactness(designs, assumed, delta)

@@ -113,6 +113,14 @@ def test_surges_against_direct_integration(steps: int) -> None:
     assert found <= renyi
 
 
+def test_a_surge_is_never_forgotten_beside_a_subsampled_query() -> None:
+    surging, faint = Step(5.0, 1.0, 10, None, 0.4), Step(50.0, 0.01, 1)
+    with pytest.raises(GuaranteeError, match="may double"):
+        epsilon_of(Release((surging, faint)), delta=1e-5)
+    together = epsilon_of(Release((surging, faint)), delta=1e-5, accountant="renyi")
+    assert together >= epsilon_of(Release((surging,)), delta=1e-5, accountant="renyi")
+
+
 def test_no_surge_is_the_limit_of_rare_surges() -> None:
     plain = epsilon_of(Release((Step(16.7, 1.0, 20),)), delta=1e-5)
     rare = epsilon_of(Release((Step(16.7, 1.0, 20, None, 1e-12),)), delta=1e-5)

@@ -34,6 +34,9 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
     """
     if all(step.sampling_rate == 1.0 for step in release):
         return _epsilon_unsampled(release, delta)
+    if any(step.surge_rate > 0.0 for step in release):
+        reason = "a query whose sensitivity may double cannot be composed with subsampled ones by privacy-loss distributions"
+        raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
     transform_error = _TRANSFORM_ERROR * (100 + sum(step.count for step in release))
     if delta < 10.0 * transform_error:
         rule = f"must be at least {10.0 * transform_error:.3g} for the privacy-loss accountant (its Fourier transforms are no better)"
