@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import time
 from pathlib import Path
@@ -118,6 +119,23 @@ def test_every_silo_enters_every_release_into_its_own_ledger(federation) -> None
         assert [entry.round_id for entry in models] == [record.round_id for record in records]
         assert [entry.epsilon for entry in models] == [record.epsilon_spent for record in records]
         assert sum(entry.purpose == "metrics" for entry in entries) == len(records)
+
+
+def test_a_plan_that_runs_again_under_a_new_roster_is_paid_for_again(federation) -> None:
+    """The round ids are the same, the noise is not: whoever sees both runs has seen twice as much."""
+    ledgers = []
+    for again in (False, True):
+        across = federation()
+        if again:  # what docs/deployment.md asks for when a kit is replaced
+            for path in ledgers[0].path.parent.glob("ledger-*"):
+                shutil.copy(path, across.folder("silo-0"))
+        ledgers.append(Ledger.of_dataset("digits", state=across.folder("silo-0")))
+        server = across.server()
+        server.greet()
+        assert len(list(server.train(across.run_folder()))) == 3
+    once, twice = (ledger.total("record") for ledger in ledgers)
+    assert twice.epsilon == pytest.approx(2.0 * once.epsilon, rel=1e-9)
+    assert (twice.delta, twice.releases) == (2.0 * once.delta, 6)
 
 
 # -- a silo decides for itself ------------------------------------------------------------------------------------------------------

@@ -50,12 +50,18 @@ class LedgerReleases:
         return SecureMetrics(self.agreement.design) if self.agreement.plan.evaluation.metrics == "secure" else None
 
     def enter(self, number: int, round_id: bytes) -> None:
-        """See `silo_party.Releases`."""
+        """See `silo_party.Releases`.
+
+        A silo asks once for every draw of noise. A round id that is on the ledger already therefore stands for another draw (the plan
+        runs again under a new roster, say), and must not pass for a repetition of the first.
+        """
+        draws = sum(entry.purpose == "model" and entry.round_id.partition("/")[0] == round_id.hex() for entry in self.ledger.entries())
+        name = f"{round_id.hex()}/{draws + 1}" if draws else round_id.hex()
         epsilons = {"model": self.spent(number + 1)}
         if self._metrics is not None:
             epsilons["metrics"] = self._metrics.epsilon
         for purpose, epsilon in epsilons.items():
             entry = LedgerEntry.of(
-                self.agreement.account, run=self.run, round=number + 1, round_id=round_id.hex(), epsilon=epsilon, purpose=purpose
+                self.agreement.account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon, purpose=purpose
             )
             self.ledger.enter(entry, allow=self.policy.check_total)
