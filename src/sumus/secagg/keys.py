@@ -140,6 +140,10 @@ class Roster:
 
     def digest(self) -> bytes:
         """SHA-256 over names and keys; read it out to each other before the first run."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
         summary = hashlib.sha256(b"sumus roster 1")
         for name, key in self.public_keys.items():
             summary.update(len(name).to_bytes(2, "little") + name.encode() + key)
