@@ -72,10 +72,12 @@ def add_masks(words: Words, masks: Sequence[tuple[bytes, int]]) -> None:
     pieces = -(-words.nbytes // _PIECE_BYTES)
     workers = min(_cores(), pieces, words.nbytes * len(masks) // _WORTH_A_THREAD)
     if workers < 2:
-        return _add_masks_from(words, 0, masks)
+        _add_masks_from(words, 0, masks)
+        return
     share = -(-pieces // workers) * _PIECE_BYTES // words.itemsize
+    starts = range(0, words.size, share)
     with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(_add_masks_from, words[start : start + share], start, masks) for start in range(0, words.size, share)]:
+        for done in [pool.submit(_add_masks_from, words[start : start + share], start, masks) for start in starts]:
             done.result()
 
 
