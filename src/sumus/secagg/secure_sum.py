@@ -86,7 +86,7 @@ def secure_sum(
     terms = Terms(
         plan_hash=hashlib.sha256(b"sumus secure_sum").digest(),
         silos=silos,
-        length=int(np.shape(vectors[0])[0]),
+        length=np.size(vectors[0]),
         modulus_bits=modulus_bits,
         dropouts=silos - chosen,
         colluding=colluding,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy.typing as npt
@@ -72,7 +73,7 @@ class SiloSetup:
             raise LocalProtocolError(f"the roster has another key for silo {identity.name!r}. Send the current .pub file to the roster.")
         state = cls(identity, roster, terms, secret, random)
         session = session_digest(terms, roster)
-        public = state._agreement_key().public_key().public_bytes_raw()
+        public = state._agreement_key.public_key().public_bytes_raw()
         signature = identity.sign(KeyAdvert.signed_part(sender=number, session=session, agreement_key=public))
         return state, KeyAdvert(sender=number, session=session, agreement_key=public, signature=signature).encode()
 
@@ -81,6 +82,7 @@ class SiloSetup:
         """What to store (readable by this silo only) in order to survive a restart; destroy it when the federation ends."""
         return self._secret
 
+    @cached_property
     def _agreement_key(self) -> X25519PrivateKey:
         return X25519PrivateKey.from_private_bytes(expand(self._secret, b"agreement key"))
 
@@ -94,7 +96,7 @@ class SiloSetup:
         session, number = session_digest(self.terms, self.roster), self.roster.number(self.identity.name)
         _require_server(directory.sender, session=session, given=directory.session)
         topology = topology_of(self.terms, session)
-        own = self._agreement_key()
+        own = self._agreement_key
         own_public = own.public_key().public_bytes_raw()
         seen: dict[bytes, int] = {}
         roots: dict[int, bytes] = {}
@@ -169,12 +171,12 @@ class SiloSession:
         return SiloSubmitted(self, header)
 
     def released(self, round_id: bytes) -> bool:
-        """Whether this silo has revealed shares in the round.
+        """Whether the round counts as a release of this silo's records, whatever the server reports.
 
-        From then on the server may know the sum, even if it reports an abort: the round counts as a release. Before that it
-        has learnt nothing, and the same records may enter another round at no cost.
+        It does from the moment its input may have left. Whether anybody opened the sum cannot be told from here: a threshold of
+        the others can do it without ever asking this silo to sign or to reveal. Before that the server has learnt nothing.
         """
-        return self.guard.claimed(round_id, "release") is not None
+        return self.guard.claimed(round_id, "input") is not None
 
     def _check_participants(self, header: RoundHeader) -> None:
         """The participants must include this silo, be known to it, and be enough to finish."""
@@ -225,6 +227,8 @@ class SiloInvited:
         """
         session, terms, transcript = self.session, self.session.terms, self.header.transcript
         words = as_words(vector, modulus_bits=terms.modulus_bits, length=terms.length)
+        if session.guard.claimed(self.header.round_id, "input") == self._salt:  # the same masks on a second vector give the difference
+            raise LocalProtocolError("this invitation was answered already, and masks are used once. Send the stored answer again.")
         session.guard.claim(self.header.round_id, "input", self._salt)
         layout = session._layout(self.header, session.number)
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
