@@ -18,6 +18,7 @@ __all__ = ["least_noise"]
 _TOLERANCE = {"pld": 2e-4, "renyi": 2e-6, "renyi-mironov": 2e-6}  # relative, on ε; the promise is 1e-3
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 1e-6, 1e7
 _EVALUATIONS = 80
+_SPREAD_ORDERS = 16
 _RENYI_EXCESS = 0.92  # the privacy-loss accountant usually needs about this share of the noise that Rényi asks for
 
 
@@ -61,9 +62,12 @@ def _renyi_start(search: Callable[[float], Release], *, epsilon: float, delta: f
     def at(some: Orders) -> Callable[[float], float]:
         return lambda sigma: max(0.0, float(np.min(bounds(some, renyi_values(search(sigma), some), delta))))
 
-    orders = orders[np.isfinite(renyi_values(search(1.0), orders))]  # the highest are not computed for subsampled queries
-    places = np.unique(np.searchsorted(orders, np.geomspace(orders[0], orders[-1], 24)))
-    sigma = _least(at(orders[places]), epsilon, start=1.0, tolerance=1e-2)
+    places = np.unique(np.searchsorted(orders, np.geomspace(orders[0], orders[-1], _SPREAD_ORDERS)))
+    # ε ≈ √(2 log(1/δ)·Σ count·q²)/σ once the noise is large; only where the search begins
+    spread = sum(step.count * (step.sampling_rate / step.gaussian_multiplier) ** 2 for step in search(1.0))
+    start = math.sqrt(-2.0 * math.log(delta) * spread) / epsilon
+    start = min(max(start, 1e-2), 1e4) if start > 0.0 else 1.0
+    sigma = _least(at(orders[places]), epsilon, start=start, tolerance=1e-2)
     if accountant == "pld":
         return sigma * _RENYI_EXCESS
     best = int(np.argmin(bounds(orders[places], renyi_values(search(sigma), orders[places]), delta)))
@@ -75,9 +79,9 @@ def _least(evaluate: Callable[[float], float], target: float, *, start: float, t
     """σ with evaluate(σ) in [(1 − tolerance)·target, target], for a decreasing function: secant steps in log-log, kept inside a bracket."""
     sigma, slope = start, -1.3
     unsafe, safe = 0.0, math.inf  # evaluate(unsafe) > target ≥ evaluate(safe)
-    values: dict[float, float] = {}
+    before: tuple[float, float] | None = None
     for _ in range(_EVALUATIONS):
-        value = values[sigma] = evaluate(sigma)
+        value = evaluate(sigma)
         if value <= target:
             safe = min(safe, sigma)
             if value >= (1.0 - tolerance) * target or safe <= _SMALLEST_MULTIPLIER:
@@ -88,8 +92,9 @@ def _least(evaluate: Callable[[float], float], target: float, *, start: float, t
                 break
         if safe <= unsafe * (1.0 + 1e-9):  # a jump of the function: the safe end is the answer
             return safe
-        if unsafe > 0.0 and safe < math.inf and 0.0 < values[safe] < values[unsafe] < math.inf:
-            slope = min(-0.05, math.log(values[safe] / values[unsafe]) / math.log(safe / unsafe))
+        if before and sigma != before[0] and 0.0 < value < math.inf and 0.0 < before[1] < math.inf:
+            slope = min(-0.05, math.log(value / before[1]) / math.log(sigma / before[0]))
+        before = sigma, value
         sigma = _next(sigma, value, slope, aim=(1.0 - tolerance / 2.0) * target, unsafe=unsafe, safe=safe)
     if safe < math.inf:
         return safe

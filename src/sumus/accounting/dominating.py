@@ -120,7 +120,7 @@ def _supremum_by_blocks(noise: LogConcaveNoise, reach: int) -> float:
     slope[0] = 0.0
     step = np.diff(log_pmf) / width  # log ratio of neighbouring points on the chord; negative
     log_block = log_pmf[:-1] + step + np.log(np.expm1(width * step) / np.expm1(step))  # mass of (a, b] from below
-    log_tail = np.logaddexp.accumulate(log_block[::-1])[::-1]  # log P(X > a) from below
+    log_tail = np.log(np.cumsum(np.exp(log_block[::-1]))[::-1])  # log P(X > a) from below; all terms are far above underflow
     used = 1 + int(np.count_nonzero(log_tail > TAIL_LOG_MASS))  # the first block end beyond belongs to the range
     quantile = -ndtri_exp(log_tail[:used])
     left, right = quantile[:-1], quantile[1:]

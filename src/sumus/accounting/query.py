@@ -7,11 +7,13 @@ import math
 from sumus.accounting.accountant import epsilon_of
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release, Step, noisy_step
-from sumus.errors import GuaranteeError, PlanError
+from sumus.errors import GuaranteeError
 from sumus.mechanism.noise import noise_law
 from sumus.plan_rules import choice, number, whole
 
 __all__ = ["calibrate", "epsilon"]
+
+_MECHANISMS = ("gaussian", "skellam", "discrete-gaussian")
 
 
 def epsilon(
@@ -39,6 +41,7 @@ def epsilon(
         resolution_bits: log2 of the grid steps per clip norm.
     """
     sigma = number(above=0.0).check("noise_multiplier", noise_multiplier)
+    choice(*_MECHANISMS).check("mechanism", mechanism)
     _check(steps=steps, delta=delta, sampling_rate=sampling_rate, dimension=dimension, resolution_bits=resolution_bits)
     step = _step(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits)
     found = epsilon_of(Release((step,)), delta=delta, accountant=accountant)
@@ -62,7 +65,7 @@ def calibrate(
     _check(steps=steps, delta=delta, sampling_rate=sampling_rate, dimension=dimension, resolution_bits=resolution_bits)
     choice("pld", "renyi", "renyi-mironov").check("accountant", accountant)
     number(above=0.0).check("epsilon", epsilon)
-    _step(1.0, steps, sampling_rate, mechanism, dimension, resolution_bits)  # an unknown mechanism fails before the search
+    choice(*_MECHANISMS).check("mechanism", mechanism)
     return least_noise(
         lambda sigma: Release((_step(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits),)),
         limit=lambda sigma: Release((Step(sigma, sampling_rate, steps),)),
@@ -73,8 +76,6 @@ def calibrate(
 
 
 def _step(sigma: float, steps: int, sampling_rate: float, mechanism: str, dimension: int, resolution_bits: int) -> Step:
-    if mechanism not in ("gaussian", "skellam", "discrete-gaussian"):
-        raise PlanError("mechanism", mechanism, "must be one of gaussian, skellam, discrete-gaussian", "Choose one of them.")
     resolution = float(1 << resolution_bits)
     noise = noise_law(mechanism, (sigma * resolution) ** 2)
     return noisy_step(noise, l2_grid=resolution, dimension=dimension, sampling_rate=sampling_rate, count=steps)
