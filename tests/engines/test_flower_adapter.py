@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from engines.federation import QUICK, LocalFederation, plan
@@ -30,6 +30,7 @@ class LocalGrid:
     def __init__(self, folders: dict[int, Path]) -> None:
         self._folders, self._replies, self._numbers = folders, {}, itertools.count()
         self.errors: set[int] = set()
+        self.instead: dict[int, dict[str, ConfigRecord]] = {}
 
     def get_node_ids(self) -> list[int]:
         return list(self._folders)
@@ -45,6 +46,8 @@ class LocalGrid:
             config = {"state": str(self._folders[node])}
             context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={"state": "/chosen/by/the/server"})
             self._replies[identifier] = app(message, context)
+            if node in self.instead:
+                self._replies[identifier] = Message(RecordDict(self.instead[node]), reply_to=message)
         return identifiers
 
     def pull_messages(self, identifiers: list[str]) -> list[Message]:
@@ -84,6 +87,15 @@ def test_a_node_that_never_answers_is_a_silo_that_does_not_answer(across: LocalF
     assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0)) == {0, 1, 2}
     grid.errors.add(1001)
     assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=1.0)) == {0, 2}
+
+
+@pytest.mark.parametrize("content", [{}, {"sumus": ConfigRecord({})}, {"sumus": ConfigRecord({"bytes": 7})}, {"sumus": MetricRecord({})}])
+def test_a_node_that_answers_in_another_form_harms_nobody_else(across: LocalFederation, content: dict[str, ConfigRecord]) -> None:
+    grid = LocalGrid({1000 + number: across.folder(name) for number, name in enumerate(across.roster.names)})
+    driver = FlowerDriver(grid, across.roster.names, locate_seconds=1.0)
+    good = driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0)
+    grid.instead[1001] = content
+    assert driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0) == {**good, 1: b""}
 
 
 def test_an_app_of_ours_holds_no_code(across: LocalFederation, tmp_path: Path) -> None:

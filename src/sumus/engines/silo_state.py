@@ -159,7 +159,7 @@ class SiloState:
         """Write a refusal down for this silo's own people, in full."""
         path = self.folder / "refusals.log"
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason}, ensure_ascii=False)
-        append_durably(path, line.encode() + b"\n", at=path.stat().st_size if path.exists() else 0)
+        append_durably(path, line.encode(errors="replace") + b"\n", at=path.stat().st_size if path.exists() else 0)
 
     @property
     def simulation_seed(self) -> int | None:

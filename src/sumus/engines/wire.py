@@ -93,7 +93,7 @@ class Welcome:
 
 def refusal(reason: str) -> bytes:
     """A silo's refusal as a framed message."""
-    return frame(Kind.REFUSED, reason.encode()[:_LONGEST_REASON])
+    return frame(Kind.REFUSED, reason.encode(errors="replace")[:_LONGEST_REASON])
 
 
 def readable(text: bytes) -> str:

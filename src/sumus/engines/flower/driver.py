@@ -63,8 +63,7 @@ class FlowerDriver:
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)  # error replies come from node 1: match by message
                 if node is not None and not reply.has_error():
-                    body = reply.content.config_records[RECORD][BODY]
-                    answers[node] = bytes(body) if isinstance(body, bytes) else b""
+                    answers[node] = _body(reply)
             if waiting:
                 time.sleep(_PAUSE_SECONDS)
         return answers
@@ -74,3 +73,12 @@ class FlowerDriver:
 
     def close(self) -> None:
         """See `Driver.close`; the grid belongs to the run."""
+
+
+def _body(reply: Message) -> bytes:
+    """The bytes of an answer; empty, and so no message of ours, if a node sent anything else."""
+    try:
+        body = reply.content.config_records[RECORD][BODY]
+    except KeyError:
+        return b""
+    return bytes(body) if isinstance(body, bytes) else b""
