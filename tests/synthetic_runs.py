@@ -59,6 +59,7 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
         "epsilon_per_silo": {},
         "target_epsilon": plan.privacy.epsilon,
         "tuning_epsilon": None,
+        "metrics_epsilon": None,
         "plan_hash": plan.hash,
     }
     values |= changes

@@ -6,13 +6,16 @@ import json
 import math
 
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 import sumus
 from sumus.accounting.loss_distribution import gdp_parameter
 from sumus.data import PublicFacts
 from sumus.design import NoiseDesign, convex_bounds, convex_float_slack_grid, design
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import account_of, calibrate_design, certify, exactness_budget
+from sumus.exactness import Inexactness, inexactness_of
+from sumus.guarantee import account_of, calibrate_design, certify, metrics_epsilon, search_epsilon
 from sumus.plan import TrainingPlan
 from sumus.resolve import resolve
 
@@ -162,13 +165,52 @@ def test_a_silo_with_less_noise_costs_itself_and_the_others() -> None:
 def test_the_samplers_distance_from_its_law_is_paid_for() -> None:
     """ε + 2nρ and (δ − (1+e^ε)·n·τ)·e^{−nρ}, n the draws of all counted silos."""
     built = _design(STEPS, training__algorithm="split-noise")
-    slack, delta = exactness_budget(built, 1.0)
+    slack, delta = inexactness_of(built).budget(1.0, 1e-5)
     draws = 2 * 10 * 20 * 11 * (built.plan.training.dimension or 0)
     ratio = draws * built.share.log_ratio_slack
     assert slack == pytest.approx(2 * ratio)
     tail = draws * (built.share.tail_mass + 2 * math.exp(-70))
     assert delta == pytest.approx((1e-5 - (1 + math.e) * tail) * math.exp(-ratio), rel=1e-12)
     assert delta < 1e-5
+
+
+def test_every_component_of_removable_noise_is_paid_for() -> None:
+    """With j of 10 silos missing, each of the 9 − j honest ones adds j + 1 draws per coordinate: at most 7·3 in place of 7."""
+    built = _design(CONVEX, federation__dropouts=2, federation__colluding=1, noise__removable=True)
+    worst = max((9 - missing) * (missing + 1) for missing in (0, 1, 2))
+    sums = 20 * (built.plan.training.dimension or 0)
+    assert inexactness_of(built).log_ratio == pytest.approx(worst * sums * built.share.log_ratio_slack)
+    assert worst == 21
+
+
+def test_the_exactness_of_coins_is_paid_for_in_delta_too() -> None:
+    assert Inexactness(log_ratio=0.1).budget(1.0, 1e-5) == pytest.approx((0.2, 1e-5 * math.exp(-0.1)))
+    assert Inexactness(log_ratio=0.1).paid_for(lambda delta: -math.log(delta), delta=1e-5) == pytest.approx(0.2 + 0.1 - math.log(1e-5))
+    assert Inexactness(tail_mass=1e-4).paid_for(lambda delta: 1.0, delta=1e-5) == math.inf
+
+
+def test_metrics_protect_test_records_with_their_own_epsilon() -> None:
+    """T rounds, Δ₂ = √3 counts: a Gaussian of μ = √(3T)/σ, with everything a sampler costs on top."""
+    built = _design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=40.0)
+    found = certify(built).metrics_epsilon
+    assert found is not None
+    mu = math.sqrt(3 * 20) / 40.0
+    exact = brentq(lambda e: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - 1e-5, 0.0, 10.0, xtol=1e-13)
+    draws = 3 * 20 * 10
+    assert exact + 2 * draws * 5e-13 <= found <= 1.0001 * exact
+    assert f"  metrics      ε ≤ {found:.2f}" in str(certify(built))
+    assert account_of(_design(CONVEX)).metrics_epsilon is None
+
+
+def test_a_delta_that_cannot_pay_for_the_samplers_gives_no_bound_for_test_records() -> None:
+    plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS).replace("privacy", delta=1e-29)
+    assert metrics_epsilon(plan) == math.inf
+
+
+def test_metrics_that_cost_more_than_the_target_are_not_certified() -> None:
+    built = _design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=4.0)
+    with pytest.raises(GuaranteeError, match="not met for test records"):
+        certify(built)
 
 
 def test_overfull_bins_are_paid_for() -> None:
@@ -205,6 +247,29 @@ def test_tuning_is_accounted_when_asked_for() -> None:
     assert found.tuning_epsilon is not None
     assert 2.0 < found.tuning_epsilon < 10.0
     assert "with the accounted tuning runs" in str(found)
+
+
+def test_a_search_is_paid_for_by_the_silo_that_it_costs_most() -> None:
+    """The silo with the largest ε of one run need not be the one that a search costs most: its Rényi curve may fall off faster."""
+    source = """
+    [federation]
+    silos = 10
+    rounds = 100
+    [training]
+    algorithm = "single-step"
+    sampling_rate = 0.01
+    [noise]
+    noise_multiplier = 0.7
+    [privacy]
+    tuning_runs = 10
+    """
+    alike = _design(source)
+    mixed = _design(source, **{"silo.silo-0.sampling_rate": 1.0, "silo.silo-0.clip_norm": 0.041})
+    made = account_of(mixed)
+    assert made.epsilon_per_silo["silo-0"] > made.epsilon_per_silo["silo-1"]
+    assert made.tuning_epsilon is not None
+    assert made.tuning_epsilon >= search_epsilon([alike]) > 5.0
+    assert search_epsilon([alike, mixed]) == pytest.approx(made.tuning_epsilon)
 
 
 # -- ring -----------------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sumus.errors import PlanError
 from sumus.mechanism.poisson_binomial import PoissonBinomial
 from sumus.plan import TrainingPlan
 
-__all__ = ["check_coins", "coin_release", "coin_slack", "coins_of"]
+__all__ = ["check_coins", "coin_log_ratio", "coin_release", "coins_of"]
 
 _LARGEST_LEAN = 0.25
 
@@ -56,10 +56,10 @@ def coin_release(plan: TrainingPlan, *, contributors: int | None = None) -> Rele
     return Release((Step(plan.noise.noise_multiplier or 1.0, 1.0, plan.federation.rounds, curve),))
 
 
-def coin_slack(plan: TrainingPlan) -> float:
-    """ε that the rounding of coin probabilities to doubles may cost: each coin is exact to a factor 1 ± 2^-51."""
+def coin_log_ratio(plan: TrainingPlan) -> float:
+    """How far all coins together are from their law: probabilities are rounded to doubles, each exact to a factor 1 ± 2^-51."""
     coins = plan.federation.rounds * (plan.federation.silos or 1) * plan.noise.trials * (plan.training.dimension or 1)
-    return 2.0 * coins * 2.0**-51
+    return coins * 2.0**-51
 
 
 def check_coins(plan: TrainingPlan) -> None:

@@ -8,23 +8,38 @@ print(account)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
-from sumus.accounting.accountant import epsilon_of
+import numpy as np
+
+from sumus.accounting.accountant import epsilon_of, renyi_values
 from sumus.accounting.analyses import ANALYSES, Analysis, applicable, release_of
 from sumus.accounting.calibration import least_noise
-from sumus.accounting.dominating import TAIL_LOG_MASS
 from sumus.accounting.release import Release
-from sumus.accounting.tuning import epsilon_with_tuning
-from sumus.coins import check_coins, coin_release, coin_slack
+from sumus.accounting.renyi import ORDERS, Values
+from sumus.accounting.tuning import epsilon_of_search
+from sumus.coins import check_coins, coin_release
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
-from sumus.mechanism.noise import Gaussian
-from sumus.plan import TrainingPlan
+from sumus.exactness import Inexactness, inexactness_of, inexactness_of_draws
+from sumus.plan import PrivacyPlan, TrainingPlan
+from sumus.secure_counts import METRIC_COORDINATES, count_noise, count_release
 
-__all__ = ["Account", "account", "account_of", "calibrate_design", "calibrated", "certify", "spent"]
+__all__ = [
+    "Account",
+    "account",
+    "account_of",
+    "calibrate_design",
+    "calibrated",
+    "certify",
+    "metrics_epsilon",
+    "search_epsilon",
+    "spent",
+]
+
+_MOST_RUNS = 64.0  # times the expected number of geometric runs; more have probability below e^-64, nothing against δ
 
 
 @final
@@ -37,6 +52,8 @@ class Account:
         analyses: every analysis that says something about the plan, proved or not.
         epsilon_per_silo: the same headline analysis for each silo, where silos differ.
         target_epsilon: what the plan asks for, if it does.
+        metrics_epsilon: for one *test* record, at the same δ, where metrics leave the silos through the secure sum; the rest of the
+            account is about training records.
     """
 
     epsilon: float
@@ -54,6 +71,7 @@ class Account:
     epsilon_per_silo: dict[str, float]
     target_epsilon: float | None
     tuning_epsilon: float | None
+    metrics_epsilon: float | None
     plan_hash: str
 
     def as_json(self) -> dict[str, Any]:
@@ -70,6 +88,8 @@ class Account:
             f"  accountant   {_ACCOUNTANT_NAMES[self.accountant]}",
             f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, {self.local_noise_multiplier:.4g} per silo",
         ]
+        if self.metrics_epsilon is not None:
+            lines.append(f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} for one test record, add or remove")
         for each in self.analyses:
             if each.name != self.analysis:
                 mark = "" if each.proved else "  (paper's theorem 4.5, not proved for several local steps)"
@@ -136,13 +156,17 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
 def certify(built: NoiseDesign) -> Account:
     """The account of a design about to be run; refuses one that exceeds the plan's own target.
 
-    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (where the plan calibrates to proved analyses).
+    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (where the plan calibrates to proved analyses),
+        and the ε of secure metrics for test records is at most that too.
     """
     made = account_of(built)
     target = built.plan.privacy.epsilon
     if target is not None and built.plan.privacy.calibrate_to == "proved" and made.epsilon > target:
         fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
         raise GuaranteeError(f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ {_round_up(made.epsilon)}. {fix}")
+    if target is not None and made.metrics_epsilon is not None and made.metrics_epsilon > target:
+        found, fix = _round_up(made.metrics_epsilon), "Raise evaluation.noise_multiplier, or privacy.epsilon."
+        raise GuaranteeError(f"privacy.epsilon = {target:g} is not met for test records: their metrics cost ε ≤ {found}. {fix}")
     return made
 
 
@@ -159,7 +183,6 @@ def account_of(built: NoiseDesign) -> Account:
     if not math.isfinite(head.epsilon):
         raise GuaranteeError(f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add noise.")
     names = {silo.name: _headline(per_silo[_representative(per_silo, silo)]).epsilon for silo in built.silos} if len(per_silo) > 1 else {}
-    worst_silo = next(silo for silo, found in per_silo.items() if found is worst)
     return Account(
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
@@ -175,7 +198,8 @@ def account_of(built: NoiseDesign) -> Account:
         analyses=tuple(worst),
         epsilon_per_silo=names,
         target_epsilon=plan.privacy.epsilon,
-        tuning_epsilon=_tuning(built, worst_silo, head.name),
+        tuning_epsilon=None if plan.privacy.tuning_runs is None else search_epsilon([built]),
+        metrics_epsilon=metrics_epsilon(plan) if plan.evaluation.metrics == "secure" else None,
         plan_hash=plan.hash,
     )
 
@@ -183,24 +207,24 @@ def account_of(built: NoiseDesign) -> Account:
 def _calibrated_coins(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
     """The least noise multiplier of the Poisson-binomial mechanism for the plan's target."""
     check_coins(plan)
-    target = (plan.privacy.epsilon or 0.0) - coin_slack(plan)
-    if target <= 0.0:
-        raise GuaranteeError(f"epsilon = {plan.privacy.epsilon} is less than the exactness of the coins costs.")
     least = 2.0 * math.sqrt(plan.noise_contributors / (plan.noise.trials * (plan.training.dimension or 1)))  # a coin leans by ¼ at most
 
     def build(sigma: float) -> Release:
         return coin_release(plan.replace("noise", noise_multiplier=max(sigma, least)))
 
-    multiplier = least_noise(build, epsilon=target, delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+    slack, delta = inexactness_of(design(plan.replace("noise", noise_multiplier=least), silo_names)).budget(0.0, plan.privacy.delta)
+    target = (plan.privacy.epsilon or 0.0) - slack
+    if target <= 0.0:
+        raise GuaranteeError(f"epsilon = {plan.privacy.epsilon} is less than the exactness of the coins costs.")
+    multiplier = least_noise(build, epsilon=target, delta=delta, accountant=plan.privacy.accountant)
     return design(plan.replace("noise", noise_multiplier=max(multiplier, least)), silo_names)
 
 
-def _coin_analyses(plan: TrainingPlan) -> list[Analysis]:
+def _coin_analyses(built: NoiseDesign) -> list[Analysis]:
     """Both analyses of the Poisson-binomial mechanism: the coins of all counted silos, and the silo's own alone."""
-    found = []
+    plan, found = built.plan, []
     for name, contributors in (("silo", plan.noise_contributors), ("local", 1)):
-        release = coin_release(plan, contributors=contributors)
-        epsilon = coin_slack(plan) + epsilon_of(release, delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+        epsilon = _certified_epsilon(built, coin_release(plan, contributors=contributors))
         found.append(Analysis(name=name, epsilon=epsilon, delta=plan.privacy.delta, proved=True, statement=ANALYSES[name][1]))
     return found
 
@@ -214,7 +238,7 @@ def spent(built: NoiseDesign, rounds: int) -> float:
 
 def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
     if built.coins is not None:
-        return _coin_analyses(built.plan)
+        return _coin_analyses(built)
     setting = built.setting(silo)
     found = []
     for name, proved in applicable(setting).items():
@@ -225,23 +249,15 @@ def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
 
 def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
     """ε of a release with everything paid for; infinite where the noise, or the sampler's exactness, cannot carry a finite one."""
+    privacy = built.plan.privacy
     try:
-        return _paid_for(built, lambda delta: epsilon_of(release, delta=delta, accountant=built.plan.privacy.accountant))
+        return inexactness_of(built).paid_for(
+            lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
+            delta=privacy.delta,
+            assumed=privacy.epsilon or 1.0,
+        )
     except GuaranteeError:
         return math.inf
-
-
-def _paid_for(built: NoiseDesign, epsilon_at: Callable[[float], float], *, runs: float = 1.0) -> float:
-    """The least ε that still holds after the budget for so large an ε, over so many runs of the plan, is taken off."""
-    assumed = built.plan.privacy.epsilon or 1.0
-    while True:
-        slack_epsilon, delta = exactness_budget(built, assumed, runs=runs)
-        if delta <= 0.0:
-            return math.inf
-        epsilon = slack_epsilon + epsilon_at(delta)
-        if epsilon <= assumed or epsilon == math.inf:
-            return epsilon
-        assumed = 1.1 * epsilon
 
 
 def _headline(found: list[Analysis]) -> Analysis:
@@ -249,34 +265,11 @@ def _headline(found: list[Analysis]) -> Analysis:
     return min((each for each in found if each.proved), key=lambda each: each.epsilon)
 
 
-def exactness_budget(built: NoiseDesign, epsilon: float, *, runs: float = 1.0) -> tuple[float, float]:
-    """(ε to add, δ left) after the sampler's distance from its law and the far tails are paid for.
-
-    If the drawn law is within a factor e^{±ρ} of the declared one outside an event of mass τ, per coordinate and draw, then n draws
-    cost 2nρ in ε and leave (δ − (1 + e^ε)·n·τ)·e^{−nρ} of δ (docs/mathematics.md, "from the declared law to the drawn one").
-
-    Args:
-        epsilon: any upper bound on the ε that will be stated.
-        runs: how many times the plan's noise is drawn.
-    """
-    plan = built.plan
-    delta, law = plan.privacy.delta, built.share
-    if isinstance(law, Gaussian):
-        return 0.0, delta
-    contributors = plan.noise_contributors
-    sums = runs * plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1)
-    draws = contributors * sums * (2 if built.state_noise is not None else 1)
-    declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack  # distance of the summed law from the one accounted
-    tail = draws * (law.tail_mass + 2.0 * math.exp(TAIL_LOG_MASS))
-    log_ratio = draws * law.log_ratio_slack + sums * declared
-    return 2.0 * log_ratio, (delta - (1.0 + math.exp(min(epsilon, 500.0))) * tail) * math.exp(-log_ratio)
-
-
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
     target = plan.privacy.epsilon or 0.0
-    slack_epsilon, delta = exactness_budget(trial, target)
+    slack_epsilon, delta = inexactness_of(trial).budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
         raise GuaranteeError(f"epsilon = {target:g} at delta = {plan.privacy.delta:g} is less than the exactness of the sampler costs.")
     base = trial.setting(silo)
@@ -319,16 +312,45 @@ def _representative(kinds: dict[SiloDesign, list[Analysis]], silo: SiloDesign) -
     return next(each for each in kinds if _signature(each) == _signature(silo))
 
 
-def _tuning(built: NoiseDesign, silo: SiloDesign, name: str) -> float | None:
-    plan = built.plan
-    if plan.privacy.tuning_runs is None:
-        return None
-    if built.coins is not None:
-        rule = "cannot be accounted for poisson-binomial"
-        raise PlanError("privacy.tuning_runs", plan.privacy.tuning_runs, rule, "Remove the key.")
-    runs, release = plan.privacy.tuning_runs, release_of(name, built.setting(silo))
-    # more than 64 times the expected number of geometric runs has probability below e^-64, nothing against δ
-    return _paid_for(built, lambda delta: epsilon_with_tuning(release, delta=delta, expected_runs=runs), runs=64.0 * runs)
+def metrics_epsilon(plan: TrainingPlan, *, search: bool = False) -> float:
+    """ε at the plan's δ of all secure metrics for one test record, everything paid for; infinite where the noise cannot carry one.
+
+    Args:
+        search: of the plan's tuning runs together, where the best of them is released (`privacy.tuning_runs`), instead of one run.
+    """
+    privacy, release, sums = plan.privacy, count_release(plan), float(plan.federation.rounds * METRIC_COORDINATES)
+    drawn = inexactness_of_draws(count_noise(plan), plan.noise_contributors, sums=sums, draws_per_sum=plan.noise_contributors)
+    try:
+        if search:
+            return _of_search(renyi_values(release, ORDERS), drawn, privacy)
+        return drawn.paid_for(lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant), delta=privacy.delta)
+    except GuaranteeError:
+        return math.inf
+
+
+def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
+    """ε of releasing the best of a random number of runs (`privacy.tuning_runs`), each of any one of the candidates.
+
+    Guarantee: upper bound for the training records of every silo: the Rényi curve that is charged lies above that of every silo under
+        every candidate, at every order.
+    """
+    curves, drawn = [], Inexactness()
+    for built in candidates:
+        if built.coins is not None:
+            rule = "cannot be accounted for poisson-binomial"
+            raise PlanError("privacy.tuning_runs", built.plan.privacy.tuning_runs, rule, "Remove the key.")
+        own = inexactness_of(built)
+        drawn = Inexactness(log_ratio=max(drawn.log_ratio, own.log_ratio), tail_mass=max(drawn.tail_mass, own.tail_mass))
+        for silo in _distinct(built):
+            name = _headline(_analyses(built, silo)).name
+            curves.append(renyi_values(release_of(name, built.setting(silo)), ORDERS))
+    return _of_search(np.max(curves, axis=0), drawn, candidates[0].plan.privacy)
+
+
+def _of_search(curve: Values, drawn: Inexactness, privacy: PrivacyPlan) -> float:
+    runs = privacy.tuning_runs or 1.0
+    many = drawn.repeated(_MOST_RUNS * runs)
+    return many.paid_for(lambda delta: epsilon_of_search(curve, delta=delta, expected_runs=runs), delta=privacy.delta)
 
 
 def _local_multiplier(built: NoiseDesign) -> float:

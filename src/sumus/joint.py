@@ -8,7 +8,6 @@ whose plans are at hand, and it assumes that no plan was chosen by looking at wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -18,7 +17,7 @@ from sumus.accounting.analyses import Setting, applicable, release_of
 from sumus.accounting.release import Release
 from sumus.design import NoiseDesign, design
 from sumus.errors import GuaranteeError
-from sumus.guarantee import exactness_budget
+from sumus.exactness import Inexactness, inexactness_of
 from sumus.plan import TrainingPlan
 
 __all__ = ["PastRun", "joint_epsilon"]
@@ -62,15 +61,8 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
     subsampled = any(step.sampling_rate < 1.0 for step in composed)
     # loss distributions carry one kind of surging query, and only beside unsampled ones; Rényi curves carry any number beside anything
     accountant = "renyi" if surges > (0 if subsampled else 1) else "pld"
-    assumed = 1.0
-    while True:
-        slack, left = _exactness(designs, assumed, delta)
-        if left <= 0.0:
-            return math.inf
-        epsilon = slack + epsilon_of(composed, delta=left, accountant=accountant)
-        if epsilon <= assumed or epsilon == math.inf:
-            return epsilon
-        assumed = 1.1 * epsilon
+    drawn = sum(map(inexactness_of, designs), Inexactness())
+    return drawn.paid_for(lambda left: epsilon_of(composed, delta=left, accountant=accountant), delta=delta)
 
 
 def _shortened(run: PastRun) -> NoiseDesign:
@@ -101,14 +93,3 @@ def _worst(built: NoiseDesign) -> Setting:
         own_share=min(each.own_share for each in settings),
         other_shares=min(others) if others else None,
     )
-
-
-def _exactness(designs: Sequence[NoiseDesign], epsilon: float, delta: float) -> tuple[float, float]:
-    """(ε to add, δ left) for all runs together, from each run's own budget."""
-    slack = mass = 0.0
-    for built in designs:
-        own_slack, own_left = exactness_budget(built, epsilon)
-        slack += own_slack
-        own = built.plan.privacy.delta
-        mass += max(own - own_left * math.exp(0.5 * own_slack), 0.0) + 4.0 * math.ulp(own)  # the difference may round down
-    return slack, (delta - mass) * math.exp(-0.5 * slack)

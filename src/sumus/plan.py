@@ -364,6 +364,9 @@ def _check_together(plan: TrainingPlan) -> None:
     if plan.noise.mechanism == "poisson-binomial" and plan.privacy.unit != "silo":
         rule = 'can be "poisson-binomial" only for privacy.unit = "silo"'
         raise PlanError("noise.mechanism", plan.noise.mechanism, rule, 'Use "skellam".')
+    if plan.evaluation.metrics == "secure" and plan.privacy.unit == "silo":
+        rule = 'must not be "secure" for privacy.unit = "silo" (the counts protect one test record, not a whole silo)'
+        raise PlanError("evaluation.metrics", "secure", rule, 'Use "none".')
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")

@@ -107,11 +107,14 @@ class Policy:
                 f"the account is of plan {account.plan_hash[:8]}, not of plan {plan.hash[:8]}. Account for the plan that runs."
             )
         self._check_plan(account, plan)
-        epsilon = max(account.epsilon, account.tuning_epsilon or 0.0)
-        if self.max_epsilon_per_run is not None and not epsilon <= self.max_epsilon_per_run:
-            raise _refused("max_epsilon_per_run", self.max_epsilon_per_run, f"this run guarantees only ε ≤ {epsilon:.6g}")
+        epsilon, metrics = max(account.epsilon, account.tuning_epsilon or 0.0), account.metrics_epsilon or 0.0
+        if self.max_epsilon_per_run is not None and not max(epsilon, metrics) <= self.max_epsilon_per_run:
+            raise _refused("max_epsilon_per_run", self.max_epsilon_per_run, f"this run guarantees only ε ≤ {max(epsilon, metrics):.6g}")
         before = ledger.total(account.unit, without=run)
-        self._check_sum(before.epsilon + epsilon, before.delta + account.delta, f"{before.runs} earlier runs on the ledger and this one")
+        # the ledger adds metrics to the model: test records are no training records, so that counts too much, never too little
+        delta = account.delta if account.metrics_epsilon is None else 2.0 * account.delta
+        what = f"{before.runs} earlier runs on the ledger and this one"
+        self._check_sum(before.epsilon + epsilon + metrics, before.delta + delta, what)
 
     def check_total(self, total: Total) -> None:
         """Refuse a total that exceeds the limits; for `Ledger.enter`, which calls it while other processes wait."""

@@ -219,6 +219,11 @@ class RunFolder:
         return max((int(link.body["round"]) for link in self._chain.links if link.kind == "round"), default=0)
 
     @property
+    def last_asked(self) -> int:
+        """The last round that silos were asked for, finished or lost: they count it as released, and so must everybody."""
+        return max([self.last_round, *(int(detail["round"]) for event, detail in self.events if event == "invited")])
+
+    @property
     def events(self) -> list[tuple[str, Mapping[str, Any]]]:
         """What else happened, in order: (name, details)."""
         return [(str(link.body["event"]), link.body["detail"]) for link in self._chain.links if link.kind == "event"]

@@ -95,6 +95,7 @@ class Guarantee:
     plan_hash: str
     target_epsilon: float | None = None
     tuning_epsilon: float | None = None
+    metrics_epsilon: float | None = None
     epsilon_per_silo: Mapping[str, float] = field(default_factory=dict)
     analyses: tuple[Any, ...] = ()
 

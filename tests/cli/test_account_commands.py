@@ -90,12 +90,26 @@ def test_account_of_a_run_counts_the_rounds_that_ran(capsys: pytest.CaptureFixtu
         for number in (1, 2):
             run.append(RoundRecord(round=number, round_id=f"r{number}", epsilon_spent=0.1 * number, delta=1e-4))
     found = _json(capsys, "account", folder, "--json")
-    assert found["rounds_completed"] == 2
+    assert found["rounds_completed"] == found["rounds_accounted"] == 2
     assert found["noise_multiplier"] == whole.noise_multiplier
     assert found["epsilon"] == pytest.approx(sumus.epsilon(noise_multiplier=whole.noise_multiplier, steps=2, delta=1e-4), rel=2e-2)
     assert found["epsilon"] < 0.75 * whole.epsilon
     assert main(["account", folder]) == 0
     assert "2 completed" in capsys.readouterr().out
+    with RunFolder.open(folder, resume=True) as run:
+        run.note("invited", {"round": 3, "silos": list(names)})
+        run.note("aborted", {"round": 3, "reason": "the server says that it saw no sum"})
+    lost = _json(capsys, "account", folder, "--json")
+    assert (lost["rounds_completed"], lost["rounds_accounted"]) == (2, 3)
+    assert lost["epsilon"] > 1.1 * found["epsilon"]
+
+
+def test_account_shows_what_metrics_cost_test_records(capsys: pytest.CaptureFixture[str], plan_file: str) -> None:
+    secure = ("--set", "evaluation.metrics=secure", "--set", "evaluation.noise_multiplier=30")
+    found = _json(capsys, "account", plan_file, "--json", *secure)
+    assert 0.0 < found["metrics_epsilon"] < found["epsilon"]
+    assert main(["account", plan_file, *secure]) == 0
+    assert "for one test record, add or remove" in capsys.readouterr().out
 
 
 def test_account_of_a_folder_that_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_plan_over_the_silos_policy_is_refused_and_the_operator_sees_why(feder
 
 
 def test_metrics_count_against_the_policy_too(federation) -> None:
-    settings = {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 2.0}
+    settings = {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 8.0}
     across = federation(settings, policies={"silo-0": Policy(max_epsilon=2.5)})
     assert ask(across, 0, hello(across))[0] is Kind.REFUSED
     assert ask(across, 1, hello(across))[0] is Kind.WELCOME
@@ -216,6 +216,7 @@ def test_reasons_that_speak_of_records_stay_at_the_silo(federation) -> None:
         ({"aggregation.protocol": "trusted"}, PlanError),
         ({"training.algorithm": "fedavg", "training.sampling_rate": 0.1}, GuaranteeError),
         ({"federation.selection": "fixed", "federation.selected": 3}, PlanError),
+        ({"evaluation.metrics": "secure", "evaluation.noise_multiplier": 1.0}, GuaranteeError),  # ε far above the target for test records
     ],
 )
 def test_plans_that_would_show_a_silos_vector_do_not_run_across_machines(overrides, error) -> None:

@@ -156,5 +156,5 @@ def test_accounted_tuning_pays_for_the_search() -> None:
 
 def test_accounted_candidates_must_release_alike() -> None:
     space = SearchSpace.from_table({"federation": {"rounds": {"choices": [1, 2]}}})
-    with pytest.raises(PlanError, match="must leave rounds"):
+    with pytest.raises(PlanError, match="must leave privacy, rounds"):
         accounted.accounted_tuning(PLAN, space, expected_runs=2.0, candidates=8)

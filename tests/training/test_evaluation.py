@@ -14,7 +14,8 @@ from sumus.data.silos import Records
 from sumus.errors import PlanError
 from sumus.mechanism.noise import Skellam
 from sumus.randomness import RandomSource
-from sumus.training.evaluation import METRIC_COORDINATES, SecureMetrics, _per_record, evaluate
+from sumus.secure_counts import METRIC_COORDINATES
+from sumus.training.evaluation import SecureMetrics, _per_record, evaluate
 from sumus.training.federation import Federation
 from sumus.training.models import build_model
 

@@ -9,6 +9,7 @@ import torch
 from conftest_data import small_data
 from sumus.data import from_arrays
 from sumus.errors import PlanError, RoundAborted
+from sumus.guarantee import account_of
 from sumus.randomness import RandomSource
 from sumus.training.gradients import PerRecordGradients
 
@@ -166,8 +167,9 @@ def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None
     truth = 0.0  # zero weights: argmax is class 0, no test record has it
     assert abs(outcome.metrics.accuracy - truth) < 0.05
     assert abs(outcome.metrics.records - 1200) < 60
-    assert run._secure is not None
-    assert 0.0 < run._secure.epsilon < 5.0
+    found = account_of(run.design).metrics_epsilon
+    assert found is not None
+    assert 0.0 < found < 5.0
 
 
 def test_a_round_is_repeated_bit_for_bit(federation) -> None:

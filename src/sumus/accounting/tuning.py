@@ -13,11 +13,11 @@ from scipy.optimize import brentq
 
 from sumus.accounting.accountant import renyi_values
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, epsilon_cks
+from sumus.accounting.renyi import ORDERS, Values, epsilon_cks
 from sumus.errors import GuaranteeError
 from sumus.plan_rules import number
 
-__all__ = ["epsilon_with_tuning"]
+__all__ = ["epsilon_of_search", "epsilon_with_tuning"]
 
 
 def epsilon_with_tuning(release: Release, *, delta: float, expected_runs: float, shape: float = 1.0) -> float:
@@ -31,9 +31,13 @@ def epsilon_with_tuning(release: Release, *, delta: float, expected_runs: float,
         expected_runs: E[K], at least 1.
         shape: η, above 0; 1 is the geometric law, smaller costs less and has a heavier tail.
     """
+    return epsilon_of_search(renyi_values(release, ORDERS), delta=delta, expected_runs=expected_runs, shape=shape)
+
+
+def epsilon_of_search(values: Values, *, delta: float, expected_runs: float, shape: float = 1.0) -> float:
+    """`epsilon_with_tuning` for runs whose Rényi curve, at the orders `ORDERS`, is at most `values` whichever run it is."""
     number(low=1.0).check("privacy.tuning_runs", expected_runs)
     number(above=0.0).check("shape", shape)
-    values = renyi_values(release, ORDERS)
     log_gamma = _log_gamma(expected_runs, shape)
     finite = np.isfinite(values)
     if not finite.any():

@@ -31,6 +31,7 @@ from scipy.stats import binom, chi2, norm
 from sumus.design import NoiseDesign
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
 from sumus.randomness import RandomSource
+from sumus.secure_counts import count_noise
 
 __all__ = ["FALSE_ALARM", "NoiseAudit", "SamplerCheck", "audit_noise", "check_law", "laws_of", "usual_laws"]
 
@@ -112,10 +113,10 @@ def laws_of(built: NoiseDesign) -> dict[str, Law]:
             laws["noise share" if silo.noise_share == 1.0 else f"noise share of {silo.name}"] = law
     if built.state_noise is not None:
         laws["state noise"] = built.state_noise
+    if built.plan.noise.removable:
+        laws |= {f"noise component {number}": law for number, law in enumerate(built.removable_components)}
     if built.plan.evaluation.metrics == "secure":
-        from sumus.training.evaluation import SecureMetrics
-
-        laws["metrics"] = SecureMetrics(built).share
+        laws["metrics"] = count_noise(built.plan)
     return laws
 
 

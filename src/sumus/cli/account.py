@@ -23,30 +23,33 @@ def account(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """The guarantee of a plan, or of the rounds that a run completed."""
+    """The guarantee of a plan, or of the rounds of a run so far."""
     folder = Path(path)
     void: str | None = None
     if folder.is_dir():
-        built, completed, void = _from_run(folder, overrides)
-        if completed == 0:
+        built, completed, asked, void = _from_run(folder, overrides)
+        if asked == 0:
             raise GuaranteeError(f"{folder} has completed no round yet: nothing was released, so there is nothing to account for.")
     else:
-        built, completed = calibrated(load_plan(path, overrides)), None
+        built, completed, asked = calibrated(load_plan(path, overrides)), None, 0
     made = account_of(built)
     if as_json:
-        extra = {} if completed is None else {"rounds_completed": completed, "void": void}
+        extra = {} if completed is None else {"rounds_completed": completed, "rounds_accounted": asked, "void": void}
         print_json(made.as_json() | extra)
         return
     screen = console()
     screen.print(guarantee_text(made), soft_wrap=True)
     if completed is not None:
-        screen.print(f"  [cyan]rounds[/cyan]       {completed} completed, all accounted")
+        screen.print(f"  [cyan]rounds[/cyan]       {completed} completed, {asked} accounted")
     if void is not None:
         screen.print(f"[bold red]The guarantee is void for this run:[/bold red] {void}")
 
 
-def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, int, str | None]:
-    """The design of a run with as many rounds as it completed, that number, and why its guarantee is void if it is."""
+def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, int, int, str | None]:
+    """The design of a run with as many rounds as silos were asked for, how many it completed, were asked for, and why it is void if it is.
+
+    A round that ended without a sum counts: the server may have seen one all the same.
+    """
     from sumus.record import RunFolder
 
     run = RunFolder.open(folder)
@@ -55,6 +58,5 @@ def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, i
         from sumus.data import public_facts
 
         names = public_facts(run.plan).silo_names
-    completed = run.last_round
-    plan = with_overrides(run.plan, overrides).replace("federation", rounds=max(completed, 1))
-    return design(plan, names), completed, run.void
+    plan = with_overrides(run.plan, overrides).replace("federation", rounds=max(run.last_asked, 1))
+    return design(plan, names), run.last_round, run.last_asked, run.void

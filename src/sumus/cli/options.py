@@ -70,7 +70,7 @@ def guarantee_text(account: Account) -> Text:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise)", style="cyan")
+            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics)", style="cyan")
             styled.highlight_regex(r"not proved.*", style="red")
         text.append_text(styled)
     text.rstrip()

@@ -22,8 +22,8 @@ from sumus.guarantee import Account, calibrate_design, certify
 from sumus.plan import TrainingPlan
 from sumus.resolve import resolve
 from sumus.secagg.terms import Terms
+from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import terms_of
-from sumus.training.evaluation import METRIC_COORDINATES
 from sumus.training.workbench import Workbench, prepare
 
 __all__ = ["Agreement", "agree_on", "declared_facts", "workbench_without_records"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from sumus.engines.agreement import Agreement
 from sumus.engines.live_epsilon import LiveEpsilon
 from sumus.ledger import Ledger, LedgerEntry
 from sumus.policy import Policy
-from sumus.training.evaluation import SecureMetrics
 
 __all__ = ["LedgerReleases"]
 
@@ -31,23 +30,13 @@ class LedgerReleases:
     def open(cls, agreement: Agreement, ledger: Ledger, policy: Policy) -> LedgerReleases:
         """Refuse a plan whose whole run, metrics included, would not fit."""
         releases = cls(agreement=agreement, ledger=ledger, policy=policy, spent=LiveEpsilon(agreement.design))
-        account = agreement.account
-        policy.check(account, agreement.plan, ledger, run=releases.run)
-        total = ledger.total(account.unit, without=releases.run)
-        epsilon, delta = total.epsilon + account.epsilon, total.delta + account.delta
-        if releases._metrics is not None:  # test records are no training records, so adding the two counts too much, never too little
-            epsilon, delta = epsilon + releases._metrics.epsilon, delta + account.delta
-        policy.check_total(replace(total, epsilon=epsilon, delta=delta, runs=total.runs + 1))
+        policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
         return releases
 
     @property
     def run(self) -> str:
         """What the plan's releases are called on the ledger: a plan runs once in a federation."""
         return f"federation-{self.agreement.plan.hash[:16]}"
-
-    @property
-    def _metrics(self) -> SecureMetrics | None:
-        return SecureMetrics(self.agreement.design) if self.agreement.plan.evaluation.metrics == "secure" else None
 
     def enter(self, number: int, round_id: bytes) -> None:
         """See `silo_party.Releases`.
@@ -58,10 +47,8 @@ class LedgerReleases:
         draws = sum(entry.purpose == "model" and entry.round_id.partition("/")[0] == round_id.hex() for entry in self.ledger.entries())
         name = f"{round_id.hex()}/{draws + 1}" if draws else round_id.hex()
         epsilons = {"model": self.spent(number + 1)}
-        if self._metrics is not None:
-            epsilons["metrics"] = self._metrics.epsilon
+        if self.agreement.account.metrics_epsilon is not None:
+            epsilons["metrics"] = self.agreement.account.metrics_epsilon
         for purpose, epsilon in epsilons.items():
-            entry = LedgerEntry.of(
-                self.agreement.account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon, purpose=purpose
-            )
+            entry = LedgerEntry.of(self.agreement.account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon, purpose=purpose)
             self.ledger.enter(entry, allow=self.policy.check_total)

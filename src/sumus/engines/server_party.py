@@ -27,8 +27,9 @@ from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAbo
 from sumus.record import RoundRecord, RunFolder
 from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
+from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import pack_model, round_identifier, secure_round
-from sumus.training.evaluation import METRIC_COORDINATES, Metrics, SecureMetrics
+from sumus.training.evaluation import Metrics, SecureMetrics
 from sumus.training.removable_noise import lifted_sum
 from sumus.training.server import Server
 

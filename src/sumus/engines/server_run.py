@@ -40,8 +40,7 @@ def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: boo
 
 def is_over(run: RunFolder) -> bool:
     """Whether no round number is left, finished or lost."""
-    asked = [int(detail["round"]) for event, detail in run.events if event == "invited"]
-    return max([run.last_round, *asked]) >= run.plan.federation.rounds
+    return run.last_asked >= run.plan.federation.rounds
 
 
 def finish(run: RunFolder, party: ServerParty) -> None:

@@ -12,28 +12,22 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from sumus.accounting.accountant import renyi_values
-from sumus.accounting.analyses import release_of
-from sumus.accounting.release import Release, noisy_step
-from sumus.accounting.renyi import ORDERS
-from sumus.accounting.tuning import epsilon_with_tuning
 from sumus.data import load
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments.space import SearchSpace
 from sumus.experiments.tuning import tuning_plan, without_test_records
-from sumus.guarantee import Account, account_of, calibrate_design
+from sumus.guarantee import Account, account_of, calibrate_design, metrics_epsilon, search_epsilon
 from sumus.plan import TrainingPlan
 from sumus.plan_rules import number
 from sumus.randomness import RandomSource
 from sumus.resolve import resolve
-from sumus.training.evaluation import METRIC_COORDINATES, SecureMetrics
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
@@ -49,7 +43,7 @@ class AccountedTuning:
         plan: the best candidate.
         parameters: its trained model.
         score: its noisy validation accuracy.
-        account: of one run of the candidate that leaks most; `account.tuning_epsilon` covers the whole search for training records.
+        account: of one run of the candidate with the largest ε; `account.tuning_epsilon` covers the whole search for training records.
         validation_epsilon: the same for a validation record.
         epsilon: for every record: a record is either a training or a validation record.
     """
@@ -107,10 +101,12 @@ def accounted_tuning(
     public = RandomSource.simulation(seed, "tuning candidates")
     drawn = [space.draw(public) for _ in range(candidates)]
     built = [calibrate_design(resolve(base.with_overrides(values), facts), facts.silo_names) for values in drawn]
-    account = account_of(_dominating(built))
-    if account.tuning_epsilon is None or not math.isfinite(account.tuning_epsilon):
-        raise GuaranteeError("the tuning has no finite ε. Lower --account or privacy.epsilon.")
-    validation = _validation_epsilon(built[0], expected_runs)
+    _require_alike(built)
+    training = search_epsilon(built)
+    validation = max(metrics_epsilon(each.plan, search=True) for each in built)
+    if not math.isfinite(max(training, validation)):
+        raise GuaranteeError("the tuning has no finite ε. Lower --account or privacy.epsilon, or raise evaluation.noise_multiplier.")
+    account = replace(max(map(account_of, built), key=lambda each: each.epsilon), tuning_epsilon=training)
     secret = RandomSource()
     best: tuple[float, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
@@ -130,44 +126,24 @@ def accounted_tuning(
         score=best[0],
         account=account,
         validation_epsilon=validation,
-        epsilon=max(account.tuning_epsilon, validation),
+        epsilon=max(training, validation),
         candidates=candidates,
     )
 
 
-def _dominating(built: Sequence[NoiseDesign]) -> NoiseDesign:
-    """The candidate whose Rényi curve lies above all others': what holds for it holds for a run with a random candidate."""
-    shapes = {(each.plan.federation.rounds, each.plan.training.dimension, each.queries_per_round) for each in built}
+def _require_alike(built: Sequence[NoiseDesign]) -> None:
+    """One δ, one unit and one trust assumption for all candidates, and as many sums of the same size: else the search has no one ε."""
+    shapes = {
+        (
+            each.plan.privacy,
+            each.plan.federation.rounds,
+            each.plan.federation.dropouts,
+            each.plan.federation.colluding,
+            each.plan.training.dimension,
+            each.queries_per_round,
+        )
+        for each in built
+    }
     if len(shapes) > 1:
-        rule = "must leave rounds, local steps and the size of the model alone when tuning is accounted"
+        rule = "must leave privacy, rounds, local steps, trust and the size of the model alone when tuning is accounted"
         raise PlanError("--space", sorted(map(str, shapes))[0], rule, "Remove that key from the space.")
-    curves = np.array([np.max([_curve(each, silo.name) for silo in _kinds(each)], axis=0) for each in built])
-    top = curves.max(axis=0)
-    for each, curve in zip(built, curves, strict=True):
-        if np.all(curve >= top * (1.0 - 1e-9)):
-            return each
-    raise PlanError("--space", len(built), "must have one candidate that leaks most at every Rényi order", "Narrow the space.")
-
-
-def _kinds(built: NoiseDesign) -> list[Any]:
-    kinds = {(silo.l2_grid, silo.sampling_rate, silo.local_steps, silo.noise_share, silo.surge_rate): silo for silo in built.silos}
-    return list(kinds.values())
-
-
-def _curve(built: NoiseDesign, name: str) -> npt.NDArray[np.float64]:
-    """The Rényi curve of everything one run releases, for the records of one silo."""
-    silo = next(each for each in built.silos if each.name == name)
-    analysis = {"dp-sgd": "local" if silo.local_steps > 1 else "single-step"}.get(
-        built.plan.training.algorithm, built.plan.training.algorithm
-    )
-    return np.asarray(renyi_values(release_of(analysis, built.setting(silo)), ORDERS))
-
-
-def _validation_epsilon(built: NoiseDesign, expected_runs: float) -> float:
-    """ε of the search for a validation record: the noisy counts of every round of every run."""
-    plan, metrics = built.plan, SecureMetrics(built)
-    total = metrics.share.sum_of(plan.noise_contributors)
-    unit_grid = math.sqrt(total.variance_grid) / plan.evaluation.noise_multiplier  # grid steps that stand for one record
-    l2_grid = math.sqrt(METRIC_COORDINATES) * unit_grid * (1.0 + 1e-9)
-    step = noisy_step(total, l2_grid=l2_grid, dimension=METRIC_COORDINATES, count=plan.federation.rounds)
-    return epsilon_with_tuning(Release((step,)), delta=plan.privacy.delta, expected_runs=expected_runs)

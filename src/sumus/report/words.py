@@ -66,7 +66,7 @@ def statement_of(run: RunFolder) -> Statement:
     analysis = next(
         (f"{each.name}: {each.statement}" for each in guarantee.compared if each.name == guarantee.analysis), guarantee.analysis
     )
-    terms = (
+    terms: tuple[tuple[str, str], ...] = (
         ("Protects", guarantee.neighbours),
         ("Counts on", guarantee.trust),
         ("Analysis", analysis),
@@ -76,6 +76,9 @@ def statement_of(run: RunFolder) -> Statement:
         ("Spent so far", f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of {run.plan.federation.rounds} rounds"),
         ("Noise", f"{guarantee.noise_multiplier:.4g} clip norms in the sum, {guarantee.local_noise_multiplier:.4g} from each silo"),
     )
+    if guarantee.metrics_epsilon is not None:
+        bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove"
+        terms += (("Metrics", f"secure sums of their own: {bound}"),)
     brief = f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, {status}"
     return Statement(
         verdict=verdict,

@@ -1,8 +1,7 @@
 """Accuracy and loss: in the clear for simulations, or through the secure sum with noise of their own.
 
 Secure metrics ride on the model's vector: three more coordinates (correct records, records, clipped loss of the silo's test records under
-the model that the round started from), with their own noise. A test record moves them by at most √3 units, and no record is both a
-training and a test record, so the two guarantees stand side by side.
+the model that the round started from), with their own noise. What they cost a test record is in `sumus.secure_counts` and in the account.
 """
 
 from __future__ import annotations
@@ -19,22 +18,19 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from sumus.accounting.accountant import epsilon_of
-from sumus.accounting.release import Release, noisy_step
 from sumus.data.silos import Records
 from sumus.design import NoiseDesign
-from sumus.errors import DataError, PlanError
-from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
+from sumus.errors import DataError
+from sumus.mechanism.noise import Gaussian, IntegerNoise
 from sumus.randomness import RandomSource
+from sumus.secure_counts import COUNT_RESOLUTION, METRIC_COORDINATES, count_noise
 from sumus.training.isolation import is_isolated
 from sumus.training.plain_steps import named_parameters
 
-__all__ = ["LOSS_CAP", "METRIC_COORDINATES", "Metrics", "SecureMetrics", "evaluate"]
+__all__ = ["LOSS_CAP", "Metrics", "SecureMetrics", "evaluate"]
 
-METRIC_COORDINATES = 3
 LOSS_CAP = 4.0
 """A record's loss is counted up to this many nats in secure metrics."""
-_COUNT_RESOLUTION = 1 << 8  # grid steps per record
 _ISOLATED_CHUNK = 64
 
 
@@ -91,29 +87,14 @@ def _per_record(
 @final
 @dataclass(frozen=True)
 class SecureMetrics:
-    """Three noisy coordinates per silo and round, and what they cost the test records."""
+    """Three noisy coordinates per silo and round."""
 
     design: NoiseDesign
-
-    def __post_init__(self) -> None:
-        if self.design.plan.privacy.unit == "silo":
-            rule = 'must not be "secure" for privacy.unit = "silo" (the counts protect one test record, not a whole silo)'
-            raise PlanError("evaluation.metrics", "secure", rule, 'Use "none".')
 
     @property
     def share(self) -> IntegerNoise | Gaussian:
         """The law that one silo adds to each of its metric coordinates."""
-        std = self.design.plan.evaluation.noise_multiplier * _COUNT_RESOLUTION
-        return noise_law(self.design.plan.noise.mechanism, std**2).share(self.design.plan.noise_contributors)
-
-    @property
-    def epsilon(self) -> float:
-        """ε at the plan's δ for one *test* record, over all rounds (proved: one noisy sum per round)."""
-        plan = self.design.plan
-        total = self.share.sum_of(plan.noise_contributors)
-        l2_grid = math.sqrt(METRIC_COORDINATES) * _COUNT_RESOLUTION
-        step = noisy_step(total, l2_grid=l2_grid, dimension=METRIC_COORDINATES, count=plan.federation.rounds)
-        return epsilon_of(Release((step,)), delta=plan.privacy.delta, accountant=plan.privacy.accountant)
+        return count_noise(self.design.plan)
 
     def encode(
         self, model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, source: RandomSource
@@ -122,12 +103,12 @@ class SecureMetrics:
         totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
         if len(records):
             correct, loss = _per_record(model, parameters, records, 4096, isolated=True)
-            capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * _COUNT_RESOLUTION)
-            totals[:] = correct.sum() * _COUNT_RESOLUTION, len(records) * _COUNT_RESOLUTION, int(capped.sum())
+            capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * COUNT_RESOLUTION)
+            totals[:] = correct.sum() * COUNT_RESOLUTION, len(records) * COUNT_RESOLUTION, int(capped.sum())
         return np.asarray(totals + self.share.sample(METRIC_COORDINATES, source).astype(np.int64))
 
     def decode(self, total_grid: Sequence[int] | npt.NDArray[np.int64]) -> Metrics:
         """Accuracy and capped mean loss from the summed counts."""
-        correct, records, loss = (float(value) / _COUNT_RESOLUTION for value in total_grid)
+        correct, records, loss = (float(value) / COUNT_RESOLUTION for value in total_grid)
         records = max(records, 1.0)
         return Metrics(min(max(correct / records, 0.0), 1.0), max(loss * LOSS_CAP / records, 0.0), round(records))

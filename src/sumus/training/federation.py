@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from sumus.design import NoiseDesign
 from sumus.randomness import RandomSource
+from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import Aggregated, Aggregator, SecureAggregation, TrustedAggregation
-from sumus.training.evaluation import METRIC_COORDINATES, Metrics, SecureMetrics, evaluate
+from sumus.training.evaluation import Metrics, SecureMetrics, evaluate
 from sumus.training.local_update import LocalUpdate, LocalUpdater, local_updater
 from sumus.training.sampling import select_silos
 from sumus.training.server import Server

@@ -29,7 +29,6 @@ from sumus.resolve import resolve
 from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
 from sumus.training.baselines import baselines
-from sumus.training.evaluation import SecureMetrics
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.models import flat_parameters, load_flat
 from sumus.training.workbench import prepare
@@ -144,8 +143,6 @@ def train(
         plan = plan.replace("training", dimension=len(flat_parameters(model)))
     built = calibrate_design(resolve(plan, facts), facts.silo_names)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)
-    if account is not None:
-        _certify_metrics(built)
     if begun is not None:
         begun(built, account, data)
     bench = prepare(built.plan, data, model=model)
@@ -171,7 +168,7 @@ def train(
         loggers = _loggers(built.plan, run.path)
         for number in range(run.last_round, built.plan.federation.rounds):
             if releases is not None:
-                releases.enter(run, number + 1, _round_id(built, number), _spent(built, number + 1))
+                releases.enter(run, number + 1, _round_id(built, number), _spent(built, account, number + 1))
             outcome = federation.round(number)
             record = run.commit(_record(federation, outcome, names), federation.server.state(), {"round": number + 1})
             for logger in loggers:
@@ -281,23 +278,12 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
     )
 
 
-def _certify_metrics(built: NoiseDesign) -> None:
-    """Test records are protected by the noise of the metrics alone; the plan's target holds for them too."""
-    target = built.plan.privacy.epsilon
-    if built.plan.evaluation.metrics != "secure" or target is None:
-        return
-    found = SecureMetrics(built).epsilon
-    if found > target:
-        fix = "Raise evaluation.noise_multiplier, or privacy.epsilon."
-        raise GuaranteeError(f"privacy.epsilon = {target:g} is not met for test records: their metrics cost ε ≤ {found:.4g}. {fix}")
-
-
-def _spent(built: NoiseDesign, rounds: int) -> dict[str, float]:
-    """ε after so many rounds, for training records and, where metrics are released, for test records."""
-    if built.plan.training.algorithm == "fedavg":
+def _spent(built: NoiseDesign, account: Account | None, rounds: int) -> dict[str, float]:
+    """ε after so many rounds for training records and, where metrics are released, ε of all rounds for test records."""
+    if account is None:
         return {}
     found = {"model": spent(built, rounds)}
-    return found | {"metrics": SecureMetrics(built).epsilon} if built.plan.evaluation.metrics == "secure" else found
+    return found if account.metrics_epsilon is None else found | {"metrics": account.metrics_epsilon}
 
 
 def _round_id(design: NoiseDesign, number: int) -> str:

@@ -1,0 +1,88 @@
+"""From the declared law to the drawn one: what a guarantee pays because samplers are exact only up to a proved distance.
+
+If every drawn law is within a factor e^{±ρ_i} of its declared law outside an event of mass τ_i, a mechanism that is (ε, δ′)-DP with
+declared draws is (ε + 2Σρ_i, δ)-DP with drawn ones, δ = e^{Σρ_i}·δ′ + (1 + e^ε)·Στ_i (docs/mathematics.md, "from the declared law to
+the drawn one"). The far tails that the dominating Gaussian leaves out are paid for in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from sumus.accounting.dominating import TAIL_LOG_MASS
+from sumus.coins import coin_log_ratio
+from sumus.design import NoiseDesign
+from sumus.mechanism.noise import Gaussian, IntegerNoise
+
+__all__ = ["Inexactness", "inexactness_of", "inexactness_of_draws"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Inexactness:
+    """How far everything drawn is from everything declared: Σρ and Στ over all draws that a guarantee rests on."""
+
+    log_ratio: float = 0.0
+    tail_mass: float = 0.0
+
+    def __add__(self, other: Inexactness) -> Inexactness:
+        return Inexactness(log_ratio=self.log_ratio + other.log_ratio, tail_mass=self.tail_mass + other.tail_mass)
+
+    def repeated(self, times: float) -> Inexactness:
+        """The same, drawn so many times."""
+        return Inexactness(log_ratio=times * self.log_ratio, tail_mass=times * self.tail_mass)
+
+    def budget(self, epsilon: float, delta: float) -> tuple[float, float]:
+        """(ε to add, δ left): 2ρ and (δ − (1 + e^ε)·τ)·e^{−ρ}.
+
+        Args:
+            epsilon: any upper bound on the ε that will be stated.
+            delta: of the guarantee.
+        """
+        left = (delta - (1.0 + math.exp(min(epsilon, 500.0))) * self.tail_mass) * math.exp(-self.log_ratio)
+        return 2.0 * self.log_ratio, left
+
+    def paid_for(self, epsilon_at: Callable[[float], float], *, delta: float, assumed: float = 1.0) -> float:
+        """The ε that holds at `delta` with drawn values, where `epsilon_at` tells it for declared ones; infinite if δ does not suffice.
+
+        Args:
+            assumed: a first guess; a larger ε leaves less of δ, so the guess is raised until the result is below it.
+        """
+        while True:
+            slack, left = self.budget(assumed, delta)
+            if left <= 0.0:
+                return math.inf
+            epsilon = slack + epsilon_at(left)
+            if epsilon <= assumed or epsilon == math.inf:
+                return epsilon
+            assumed = 1.1 * epsilon
+
+
+def inexactness_of_draws(law: IntegerNoise | Gaussian, contributors: int, *, sums: float, draws_per_sum: int) -> Inexactness:
+    """Of `sums` coordinates, each a sum of `draws_per_sum` draws that is accounted as the sum of `contributors` draws of `law`.
+
+    The continuous Gaussian has no proved sampler, so nothing that it protects is called proved, and nothing is paid.
+    """
+    if isinstance(law, Gaussian):
+        return Inexactness()
+    declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack  # distance of the summed law from the one accounted
+    draws = sums * draws_per_sum
+    tail = draws * (law.tail_mass + 2.0 * math.exp(TAIL_LOG_MASS))
+    return Inexactness(log_ratio=draws * law.log_ratio_slack + sums * declared, tail_mass=tail)
+
+
+def inexactness_of(built: NoiseDesign) -> Inexactness:
+    """Of all noise of all rounds that protects a record of a design."""
+    plan = built.plan
+    if built.coins is not None:
+        return Inexactness(log_ratio=coin_log_ratio(plan))
+    contributors = plan.noise_contributors
+    sums = float(plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1))
+    draws = contributors * (2 if built.state_noise is not None else 1)
+    if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
+        honest = plan.least_invited - plan.federation.colluding
+        draws = max((honest - missing) * (missing + 1) for missing in range(plan.federation.dropouts + 1))
+    return inexactness_of_draws(built.share, contributors, sums=sums, draws_per_sum=draws)
