@@ -102,13 +102,14 @@ class MaliciousServer:
         return fooled
 
     def _pool(self, holder: int, dropped: frozenset[int], salts: Mapping[int, bytes], shares: bytes) -> None:
-        survivors = self.header.participants - dropped
-        missing = self.world.terms.silos - len(survivors)
-        start = 0
-        for owner in self.world.server.topology.holders(holder, survivors):
-            for index in self.layout(owner).opened(dropped, missing=missing):
-                self.pads[owner, salts[owner], index, holder] = shares[start : start + ELEMENT_BYTES]
-                start += ELEMENT_BYTES
+        """Sort revealed pads by secret, however many removable ones the holder was talked into."""
+        owners = self.world.server.topology.holders(holder, self.header.participants - dropped)
+        for missing in range(self.world.terms.silos + 1):
+            secrets = [(owner, index) for owner in owners for index in self.layout(owner).opened(dropped, missing=missing)]
+            if len(secrets) * ELEMENT_BYTES == len(shares):
+                for place, (owner, index) in enumerate(secrets):
+                    self.pads[owner, salts[owner], index, holder] = shares[place * ELEMENT_BYTES : (place + 1) * ELEMENT_BYTES]
+                return
 
     def open_secret(self, owner: int, index: int, *, message: MaskedInput | None = None) -> bytes | None:
         """The secret of a submission, if t of its pads are in the pool."""
