@@ -236,9 +236,19 @@ def test_the_bin_cap_keeps_steps_non_expansive(learning_rate: float, cap: int) -
 
 def test_float_slack_is_small_and_grows_with_the_work() -> None:
     plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS)
-    little = convex_float_slack_grid(plan, learning_rate=0.5, steps=1400, resolution=1 << 16)
+    little = convex_float_slack_grid(plan, learning_rate=0.5, steps=1400, records=5600, resolution=1 << 16)
     assert 0.0 < little < 3.0
-    assert convex_float_slack_grid(plan, learning_rate=0.5, steps=14000, resolution=1 << 16) > 5 * little
+    assert convex_float_slack_grid(plan, learning_rate=0.5, steps=14000, records=5600, resolution=1 << 16) > 4 * little
+    crowd = convex_float_slack_grid(plan, learning_rate=0.5, steps=1400, records=56_000_000, resolution=1 << 16)
+    assert crowd > 100 * little  # one bin may hold all records, and a sum of so many floats errs with their number
+
+
+def test_a_silo_with_a_shorter_step_moves_a_convex_pass_less() -> None:
+    built = _design(CONVEX + "[silo.silo-1]\nlearning_rate = 0.25\n")
+    usual, careful = built.silos[0], built.silos[1]
+    rounding = math.sqrt(built.plan.training.dimension or 0)
+    assert careful.l2_grid - rounding == pytest.approx((usual.l2_grid - rounding) / 2.0, rel=1e-3)
+    assert certify(built).epsilon_per_silo["silo-1"] < certify(built).epsilon_per_silo["silo-0"]
 
 
 def test_tuning_is_accounted_when_asked_for() -> None:

@@ -26,7 +26,8 @@ from sumus.shapes import float_sum_terms
 __all__ = ["ConvexBounds", "NoiseDesign", "SiloDesign", "convex_bounds", "design"]
 
 LARGEST_WEIGHT_NORM = 1e3
-"""Weights of a convex pass may not grow beyond this norm (checked by every silo): the float slack of the sensitivity rests on it."""
+"""Weights of a convex pass stay within this norm: every step ends with a projection onto the ball, and so does the server's. The float
+slack of the sensitivity rests on it. A projection is non-expansive: it never raises a sensitivity, and no record can stop a run."""
 
 _NORM_TOLERANCE = 2.0**-19  # relative: records are float32, so their norm may exceed the feature bound by this much
 
@@ -76,21 +77,22 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
     return ConvexBounds(gradient_norm=gradient_norm, smoothness=smoothness, bin_cap=cap)
 
 
-def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, resolution: float) -> float:
+def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, records: int, resolution: float) -> float:
     """Grid steps that float64 arithmetic and float32 records can add to what one record does to a convex pass.
 
-        2·P·S·u·[(2f + 5)·(W + 4PS/R) + 8(K + cap + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(d + n + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
 
-    Guarantee: holds for weights of norm at most W before and after the pass, in whatever order sums are taken (docs/mathematics.md,
-        "floats").
+    Guarantee: holds for weights of norm at most W before the pass and bins of up to n records, in whatever order sums are taken
+        (docs/mathematics.md, "rounding and floats").
 
     Args:
+        records: n, public bound on the silo's records.
         resolution: grid steps that γC/b stands for.
     """
     training, bounds = plan.training, convex_bounds(plan, learning_rate)
     numbers = training.dimension or 1  # f·K ≥ f + K − 1
-    largest = LARGEST_WEIGHT_NORM + 4.0 * training.passes * steps / training.feature_bound
-    per_step = (2.0 * numbers + 5.0) * largest + 8.0 * (numbers + bounds.bin_cap + 10.0) / training.feature_bound
+    largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
+    per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (numbers + records + 10.0) / training.feature_bound
     unit = learning_rate * bounds.gradient_norm / (training.divisor or 1.0)
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
     return rounding + training.passes * resolution * _NORM_TOLERANCE
@@ -292,9 +294,9 @@ def _silo_design(plan: TrainingPlan, grid: Grid, name: str, *, learning_rate: fl
         cap = convex_bounds(plan, learning_rate).bin_cap
         surge = min(1.0, plan.training.passes * _crowded(cap, others=max(records - 1, 0), bins=steps))
         resolution = grid.resolution
-        extra = (reach * plan.training.passes - 1.0) * grid.resolution
-        extra += convex_float_slack_grid(plan, learning_rate=learning_rate, steps=steps, resolution=grid.resolution * reach)
-        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, dimension, float_slack_grid=extra)
+        slack = convex_float_slack_grid(plan, learning_rate=learning_rate, steps=steps, records=records, resolution=grid.resolution * reach)
+        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, dimension, float_slack_grid=slack)
+        l2_grid += (reach * plan.training.passes - 1.0) * grid.resolution  # P·γC/b of this silo in place of the grid's unit
         if surge > 0.5:  # almost every bin is overfull: count the double influence always
             surge, l2_grid = 0.0, 2.0 * l2_grid
     else:

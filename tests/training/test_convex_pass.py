@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
+from sumus.design import LARGEST_WEIGHT_NORM
 from sumus.errors import DataError, GuaranteeError
 from sumus.randomness import RandomSource
 from sumus.training.convex_pass import convex_pass
@@ -37,13 +39,14 @@ def naive_pass(weights, x, y, assigned, *, bins, step, decay, cap):
     for s in range(bins):
         mine = np.flatnonzero(assigned == s)
         if len(w) == 1:
-            residual = (1 / (1 + np.exp(-(x[mine] @ w[0]))) - y[mine])[:, None]
+            residual = (expit(x[mine] @ w[0]) - y[mine])[:, None]
         else:
             z = x[mine] @ w.T
             p = np.exp(z - z.max(1, keepdims=True)) if len(mine) else z
             residual = (p / p.sum(1, keepdims=True) if len(mine) else p) - np.eye(len(w))[y[mine]]
         gradient = residual.T @ x[mine].astype(np.float64)
         w = (1 - decay) * w - step * min(1.0, cap / max(len(mine), 1)) * gradient
+        w *= min(1.0, 1000.0 / max(np.linalg.norm(w), 1e-300))
     return w
 
 
@@ -84,6 +87,27 @@ def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(seed, outputs, bins
 
 
 @settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), bins=st.integers(1, 8))
+def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(seed, outputs, bins) -> None:
+    """On the edge of the ball the pass goes on, stays inside, is the formula, and its sensitivity holds."""
+    rng = np.random.default_rng(seed)
+    x, y = unit_records(rng, 16, 3), rng.integers(0, max(outputs, 2), 16)
+    assigned = rng.integers(0, bins, 16)
+    cap = int(np.bincount(assigned, minlength=bins).max())
+    smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
+    step = 2.0 / (smoothness * cap)
+    weights = rng.normal(size=(outputs, 3))
+    weights *= LARGEST_WEIGHT_NORM * (1.0 - 1e-12) / np.linalg.norm(weights)
+    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
+    without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
+    assert np.linalg.norm(with_record - without) <= step * gradient_norm * (1.0 + 1e-6)
+    assert np.linalg.norm(with_record) <= LARGEST_WEIGHT_NORM * (1.0 + 1e-9)
+    plain = naive_pass(weights, x, y, assigned, bins=bins, step=step, decay=0.0, cap=cap)
+    np.testing.assert_allclose(with_record, plain, rtol=0, atol=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), cap=st.integers(1, 6))
 def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap) -> None:
     rng = np.random.default_rng(seed)
@@ -118,10 +142,12 @@ def test_without_the_cap_the_bound_would_fail() -> None:
 def test_records_over_the_bound_and_bad_labels_are_refused() -> None:
     weights, source = np.zeros((3, 2)), RandomSource()
     options = {"bins": 2, "passes": 1, "step": 0.1, "decay": 0.0, "bin_cap": 4, "feature_bound": 1.0, "source": source}
-    with pytest.raises(GuaranteeError, match="norm at most"):
+    with pytest.raises(DataError, match="norm at most"):  # speaks of a record, so it must not be told to the server
         convex_pass(weights, np.array([[3.0, 0.0]], np.float32), np.array([0]), **options)
-    with pytest.raises(GuaranteeError, match="norm at most"):
+    with pytest.raises(DataError, match="norm at most"):
         convex_pass(weights, np.array([[np.nan, 0.0]], np.float32), np.array([0]), **options)
+    with pytest.raises(GuaranteeError, match="model that arrived"):  # speaks of the model alone
+        convex_pass(np.full((3, 2), LARGEST_WEIGHT_NORM), np.array([[0.5, 0.0]], np.float32), np.array([0]), **options)
     with pytest.raises(DataError, match="labels must lie in"):
         convex_pass(weights, np.array([[0.5, 0.0]], np.float32), np.array([3]), **options)
     empty = convex_pass(weights, np.zeros((0, 2), np.float32), np.zeros(0, np.int64), **options)

@@ -8,6 +8,7 @@ import torch
 
 from conftest_data import small_data
 from sumus.data import from_arrays
+from sumus.design import LARGEST_WEIGHT_NORM
 from sumus.errors import PlanError, RoundAborted
 from sumus.guarantee import account_of
 from sumus.randomness import RandomSource
@@ -155,6 +156,15 @@ def test_gaussian_noise_needs_a_trusted_aggregator(federation) -> None:
         federation({"noise.mechanism": "gaussian"})
     run = federation({"noise.mechanism": "gaussian", "aggregation.protocol": "trusted"})
     assert run.round(0).aggregated.total.dtype == np.float64
+
+
+def test_a_released_sum_that_throws_the_model_far_away_does_not_end_the_run(federation) -> None:
+    run = federation({"training.algorithm": "convex-pass", "training.sampling_rate": "none"})
+    dimension = len(run.server.parameters)
+    run.server.apply(np.full(dimension, 1 << 40, dtype=np.int64), len(run.design.silos))
+    assert 999.0 < np.linalg.norm(run.server.parameters) <= LARGEST_WEIGHT_NORM
+    run.round(1)  # no silo refuses the model
+    assert np.linalg.norm(run.server.parameters) <= LARGEST_WEIGHT_NORM
 
 
 def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None:

@@ -124,14 +124,16 @@ class Grid:
     def encode_summed(self, update: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
         """A whole update, already a sum over records, rounded to the nearest grid point.
 
-        Guarantee: |encode(a) − encode(b)|₂ ≤ r·|a − b|₂/C + (1 + 2^-12)·√d, the last part for the rounding of the scaling
-            itself. Refuses (fail closed) an update that is not finite or has a coordinate of 2^40 grid steps or more.
+        Guarantee: |encode(a) − encode(b)|₂ ≤ r·|a − b|₂/C + (1 + 2^-12)·√d for all finite a and b, the last part for the rounding of
+            the scaling itself. Coordinates beyond ±2^40 grid steps are clamped there, which is 1-Lipschitz; only an update that is
+            not finite is refused.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = np.rint(np.asarray(update, dtype=np.float64) * (self.resolution / self.clip_norm))
-        if not (np.abs(scaled) < _LARGEST_COORDINATE_GRID).all():  # NaN fails too
-            raise DataError("update must be finite and below 2^40 grid steps. Lower the learning rate; nothing was released.")
-        return scaled.astype(np.int64)
+        values = np.asarray(update, dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise DataError("update must be finite. Lower the learning rate; nothing was released.")
+        with np.errstate(over="ignore"):
+            scaled = values * (self.resolution / self.clip_norm)
+        return np.rint(np.clip(scaled, -_LARGEST_COORDINATE_GRID, _LARGEST_COORDINATE_GRID)).astype(np.int64)
 
     def decode(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Grid steps to gradient units."""

@@ -1,10 +1,11 @@
 """The noiseless local pass of `convex-pass`: softmax or logistic regression on records of bounded norm, one step per bin.
 
-    θ ← (1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)
+    θ ← Π_W[(1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)],   Π_W the projection onto the ball of radius W
 
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one record moves the result by at most
-    γC/b per pass, or twice that if its own bin holds more than cap records (THEORY: co-coercivity; docs/mathematics.md). All
-    arithmetic is float64; what its rounding can add is part of the sensitivity (`design.convex_float_slack_grid`).
+    γC/b per pass, or twice that if its own bin holds more than cap records (co-coercivity; docs/mathematics.md). All arithmetic is
+    float64; what its rounding can add is part of the sensitivity (`design.convex_float_slack_grid`). Records within the public
+    bounds never stop a pass, however large the weights would grow without the projection.
 """
 
 from __future__ import annotations
@@ -53,9 +54,7 @@ def convex_pass(
         assigned = source.below(bins, len(x))
         order = np.argsort(assigned, kind="stable")
         ends = np.cumsum(np.bincount(assigned, minlength=bins))
-        _run_pass(trained, np.ascontiguousarray(x), y, order, ends, step, decay, float(bin_cap))
-    if not np.linalg.norm(trained) <= LARGEST_WEIGHT_NORM:  # NaN fails too
-        raise GuaranteeError(f"weights grew beyond norm {LARGEST_WEIGHT_NORM:g}, outside what is proved. Lower the learning rate.")
+        _run_pass(trained, np.ascontiguousarray(x), y, order, ends, step, decay, float(bin_cap), LARGEST_WEIGHT_NORM)
     return trained
 
 
@@ -63,11 +62,11 @@ def _check(weights: npt.NDArray[np.float64], x: npt.NDArray[np.float32], y: npt.
     norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
     if not (norms2 <= (feature_bound * (1.0 + 1e-6)) ** 2).all():  # float32 features; NaN fails too
         largest = math.sqrt(float(np.nan_to_num(norms2, nan=math.inf).max()))
-        raise GuaranteeError(f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. Normalise them first.")
+        raise DataError(f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. Normalise them first.")
     classes = max(len(weights), 2)
     if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
         raise DataError(f"labels must lie in 0 … {classes - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
-    if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:
+    if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:  # of the model that was sent, so refusing it tells nothing; NaN fails too
         raise GuaranteeError(f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is not usable.")
 
 
@@ -81,6 +80,7 @@ def _run_pass(
     step: float,
     decay: float,
     bin_cap: float,
+    radius: float,
 ) -> None:
     """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
     outputs, features = weights.shape
@@ -114,7 +114,15 @@ def _run_pass(
                 for f in range(features):
                     gradient[k, f] += residual[k] * row[f]
         scale = step * min(1.0, bin_cap / count) if count else 0.0
+        norm2 = 0.0
         for k in range(outputs):
             for f in range(features):
-                weights[k, f] = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
+                moved = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
+                weights[k, f] = moved
+                norm2 += moved * moved
+        if norm2 > radius * radius:
+            shrink = radius / np.sqrt(norm2)
+            for k in range(outputs):
+                for f in range(features):
+                    weights[k, f] *= shrink
         begin = end

@@ -7,12 +7,13 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.design import NoiseDesign
+from sumus.design import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.errors import StorageError
 
 __all__ = ["Server"]
 
 Vector = npt.NDArray[np.float64]
+_LARGEST_SENT = LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20)  # rounding to float32 moves a norm by at most 2^-24 of it
 
 
 @final
@@ -68,7 +69,8 @@ class Server:
             else:
                 self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
             step = self._first / (np.sqrt(self._second) + 1e-3)
-        self._iterate = _as_sent(self._iterate + training.server_learning_rate * step)
+        moved = self._iterate + training.server_learning_rate * step
+        self._iterate = _as_sent(_within(moved, _LARGEST_SENT) if training.algorithm == "convex-pass" else moved)
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update
 
@@ -90,6 +92,12 @@ class Server:
         self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
         self._first, self._second = state["first"].copy(), state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
+
+
+def _within(parameters: Vector, radius: float) -> Vector:
+    """The nearest point of a ball: a function of released sums, so it costs nothing, and no silo has to refuse the model."""
+    norm = float(np.linalg.norm(parameters))
+    return parameters * (radius / norm) if norm > radius else parameters
 
 
 def _as_sent(parameters: Vector) -> Vector:
