@@ -1,136 +1,93 @@
-"""The attacks: the vectorised recursion is the silos' code, the claim falls, the proved analyses stand."""
+"""The audit of the per-step claim: the claim falls with either model, also on the silos' code alone; the proved analyses stand."""
 
 from __future__ import annotations
 
 import json
-import math
+from functools import partial
+from pathlib import Path
 
-import numpy as np
 import pytest
 
-from sumus.audit.attacks import Attack, Draws, ForgettingAttack, ThresholdAttack
-from sumus.audit.convex_attack import ConvexAttack
-from sumus.audit.theorem import attack_design, audit_theorem, draw_theorem, released_by_silos, tuned
+from sumus.audit.attacks import threshold_attack
+from sumus.audit.confidence import Counts, epsilon_lower_bound
+from sumus.audit.regression import LEAST_SQUARES
+from sumus.audit.theorem import _agree, _Effort, _measure, attack_design, audit_theorem
+from sumus.audit.theorem_plot import draw_theorem
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 
-
-def _attack(kind: type[ThresholdAttack] | type[ForgettingAttack], algorithm: str, *, silos: int, steps: int, threshold: float) -> Attack:
-    target = "per-step" if algorithm == "dp-sgd" else "proved"
-    built = attack_design(algorithm, silos=silos, local_steps=steps, epsilon=1.0, delta=1e-5, calibrate_to=target)
-    return kind(tuned(built, kind.learning_rate(built)), threshold)
-
-
-def _same_noise(attack: Attack, trials: int, seed: int, *, tracked: slice) -> Draws:
-    """The noise that the silos of `released_by_silos` draw from `RandomSource.simulation(seed, trial, silo)`, step by step."""
-    built = attack.design
-    steps, unsent = built.silos[0].local_steps, built.state_noise
-    sent = np.zeros((steps, trials, len(built.silos)), dtype=np.int64)
-    state = np.zeros_like(sent)
-    for trial in range(trials):
-        for silo in range(len(built.silos)):
-            source = RandomSource.simulation(seed, trial, silo)
-            for step in range(steps):
-                sent[step, trial, silo] = built.share.sample(1, source)[0]
-                if unsent is not None:
-                    state[step, trial, silo] = unsent.sample(1, source)[0]
-    others = [silo for silo in range(len(built.silos)) if silo not in range(*tracked.indices(len(built.silos)))]
-    rest = sent[:, :, others].sum(axis=(0, 2))
-    return Draws(sent[:, :, tracked], None if unsent is None else state[:, :, tracked], rest)
-
-
-@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
-@pytest.mark.parametrize(("silos", "steps"), [(4, 2), (3, 4)])
-@pytest.mark.parametrize("with_record", [True, False])
-def test_threshold_recursion_gives_the_integers_of_the_silos_code(algorithm: str, silos: int, steps: int, with_record: bool) -> None:
-    attack = _attack(ThresholdAttack, algorithm, silos=silos, steps=steps, threshold=0.2)
-    trials = 12
-    draws = _same_noise(attack, trials, 5, tracked=slice(0, 1))
-    sources = lambda trial, silo: RandomSource.simulation(5, trial, silo)  # noqa: E731
-    by_code = released_by_silos(attack, trials, RandomSource(), with_record=with_record, sources=sources)
-    found = attack.totals(draws, with_record=with_record)
-    assert np.array_equal(by_code, found)
-    assert 0 < attack.says_in(found).sum() < trials  # both verdicts occur, so the switch was exercised
-
-
-@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
-@pytest.mark.parametrize("with_record", [True, False])
-def test_forgetting_recursion_gives_the_integers_of_the_silos_code(algorithm: str, with_record: bool) -> None:
-    attack = _attack(ForgettingAttack, algorithm, silos=3, steps=3, threshold=1.0)
-    trials = 4
-    draws = _same_noise(attack, trials, 6, tracked=slice(1, None))
-    sources = lambda trial, silo: RandomSource.simulation(6, trial, silo)  # noqa: E731
-    by_code = released_by_silos(attack, trials, RandomSource(), with_record=with_record, sources=sources)
-    assert np.array_equal(by_code, attack.totals(draws, with_record=with_record))
-
-
-@pytest.mark.parametrize("with_record", [True, False])
-def test_convex_recursion_gives_the_integers_of_the_silos_code(with_record: bool) -> None:
-    built = attack_design("convex-pass", silos=3, local_steps=2, epsilon=1.0, delta=1e-5, calibrate_to="proved")
-    attack = ConvexAttack(built, 0.0)
-    trials = 8
-    by_code = released_by_silos(
-        attack, trials, RandomSource(), with_record=with_record, sources=lambda trial, silo: RandomSource.simulation(8, trial, silo)
-    )
-    rest = np.zeros(trials, dtype=np.int64)
-    for trial in range(trials):
-        for silo, records in enumerate(attack.records(with_record=with_record)):
-            source = RandomSource.simulation(8, trial, silo)
-            source.below(built.silos[silo].local_steps, len(records))  # the bins are drawn first
-            rest[trial] += built.share.sample(1, source)[0]
-    draws = Draws(np.zeros((0, trials, 0), dtype=np.int64), None, rest)
-    assert np.abs(by_code - attack.totals(draws, with_record=with_record)).max() <= 1
-
-
-def test_the_forgetting_attack_sees_less_noise_than_is_accounted() -> None:
-    """(S + N − 1) shares of variance instead of S·N: a 6-standard-error interval around the former excludes the latter."""
-    attack = _attack(ForgettingAttack, "dp-sgd", silos=6, steps=4, threshold=0.0)
-    totals = attack.totals(attack.draw(20_000, RandomSource.simulation(1)), with_record=False)
-    shares = float(totals.var()) / attack.design.share.variance_grid
-    assert shares == pytest.approx(4 + 6 - 1, rel=6 * math.sqrt(2 / 20_000))
-    assert shares < 0.5 * 4 * 6
+MODELS = ["logistic", "least-squares"]
 
 
 def test_the_claim_at_ten_silos_and_two_steps_is_refuted_and_the_proved_analyses_are_not() -> None:
-    audit = audit_theorem(silos=10, local_steps=2, epsilon=1.0, trials=1_500_000, code_trials=24, source=RandomSource.simulation(11))
-    assert audit.lower_bound > audit.claimed_epsilon
+    audit = audit_theorem(silos=10, local_steps=2, epsilon=1.0, trials=1_500_000, code_trials=128, source=RandomSource.simulation(11))
     assert audit.refuted
+    assert audit.claimed_epsilon == pytest.approx(1.0, abs=1e-5)
+    for model in MODELS:
+        by_threshold = next(each for each in audit.attacks if (each.attack, each.model) == ("threshold (A)", model))
+        assert audit.claimed_epsilon < by_threshold.lower_bound <= audit.lower_bound
     assert audit.lower_bound <= audit.exact_epsilon <= audit.worst_case_epsilon
-    assert audit.exact_epsilon == pytest.approx(2.44, abs=0.01)  # THEORY: attack A at N = 10, S = 2
+    assert audit.exact_epsilon == pytest.approx(2.44, abs=0.01)  # attack A at N = 10, S = 2
     assert audit.worst_case_epsilon == pytest.approx(2.58, abs=0.01)
-    assert audit.attacks[1].exact_epsilon == pytest.approx(1.39, abs=0.01)
     assert [each.analysis for each in audit.proved] == ["local", "split-noise", "convex-pass"]
     assert all(each.lower_bound <= each.epsilon <= 1.0 for each in audit.proved)
-    assert all(result.code_agrees for result in (*audit.attacks, *(r for each in audit.proved for r in each.attacks)))
+    every = [*audit.attacks, *(result for each in audit.proved for result in each.attacks)]
+    assert [each.model for each in every] == [*MODELS * 6, "logistic"]
+    assert all(result.code_agrees for result in every)
     found = json.loads(json.dumps(audit.as_json()))
-    assert {"claimed_epsilon", "delta", "lower_bound", "confidence", "exact_epsilon", "proved"} <= set(found)
+    assert {"claimed_epsilon", "delta", "lower_bound", "code_lower_bound", "confidence", "exact_epsilon", "proved"} <= set(found)
     assert {"epsilon", "lower_bound"} <= set(found["proved"][0])
 
 
-@pytest.mark.parametrize(("silos", "steps", "exact"), [(10, 10, 3.41), (51, 2, 6.24), (5, 5, 2.16)])
-def test_exact_figures_of_the_threshold_attack(silos: int, steps: int, exact: float) -> None:
-    from sumus.audit.confidence import gaussian_epsilon
-
-    attack = _attack(ThresholdAttack, "dp-sgd", silos=silos, steps=steps, threshold=0.0)
-    assert gaussian_epsilon(attack.separation, 1e-5) == pytest.approx(exact, abs=0.02)
+def test_the_silos_code_behind_the_secure_sum_refutes_the_claim_by_itself() -> None:
+    """Twenty silos leak enough for eight thousand trials of the real code (seeded: the outcome is always the same)."""
+    built = attack_design("dp-sgd", silos=20, local_steps=2, epsilon=1.0, delta=1e-5, calibrate_to="per-step", width=256)
+    effort = _Effort(trials=1000, code_trials=8192, delta=1e-5, confidence=0.999)
+    found = _measure(partial(threshold_attack, built, LEAST_SQUARES), effort, RandomSource.simulation(4))
+    assert (found.code_trials, found.code_agrees) == (8192, True)
+    assert found.code_lower_bound > 1.0
 
 
 def test_twenty_seeded_repetitions_never_exceed_a_proved_epsilon() -> None:
     for seed in range(20):
         source = RandomSource.simulation(seed, "repetition")
-        audit = audit_theorem(silos=6, local_steps=3, epsilon=1.0, trials=100_000, code_trials=2, source=source)
+        audit = audit_theorem(silos=10, local_steps=2, epsilon=1.0, trials=200_000, code_trials=128, source=source)
+        assert audit.lower_bound > audit.claimed_epsilon, seed  # the same audit finds the claim wrong
+        assert [(each.analysis, [result.model for result in each.attacks]) for each in audit.proved] == [
+            ("local", MODELS * 2),
+            ("split-noise", MODELS * 2),
+            ("convex-pass", ["logistic"]),
+        ]
         for each in audit.proved:
-            assert each.lower_bound <= each.epsilon, (seed, each)
+            for result in each.attacks:
+                assert max(result.lower_bound, result.code_lower_bound) <= each.lower_bound <= each.epsilon, (seed, each)
 
 
-def test_one_silo_or_one_step_has_nothing_to_attack() -> None:
-    with pytest.raises(PlanError, match="at least 2"):
-        audit_theorem(silos=1, local_steps=2, epsilon=1.0)
-    with pytest.raises(PlanError, match="at least 2"):
-        audit_theorem(silos=2, local_steps=1, epsilon=1.0)
+def test_bounds_hold_together_with_the_stated_confidence() -> None:
+    """One model alone shares the risk among fewer bounds, so each of them is larger for the same counts."""
+    counts = Counts(true_hits=500, with_record=10_000, false_hits=100, without_record=10_000)
+    bounds = [epsilon_lower_bound(counts, delta=1e-5, confidence=_Effort(1, 1, 1e-5, 0.99).shared_by(n).confidence) for n in (1, 4, 8)]
+    assert bounds[0] > bounds[1] > bounds[2]
+    assert _Effort(1, 1, 1e-5, 0.99).shared_by(8).confidence == pytest.approx(1.0 - 0.01 / 8)
 
 
-def test_the_picture_is_written(tmp_path) -> None:
-    audit = audit_theorem(silos=3, local_steps=2, epsilon=1.0, trials=20_000, code_trials=2)
+def test_code_that_differs_from_the_recursion_is_noticed() -> None:
+    counts = Counts(true_hits=300, with_record=1000, false_hits=100, without_record=1000)
+    same = Counts(true_hits=1200, with_record=4000, false_hits=400, without_record=4000)
+    other = Counts(true_hits=1200, with_record=4000, false_hits=900, without_record=4000)
+    assert _agree(counts, same)
+    assert not _agree(counts, other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"), [({"silos": 1}, "at least 2"), ({"local_steps": 1}, "at least 2"), ({"models": ("ridge",)}, "some of")]
+)
+def test_what_cannot_be_attacked_is_refused(wrong: dict[str, object], rule: str) -> None:
+    with pytest.raises(PlanError, match=rule):
+        audit_theorem(**({"silos": 3, "local_steps": 2, "epsilon": 1.0} | wrong))  # type: ignore[arg-type]
+
+
+def test_the_picture_is_written(tmp_path: Path) -> None:
+    audit = audit_theorem(silos=3, local_steps=2, epsilon=1.0, trials=20_000, code_trials=128, models=["least-squares"])
     assert sorted(path.name for path in draw_theorem(tmp_path, audit, trials=2000)) == ["roc.png", "roc.svg"]
     assert (tmp_path / "roc.png").stat().st_size > 10_000

@@ -62,7 +62,26 @@ def test_theorem(tmp_path: Path) -> None:
     assert found["lower_bound"] > 1.0  # type: ignore[operator]
     assert found["confidence"] == 0.999
     assert {each["analysis"] for each in found["proved"]} == {"local", "split-noise", "convex-pass"}  # type: ignore[attr-defined]
+    assert found["models"] == ["logistic", "least-squares"]
     assert (tmp_path / "roc.svg").exists()
+
+
+def test_theorem_table_for_people() -> None:
+    arguments = ["theorem", "--silos", "3", "--model", "least-squares", "--trials", "10000", "--code-trials", "2"]
+    result = CliRunner().invoke(audit_app, arguments)
+    assert result.exit_code == 0
+    for text in (
+        "per-step",
+        "not proved",
+        "least-squares",
+        "threshold (A)",
+        "forgetting (B)",
+        "split-noise",
+        "own code alone",
+        "worst case",
+    ):
+        assert text in result.stdout, text
+    assert "rates differ" not in result.stdout
 
 
 def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:

@@ -1,18 +1,18 @@
 """Two data sets that break the accounting of several local steps with the noise of all silos (theorem 4.5 of the paper).
 
-Both are logistic regressions with one weight, clipped per record, on the ordinary local-step code; the adversary sees nothing but the
+Both are ordinary regressions (regression.py), clipped per record, on the ordinary local-step code; the adversary sees nothing but the
 sum over silos. Gradients count in clip norms, c is one clipped record in grid steps, ξ one silo's noise in one step.
 
-`ThresholdAttack` (A). The silo under attack holds D or D + 1 records that always push the weight down, and B records that say nothing
-    until the weight crosses zero. The public start is chosen so that the weight comes near zero exactly before the last step:
+`threshold_attack` (A). The silo under attack holds D or D + 1 pushers, and B switches that turn when its weight crosses zero. The public
+    start is chosen so that the weight comes near zero exactly before the last step:
 
-        J_{s+1} = J_s + c·(D + [x]) − c·B·[J_s ≥ T] + ξ_s,      J_0 = 0,  released: Σ_s of the increments, plus the other silos
+        J_{s+1} = J_s + c·(D + [x]) + c·B·(quiet if J_s < T else −1) + ξ_s,     J_0 = 0,  released: Σ_s of the increments + other silos
 
     The last step writes the sign of J_{S−1} − T into the sum with amplitude B, far above all noise. J carries the noise of *one* silo:
     a unit normal score with separation √(S−1)·C/σ_local, i.e. μ² = N(S−1)/σ², against the claimed S/σ².
 
-`ForgettingAttack` (B). The silo under attack holds one record or none. Every other silo holds n pairs of identical records with opposite
-    labels; with γn/2 = 1 each of its steps undoes the noise of the step before (no clipping is active, every step is non-expansive),
+`forgetting_attack` (B). The silo under attack holds one pusher or none. Every other silo holds n forgetful records; with
+    γ·n·curvature = 1 each of its steps undoes the noise of the step before (no clipping is active, every step is non-expansive),
     so that the sum carries (S + N − 1)·σ_local² instead of S·N·σ_local²: μ² = S²N/(σ²(S + N − 1)).
 """
 
@@ -24,20 +24,15 @@ from typing import Protocol, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from sumus.data.silos import Records
-from sumus.design import NoiseDesign
+from sumus.audit.regression import Group, Integers, Regression
+from sumus.design import NoiseDesign, design
 from sumus.randomness import RandomSource
-from sumus.training.clipping import add_outer_truncated, outer_norms2, scales
 
-__all__ = ["Attack", "Draws", "ForgettingAttack", "ThresholdAttack"]
+__all__ = ["Attack", "Draws", "LocalStepsAttack", "forgetting_attack", "threshold_attack"]
 
-Integers = npt.NDArray[np.int64]
-
-_FAR = 12.0  # standard deviations that count as never: below 2e-33
-_PUSHER = 16.0  # feature of the records whose gradient is always clipped
-_SWITCH = 2.0**60  # feature of the silent records: one grid step away from zero they are certain
+_CROWDED_WIDTH = 32  # weights of a model whose silos hold hundreds of records for each
+_FAR = 5.0  # standard deviations that count as never: 3e-7; beyond them the attack is weaker, its bound as valid
 
 
 @final
@@ -46,7 +41,7 @@ class Draws:
     """The noise of many trials, in grid steps.
 
     Args:
-        sent: (steps, trials, silos) of the silos whose state matters, or of the one under attack.
+        sent: (steps, trials, silos) of the silos whose local states matter.
         unsent: the same for the state noise of split-noise, or None.
         rest: (trials,) everything else that reaches the sum.
     """
@@ -57,10 +52,13 @@ class Draws:
 
 
 class Attack(Protocol):
-    """A pair of neighbouring data sets and a test fixed beforehand."""
+    """A pair of neighbouring data sets and a test fixed beforehand. Every coordinate of the model is a trial of its own."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def regression(self) -> Regression: ...
 
     @property
     def design(self) -> NoiseDesign: ...
@@ -71,235 +69,156 @@ class Attack(Protocol):
         ...
 
     @property
-    def first_parameters(self) -> npt.NDArray[np.float64]: ...
+    def first_weight(self) -> float:
+        """The public start, a float32 like every model that is sent."""
+        ...
 
-    def records(self, *, with_record: bool) -> list[Records]:
-        """The records of every silo."""
+    def groups(self, silo: int, *, with_record: bool) -> tuple[Group, ...]:
+        """The records of one silo in the coordinate of one trial."""
         ...
 
     def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
         """The adversary's verdict on released sums."""
         ...
 
-    def draw(self, trials: int, source: RandomSource) -> Draws: ...
+    def draw(self, trials: int, source: RandomSource) -> Draws:
+        """Noise for `totals`."""
+        ...
 
     def totals(self, draws: Draws, *, with_record: bool) -> Integers:
         """The released sums of many trials, by the same integer recursion as the silos' code."""
         ...
 
 
-def clipped_grid(feature: float, residual: npt.NDArray[np.float64], *, clip_norm: float, resolution: int) -> Integers:
-    """What a record with one feature adds to the integer sum, through the very functions that silos clip with."""
-    deltas, inputs = np.ascontiguousarray(residual.reshape(-1, 1)), np.full((residual.size, 1), feature)
-    norms2, scale = np.zeros(residual.size), np.empty(residual.size)
-    outer_norms2(deltas, inputs, False, norms2)
-    scales(norms2, clip_norm, float(resolution), scale)
-    out = np.empty(residual.size, dtype=np.int64)
-    narrow = (deltas[:, 0] * scale * abs(feature)).astype(np.float32)
-    out[:] = np.trunc(narrow * np.float32(math.copysign(1.0, feature)))
-    return out.reshape(residual.shape)
-
-
-def one_record_grid(feature: float, residual: float, *, clip_norm: float, resolution: int) -> int:
-    """The same for one record, added by the silos' compiled loop."""
-    norms2, scale, total = np.zeros(1), np.empty(1), np.zeros((1, 1), dtype=np.int32)
-    deltas, inputs = np.array([[residual]]), np.array([[feature]])
-    outer_norms2(deltas, inputs, False, norms2)
-    scales(norms2, clip_norm, float(resolution), scale)
-    add_outer_truncated(deltas, inputs, scale, total, np.zeros(0, dtype=np.int32))
-    return int(total[0, 0])
-
-
-def _records(*groups: tuple[float, int, int]) -> Records:
-    """Records from (feature, label, copies)."""
-    x = np.concatenate([np.full((copies, 1), feature, dtype=np.float32) for feature, _, copies in groups])
-    y = np.concatenate([np.full(copies, label, dtype=np.int64) for _, label, copies in groups])
-    return Records(x, y)
-
-
-def local_std(design: NoiseDesign) -> float:
-    """σ_local: standard deviation of one silo's noise in one step, in clip norms."""
-    return math.sqrt(design.share.variance_grid) / design.grid.resolution
-
-
-def state_std(design: NoiseDesign) -> float:
-    """Standard deviation of one step's noise in a silo's state, in clip norms; more than `local_std` under split noise."""
-    unsent = design.state_noise.variance_grid if design.state_noise is not None else 0.0
-    return math.sqrt(design.share.variance_grid + unsent) / design.grid.resolution
-
-
-def _silos(design: NoiseDesign) -> int:
-    return len(design.silos)
-
-
-def _power_of_two_below(value: float) -> float:
-    return 2.0 ** math.floor(math.log2(value))
-
-
 @final
-@dataclass(frozen=True)
-class ThresholdAttack:
-    """Attack A. `threshold` is the test on the unit normal score J_{S−1}.
+@dataclass(frozen=True, kw_only=True)
+class LocalStepsAttack:
+    """An attack on noisy local steps (`dp-sgd`, `split-noise`).
 
     Args:
-        design: with any learning rate; `tuned` gives the design whose learning rate fits the attack.
-        threshold: in standard deviations of the score.
+        attacked: what the first silo holds besides the record in question.
+        others: what each other silo holds.
+        follows_attacked: whether the first silo's state decides, or those of all others; the gradients of the rest never change.
+        cut_grid: says "in" for sums below this if `in_is_below`, else above.
     """
 
+    name: str
+    regression: Regression
     design: NoiseDesign
-    threshold: float
-    name: str = "threshold (A)"
+    separation: float
+    first_weight: float
+    attacked: tuple[Group, ...]
+    others: tuple[Group, ...]
+    follows_attacked: bool
+    cut_grid: float
+    in_is_below: bool
 
-    @staticmethod
-    def learning_rate(design: NoiseDesign) -> float:
-        """A step so short that the pushing records stay misclassified: 16·γ·12σ√S ≤ 2."""
-        steps = design.silos[0].local_steps
-        return _power_of_two_below(2.0 / (_PUSHER * _FAR * (state_std(design) * math.sqrt(steps) + 1.0)))
-
-    @property
-    def _steps(self) -> int:
-        return self.design.silos[0].local_steps
-
-    @property
-    def _step_grid(self) -> float:
-        return self.design.plan.training.learning_rate * self.design.grid.granularity
-
-    @property
-    def separation(self) -> float:
-        return math.sqrt(self._steps - 1) / state_std(self.design)
-
-    @property
-    def pushers(self) -> int:
-        """D: one step of them is further than the state's noise ever gets."""
-        reach = (_FAR + abs(self.threshold)) * state_std(self.design) * math.sqrt(self._steps)
-        return math.ceil(reach + self._steps)
-
-    @property
-    def switches(self) -> int:
-        """B: twice further than the noise of the whole sum ever gets."""
-        noise = math.sqrt(_silos(self.design) * self._steps) * local_std(self.design)
-        return math.ceil(2.0 * (_FAR * noise + self._steps))
-
-    @property
-    def record_grid(self) -> int:
-        """c: one clipped record."""
-        return one_record_grid(_PUSHER, 1.0, clip_norm=1.0, resolution=self.design.silos[0].resolution)
-
-    @property
-    def first_parameters(self) -> npt.NDArray[np.float64]:
-        """θ₀ = γ·(the sum of S − 1 steps at the threshold), as a float32 like every model that is sent."""
-        score = self.threshold * state_std(self.design) * math.sqrt(self._steps - 1) * self.design.grid.resolution
-        drifted = (self._steps - 1) * self.pushers * self.record_grid
-        return np.array([self._step_grid * (drifted + score)]).astype(np.float32).astype(np.float64)
-
-    def records(self, *, with_record: bool) -> list[Records]:
-        attacked = _records((_PUSHER, 0, self.pushers + int(with_record)), (_SWITCH, 1, self.switches))
-        return [attacked] + [_records((_PUSHER, 0, 1))] * (_silos(self.design) - 1)
+    def groups(self, silo: int, *, with_record: bool) -> tuple[Group, ...]:
+        if silo > 0:
+            return self.others
+        return (*self.attacked, self.regression.pusher) if with_record else self.attacked
 
     def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
-        others = _silos(self.design) - 1
-        quiet = self._steps * (self.pushers + others) * self.record_grid
-        return totals < quiet - self.switches * self.record_grid // 2
+        return totals < self.cut_grid if self.in_is_below else totals > self.cut_grid
+
+    @property
+    def _followed(self) -> int:
+        return 1 if self.follows_attacked else len(self.design.silos) - 1
 
     def draw(self, trials: int, source: RandomSource) -> Draws:
         share, unsent = self.design.share, self.design.state_noise
-        sent = np.asarray(share.sample((self._steps, trials, 1), source), dtype=np.int64)
-        state = None if unsent is None else np.asarray(unsent.sample((self._steps, trials, 1), source), dtype=np.int64)
-        others = (_silos(self.design) - 1) * self._steps
-        rest = share.sum_of(others).sample(trials, source) if others else np.zeros(trials)
+        shape = (_steps(self.design), trials, self._followed)
+        sent = np.asarray(share.sample(shape, source), dtype=np.int64)
+        state = None if unsent is None else np.asarray(unsent.sample(shape, source), dtype=np.int64)
+        rest = share.sum_of((len(self.design.silos) - self._followed) * shape[0]).sample(trials, source)
         return Draws(sent, state, np.asarray(rest, dtype=np.int64))
 
     def totals(self, draws: Draws, *, with_record: bool) -> Integers:
-        trials = draws.sent.shape[1]
-        limit = math.ceil(float(self.first_parameters[0]) / self._step_grid)
-        push, pull = self.record_grid * (self.pushers + int(with_record)), self.record_grid * self.switches
-        state, released = np.zeros(trials, dtype=np.int64), np.zeros(trials, dtype=np.int64)
-        for step in range(self._steps):
-            moved = push - pull * (state >= limit) + draws.sent[step, :, 0]
-            released += moved
-            state += moved if draws.unsent is None else moved + draws.unsent[step, :, 0]
-        others = (_silos(self.design) - 1) * self._steps * self.record_grid
-        return released + draws.rest + others
-
-
-@final
-@dataclass(frozen=True)
-class ForgettingAttack:
-    """Attack B. `threshold` is the test on the sum itself, in standard deviations.
-
-    Args:
-        design: whose learning rate is 2/n for the n of `pairs`.
-        threshold: in standard deviations of the sum.
-    """
-
-    design: NoiseDesign
-    threshold: float
-    name: str = "forgetting (B)"
-
-    @staticmethod
-    def learning_rate(design: NoiseDesign) -> float:
-        """2/n: then the pairs' curvature n/2 makes a step undo its own displacement; n keeps every state near zero."""
-        steps = design.silos[0].local_steps
-        return _power_of_two_below(2.0 / (_PUSHER * _FAR * (state_std(design) * math.sqrt(steps) + steps)))
-
-    @property
-    def _steps(self) -> int:
-        return self.design.silos[0].local_steps
-
-    @property
-    def pairs(self) -> int:
-        """n: pairs of opposite records in every other silo."""
-        return round(2.0 / self.design.plan.training.learning_rate)
-
-    @property
-    def record_grid(self) -> int:
-        """c: one clipped record."""
-        return one_record_grid(_PUSHER, 1.0, clip_norm=1.0, resolution=self.design.silos[0].resolution)
-
-    @property
-    def _total_std(self) -> float:
-        """√(S + N − 1)·σ_local in grid steps; state noise of split-noise comes back once per step that forgets it."""
-        others, share = _silos(self.design) - 1, self.design.share.variance_grid
-        unsent = self.design.state_noise.variance_grid if self.design.state_noise is not None else 0.0
-        # gradient of step s + 1 is −(noise of step s) of the state, so Σ_s (g_s + ξ_s) = ξ_S − Σ_{s<S} ζ_s
-        return math.sqrt(share * (self._steps + others) + others * (self._steps - 1) * unsent)
-
-    @property
-    def separation(self) -> float:
-        return self._steps * self.record_grid / self._total_std
-
-    @property
-    def first_parameters(self) -> npt.NDArray[np.float64]:
-        return np.zeros(1)
-
-    def records(self, *, with_record: bool) -> list[Records]:
-        attacked = _records((_PUSHER, 0, int(with_record)))
-        return [attacked] + [_records((1.0, 0, self.pairs), (1.0, 1, self.pairs))] * (_silos(self.design) - 1)
-
-    def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
-        return totals > self.threshold * self._total_std
-
-    def draw(self, trials: int, source: RandomSource) -> Draws:
-        share, unsent = self.design.share, self.design.state_noise
-        shape = (self._steps, trials, _silos(self.design) - 1)
-        sent = np.asarray(share.sample(shape, source), dtype=np.int64)
-        state = None if unsent is None else np.asarray(unsent.sample(shape, source), dtype=np.int64)
-        return Draws(sent, state, np.asarray(share.sum_of(self._steps).sample(trials, source), dtype=np.int64))
-
-    def totals(self, draws: Draws, *, with_record: bool) -> Integers:
-        _, trials, others = draws.sent.shape
+        steps, trials, followed = draws.sent.shape
         step_length = self.design.plan.training.learning_rate * self.design.grid.granularity
-        released = draws.rest + self._steps * self.record_grid * int(with_record)
-        state = np.zeros((trials, others))
-        for step in range(self._steps):
-            noisy = self._pair_gradient(state) + draws.sent[step]
+        first = np.full((1, 1), self.first_weight)
+        # the gradients that never change
+        still = self._gradient(1 if self.follows_attacked else 0, first, with_record=with_record)[0, 0]
+        released = draws.rest + steps * (len(self.design.silos) - followed) * still
+        weights = first  # alike in all trials before the first noise
+        for step in range(steps):
+            noisy = self._gradient(0 if self.follows_attacked else 1, weights, with_record=with_record) + draws.sent[step]
             released = released + noisy.sum(axis=1)
-            state = state - step_length * (noisy if draws.unsent is None else noisy + draws.unsent[step])
-        return released
+            weights = weights - step_length * (noisy if draws.unsent is None else noisy + draws.unsent[step])
+        return np.asarray(released.reshape(trials), dtype=np.int64)
 
-    def _pair_gradient(self, state: npt.NDArray[np.float64]) -> Integers:
-        """n·(trunc(r·p) + trunc(r·(p − 1))) for p = sigmoid(state)."""
-        likely = torch.sigmoid(torch.from_numpy(state)).numpy()
-        resolution = self.design.silos[0].resolution
-        each = [clipped_grid(1.0, residual, clip_norm=1.0, resolution=resolution) for residual in (likely, likely - 1.0)]
-        return np.asarray(self.pairs * (each[0] + each[1]))
+    def _gradient(self, silo: int, weights: npt.NDArray[np.float64], *, with_record: bool) -> Integers:
+        return self.regression.gradient_grid(self.groups(silo, with_record=with_record), weights, self.design.silos[silo].resolution)
+
+
+def threshold_attack(built: NoiseDesign, regression: Regression, threshold: float) -> LocalStepsAttack:
+    """Attack A on this noise. `threshold` is the test on the unit normal score J_{S−1}, in standard deviations."""
+    steps, silos, unit = _steps(built), len(built.silos), regression.pusher_grid(built.silos[0].resolution)
+    spread = _state_std(built) * math.sqrt(steps - 1)
+    noise = math.sqrt(silos * steps) * _local_std(built)
+    switches = math.ceil(2.0 * (_FAR * noise + steps) / (1 + regression.quiet))
+    # one step before the last but one, the weight must still be above zero whatever the noise
+    early = steps - 2 + _FAR * _state_std(built) * math.sqrt(steps - 2) - min(threshold, 0.0) * spread
+    pushers = max(1, math.ceil(early + 1.0) - regression.quiet * switches)
+    # and the pushers must push at every weight that is reached
+    largest = regression.reach / ((_FAR + abs(threshold)) * spread + steps)
+    tuned = _tuned(built, learning_rate=2.0 ** math.floor(math.log2(largest)))  # a power of two: the weights are exact
+    step_length = tuned.plan.training.learning_rate * tuned.grid.granularity
+    drift = (pushers + regression.quiet * switches) * unit
+    start = step_length * ((steps - 1) * drift + threshold * spread * built.grid.resolution)
+    return LocalStepsAttack(
+        name="threshold (A)",
+        regression=regression,
+        design=tuned,
+        separation=math.sqrt(steps - 1) / _state_std(built),
+        first_weight=float(np.float32(start)),
+        attacked=(regression.pusher.times(pushers), regression.switch.times(switches)),
+        others=(regression.pusher,),
+        follows_attacked=True,
+        cut_grid=steps * (drift + (silos - 1) * unit) - 0.5 * (1 + regression.quiet) * switches * unit,
+        in_is_below=True,
+    )
+
+
+def forgetting_attack(built: NoiseDesign, regression: Regression, threshold: float) -> LocalStepsAttack:
+    """Attack B on this noise. `threshold` is the test on the sum itself, in its standard deviations."""
+    steps, others, unit = _steps(built), len(built.silos) - 1, regression.pusher_grid(built.silos[0].resolution)
+    largest = regression.reach / (_FAR * _state_std(built) * math.sqrt(steps) + steps)
+    copies = math.ceil(1.0 / (largest * regression.curvature))
+    # the gradient of step s + 1 is −(state noise of step s), so a silo releases Σ_s (g_s + ξ_s) = ξ_S − Σ_{s<S} ζ_s
+    unsent = built.state_noise.variance_grid if built.state_noise is not None else 0.0
+    spread = math.sqrt(built.share.variance_grid * (steps + others) + others * (steps - 1) * unsent)
+    return LocalStepsAttack(
+        name="forgetting (B)",
+        regression=regression,
+        design=_tuned(built, learning_rate=1.0 / (copies * regression.curvature), width=_CROWDED_WIDTH),
+        separation=steps * unit / spread,
+        first_weight=0.0,
+        attacked=(),
+        others=tuple(group.times(copies) for group in regression.forgetful),
+        follows_attacked=False,
+        cut_grid=threshold * spread,
+        in_is_below=False,
+    )
+
+
+def _steps(built: NoiseDesign) -> int:
+    return built.silos[0].local_steps
+
+
+def _local_std(built: NoiseDesign) -> float:
+    """σ_local: standard deviation of one silo's noise in one step, in clip norms."""
+    return math.sqrt(built.share.variance_grid) / built.grid.resolution
+
+
+def _state_std(built: NoiseDesign) -> float:
+    """Standard deviation of one step's noise in a silo's state, in clip norms; more than `_local_std` under split noise."""
+    unsent = built.state_noise.variance_grid if built.state_noise is not None else 0.0
+    return math.sqrt(built.share.variance_grid + unsent) / built.grid.resolution
+
+
+def _tuned(built: NoiseDesign, *, learning_rate: float, width: int | None = None) -> NoiseDesign:
+    """The same noise with another public learning rate, and no more than `width` weights."""
+    most = built.plan.training.dimension or 1
+    plan = built.plan.replace("training", learning_rate=learning_rate, dimension=min(width or most, most))
+    return design(plan, tuple(silo.name for silo in built.silos))

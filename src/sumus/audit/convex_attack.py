@@ -1,7 +1,8 @@
 """The attacks' data in the form that a convex pass allows: records of bounded norm, noiseless local steps, one draw of noise.
 
 Nothing local is noisy, so there is no state to write into the sum and no noise to forget; what is left of both attacks is the shift that
-one pushing record makes, at most γC/b. The switching records of attack A are there too, scaled to the norm bound.
+one pushing record makes, at most γC/b. The switching records of attack A are there too, scaled to the norm bound. A convex pass knows
+softmax and logistic regression; least squares has no bounded gradient without clipping and is not offered.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.audit.attacks import Draws
-from sumus.data.silos import Records
+from sumus.audit.regression import LOGISTIC, Group, Integers, Regression
 from sumus.design import NoiseDesign
 from sumus.randomness import RandomSource
 
 __all__ = ["ConvexAttack"]
 
-_PUSHERS, _SWITCHES = 4, 8
+_PUSHERS, _SWITCHES = Group(1.0, 0, 4), Group(1.0, 1, 8)
 _START = 40.0  # here a pusher's residual is 1 − 4e-18: its gradient is as long as the bound allows
 
 
@@ -35,7 +36,9 @@ class ConvexAttack:
 
     design: NoiseDesign
     threshold: float
-    name: str = "both, within the norm bound"
+    name: str = "norm-bounded"
+    regression: Regression = LOGISTIC
+    first_weight: float = _START
 
     @property
     def _record_grid(self) -> float:
@@ -51,28 +54,20 @@ class ConvexAttack:
     def separation(self) -> float:
         return self._record_grid / self._total_std
 
-    @property
-    def first_parameters(self) -> npt.NDArray[np.float64]:
-        return np.array([_START])
+    def groups(self, silo: int, *, with_record: bool) -> tuple[Group, ...]:
+        if silo > 0:
+            return (_PUSHERS.times(1),)
+        return (_PUSHERS.times(_PUSHERS.copies + int(with_record)), _SWITCHES)
 
-    def records(self, *, with_record: bool) -> list[Records]:
-        pushers = _PUSHERS + int(with_record)
-        x = np.ones((pushers + _SWITCHES, 1), dtype=np.float32)
-        y = np.concatenate([np.zeros(pushers, dtype=np.int64), np.ones(_SWITCHES, dtype=np.int64)])
-        other = Records(np.ones((1, 1), dtype=np.float32), np.zeros(1, dtype=np.int64))
-        return [Records(x, y)] + [other] * (len(self.design.silos) - 1)
-
-    def _quiet(self) -> float:
-        return -self._record_grid * (_PUSHERS + len(self.design.silos) - 1)
-
-    def says_in(self, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return totals < self._quiet() - self.threshold * self._total_std
+    def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
+        quiet = -self._record_grid * (_PUSHERS.copies + len(self.design.silos) - 1)
+        return totals < quiet - self.threshold * self._total_std
 
     def draw(self, trials: int, source: RandomSource) -> Draws:
         rest = self.design.share.sum_of(len(self.design.silos)).sample(trials, source)
         return Draws(np.zeros((0, trials, 0), dtype=np.int64), None, np.asarray(rest, dtype=np.int64))
 
-    def totals(self, draws: Draws, *, with_record: bool) -> npt.NDArray[np.int64]:
-        attacked = np.rint(-self._record_grid * (_PUSHERS + int(with_record)))
+    def totals(self, draws: Draws, *, with_record: bool) -> Integers:
+        attacked = np.rint(-self._record_grid * (_PUSHERS.copies + int(with_record)))
         others = np.rint(-self._record_grid) * (len(self.design.silos) - 1)
         return np.asarray(draws.rest + int(attacked + others), dtype=np.int64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,43 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Measured", "draw_bounds", "draw_membership", "draw_roc"]
-
-Measured = tuple[str, float, Sequence[tuple[float, float, float, float]]]
-"""(name, exact separation μ, points of (false rate, true rate, its lower limit, its upper limit))."""
+__all__ = ["RocCurve", "RocPoint", "draw_bounds", "draw_membership", "draw_roc"]
 
 _COLOURS = ("#b91c1c", "#b5651d", "#1f77b4", "#15803d", "#7c3aed")
-_INK, _GRID, _CLAIM = "#1f2937", "#e5e7eb", "#9ca3af"
+_INK, _SOFT, _GRID, _CLAIM, _FORBIDDEN = "#1f2937", "#4b5563", "#e5e7eb", "#9ca3af", "#fdf0f0"
+_DASHED = (0, (5, 2))
+_LEAST_RATE = 1e-4  # left end of the ROC axes
+
+
+@final
+@dataclass(frozen=True)
+class RocPoint:
+    """One test of one attack, both rates counted, with confidence limits of each."""
+
+    false_rate: float
+    false_limits: tuple[float, float]
+    true_rate: float
+    true_limits: tuple[float, float]
+
+    def epsilon(self, delta: float) -> tuple[float, float, float, float] | None:
+        """(false rate, ε that the rates show, its lower limit, its upper limit); None if nothing was counted."""
+        if self.false_rate <= 0.0 or self.true_limits[0] <= delta:
+            return None
+        shown = math.log((self.true_rate - delta) / self.false_rate)
+        low = math.log((self.true_limits[0] - delta) / self.false_limits[1])
+        return self.false_rate, shown, low, math.log((self.true_limits[1] - delta) / self.false_limits[0])
+
+
+@final
+@dataclass(frozen=True)
+class RocCurve:
+    """An attack at several tests, and the exact separation μ of its two hypotheses."""
+
+    name: str
+    colour: str
+    marker: str
+    separation: float
+    points: tuple[RocPoint, ...]
 
 
 @contextmanager
@@ -46,12 +77,16 @@ def _figure(title: str, subtitle: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.6, 5.0), layout="constrained")
     axes = figure.subplots()
     axes.set_title(f"{title}\n", loc="left", fontsize=12, color=_INK, fontweight="bold")
-    axes.text(0.0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, color="#4b5563")
+    axes.text(0.0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, color=_SOFT)
+    _tidy(axes)
+    return figure, axes
+
+
+def _tidy(axes: Axes) -> None:
     axes.grid(True, color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    return figure, axes
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
@@ -64,31 +99,73 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return written
 
 
-def draw_roc(folder: Path, *, title: str, subtitle: str, epsilon: float, delta: float, measured: Sequence[Measured]) -> list[Path]:
-    """True against false positive rate on logarithmic axes: the limit that (ε, δ) allows, and what the attacks reach."""
+def draw_roc(
+    folder: Path, *, title: str, subtitle: str, epsilon: float, delta: float, curves: Sequence[RocCurve], others: Sequence[RocCurve]
+) -> list[Path]:
+    """Left: ROC curves of attacks and the limit that (ε, δ) sets. Right: the ε that each point shows, also for proved analyses.
+
+    Args:
+        curves: on the claimed mechanism, in both panels.
+        others: on proved mechanisms, in the right panel only.
+    """
     with _matplotlib():
-        figure, axes = _figure(title, subtitle)
-        false_rates = np.geomspace(1e-5, 1.0, 400)
-        limit = np.minimum(1.0, math.exp(epsilon) * false_rates + delta)
-        axes.fill_between(false_rates, limit, 1.0, color="#fee2e2", alpha=0.7, linewidth=0)
-        axes.plot(
-            false_rates, limit, color=_INK, linestyle=(0, (5, 2)), linewidth=1.6, label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})"
-        )
-        axes.plot(false_rates, false_rates, color=_CLAIM, linewidth=1.0, label="guessing")
-        for colour, (name, separation, points) in zip(_COLOURS, measured, strict=False):
-            axes.plot(false_rates, norm.sf(norm.isf(false_rates) - separation), color=colour, linewidth=1.3, alpha=0.85)
-            if points:
-                x, y, low, high = (np.array(column) for column in zip(*points, strict=True))
-                bars = np.vstack([np.maximum(y - low, 0.0), np.maximum(high - y, 0.0)])
-                axes.errorbar(x, y, yerr=bars, fmt="o", markersize=4, color=colour, linewidth=1.1, capsize=2, label=name)
-        axes.set(xscale="log", yscale="log", xlim=(1e-5, 1.0), ylim=(1e-5, 1.2))
-        axes.set_xlabel('says "in" without the record (false positive rate)')
-        axes.set_ylabel('says "in" with the record (true positive rate)')
-        axes.text(
-            0.02, 0.96, "a mechanism with this guarantee\ncannot be here", transform=axes.transAxes, fontsize=9, color="#b91c1c", va="top"
-        )
-        axes.legend(loc="lower right", frameon=False, fontsize=9)
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(12.4, 5.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=13, color=_INK, fontweight="bold")
+        figure.text(0.012, 0.945, subtitle, fontsize=9.5, color=_SOFT, va="top")
+        for axes in (left, right):
+            _tidy(axes)
+            axes.set(xscale="log", xlim=(_LEAST_RATE, 1.0))
+            axes.set_xlabel('says "in" without the record (false positive rate)')
+        _draw_rates(left, epsilon, delta, curves)
+        _draw_shown(right, epsilon, delta, [*curves, *others])
         return _save(figure, folder, "roc")
+
+
+def _draw_rates(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCurve]) -> None:
+    false_rates = np.geomspace(_LEAST_RATE, 1.0, 400)
+    limit = np.minimum(1.0, math.exp(epsilon) * false_rates + delta)
+    axes.fill_between(false_rates, limit, 2.0, color=_FORBIDDEN, linewidth=0)
+    axes.plot(false_rates, limit, color=_INK, linestyle=_DASHED, linewidth=1.6, label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})")
+    axes.plot(false_rates, false_rates, color=_CLAIM, linewidth=1.0, label="guessing")
+    for curve in curves:
+        axes.plot(false_rates, norm.sf(norm.isf(false_rates) - curve.separation), color=curve.colour, linewidth=1.2)
+        rates = [(point.false_rate, point.true_rate, *point.true_limits) for point in curve.points]
+        _draw_points(axes, curve, [(x, y, low, high) for x, y, low, high in rates if x > 0.0], label=curve.name)
+    axes.set(yscale="log", ylim=(_LEAST_RATE, 1.25))
+    axes.set_ylabel('says "in" with the record (true positive rate)')
+    axes.text(0.03, 0.965, "not possible under the claim", transform=axes.transAxes, fontsize=9.5, color="#b91c1c", va="top")
+    axes.legend(loc="lower right", frameon=False, fontsize=9)
+
+
+def _draw_shown(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCurve]) -> None:
+    false_rates = np.geomspace(_LEAST_RATE, 1.0, 400)
+    highest = epsilon
+    for curve in curves:
+        exact = np.log(np.maximum(norm.sf(norm.isf(false_rates) - curve.separation) - delta, 1e-12) / false_rates)
+        highest = max(highest, float(exact.max()))
+        axes.plot(false_rates, exact, color=curve.colour, linewidth=1.2)
+        _draw_points(axes, curve, [found for point in curve.points if (found := point.epsilon(delta)) is not None], label=curve.name)
+    top = 1.25 * highest
+    axes.axhspan(epsilon, top, color=_FORBIDDEN, linewidth=0, zorder=0)
+    axes.axhline(epsilon, color=_INK, linestyle=_DASHED, linewidth=1.6)
+    axes.text(0.97, epsilon + 0.015 * top, f"ε = {epsilon:.4g}", transform=axes.get_yaxis_transform(), ha="right", fontsize=9.5, color=_INK)
+    axes.text(0.03, 0.965, "more than claimed", transform=axes.transAxes, fontsize=9.5, color="#b91c1c", va="top")
+    axes.set(ylim=(0.0, top))
+    axes.set_ylabel("ε that the point shows: log((TPR − δ)/FPR)")
+    axes.legend(loc="upper right", frameon=False, fontsize=9)
+
+
+def _draw_points(axes: Axes, curve: RocCurve, points: Sequence[tuple[float, float, float, float]], *, label: str) -> None:
+    """Measured points (x, y, lower limit, upper limit) with their bars."""
+    if not points:
+        return
+    x, y, low, high = (np.array(column) for column in zip(*points, strict=True))
+    bars = np.vstack([np.maximum(y - low, 0.0), np.maximum(high - y, 0.0)])
+    style: dict[str, Any] = {"fmt": curve.marker, "markersize": 5, "markerfacecolor": "white", "linewidth": 1.1, "capsize": 2}
+    axes.errorbar(x, y, yerr=bars, label=label, color=curve.colour, **style)
 
 
 def draw_bounds(
@@ -101,7 +178,7 @@ def draw_bounds(
         positions = np.arange(len(names))
         colours = ["#b91c1c" if value > upper else "#1f77b4" for value in values]
         axes.barh(positions, values, color=colours, height=0.55)
-        axes.axvline(upper, color=_INK, linestyle=(0, (5, 2)), linewidth=1.6)
+        axes.axvline(upper, color=_INK, linestyle=_DASHED, linewidth=1.6)
         axes.text(upper, len(names) - 0.45, f"{upper_name}: ε ≤ {upper:.3g} ", color=_INK, fontsize=9, va="bottom", ha="right")
         for position, value in enumerate(values):
             axes.text(value, position, f" ε ≥ {value:.3g}", va="center", fontsize=9, color=_INK)
