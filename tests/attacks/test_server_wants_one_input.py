@@ -200,6 +200,16 @@ def test_by_giving_two_silos_one_key(world: Federation) -> None:
         world.setups[VICTIM].receive(directory_with(world, {2: (2, honest.agreement_key, copied)}), MemoryRoundGuard())
 
 
+def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
+    """X25519 ignores the top bit of a key, so a colluder can copy another's key unnoticed; it agrees on a root of its own all the same."""
+    honest = decode(world.adverts[1], KeyAdvert)
+    spelt = honest.agreement_key[:31] + bytes([honest.agreement_key[31] | 0x80])
+    signature = world.identities[2].sign(KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=spelt))
+    session = world.setups[VICTIM].receive(directory_with(world, {2: (2, spelt, signature)}), MemoryRoundGuard())
+    assert session._pair_roots[1] == world.silos[VICTIM]._pair_roots[1] == world.silos[1]._pair_roots[VICTIM]
+    assert session._pair_roots[2] != session._pair_roots[1]
+
+
 def test_by_reflecting_the_victims_own_key(world: Federation) -> None:
     own = decode(world.adverts[VICTIM], KeyAdvert)
     reflected = world.identities[3].sign(KeyAdvert.signed_part(sender=3, session=own.session, agreement_key=own.agreement_key))

@@ -118,6 +118,9 @@ def test_calls_that_make_no_sense_say_so() -> None:
         secure_sum([])
     with pytest.raises(LocalProtocolError, match="shape"):
         secure_sum([np.zeros(3, dtype=int), np.zeros(4, dtype=int)])
+    for no_vectors in ([1, 2, 3], [np.zeros((2, 2), dtype=int)] * 3):
+        with pytest.raises(LocalProtocolError, match="shape"):
+            secure_sum(no_vectors)
     with pytest.raises(LocalProtocolError, match="integers"):
         secure_sum([np.zeros(3), np.zeros(3)])
 
