@@ -98,6 +98,7 @@ def made_round(number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS,
         "bytes_up": 5 * 650 * 4 + 9000,
         "bytes_down": 5 * 650 * 8 + 4000,
         "metrics_are": "simulation-only",
+        "counts_are": "simulation-only",
     }
     return RoundRecord(**(values | changes))
 

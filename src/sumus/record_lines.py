@@ -30,15 +30,17 @@ class RoundRecord:
         round_id: binds the round's protocol messages and its ledger entry.
         epsilon_spent: of everything released up to and including this round, in the analysis of the run's guarantee.
         silo_accuracies: one per silo, in the order of the run's silos; known only where silos are simulated.
-        clipped_fraction: share of sampled records whose gradient was clipped.
-        nonfinite: records whose gradient was not finite and therefore counted as zero.
-        saturated: coordinates that a silo had to clamp so that the ring cannot wrap.
+        clipped_fraction: share of sampled records whose gradient was clipped; exact, see `counts_are`.
+        nonfinite: records whose gradient was not finite and therefore counted as zero; likewise.
+        saturated: coordinates that a silo had to clamp so that the ring cannot wrap; likewise.
         headroom_bits: log₂ of half the ring over the largest coordinate of the decoded sum: the overflow margin.
         update_norm: L2 norm of the averaged update that the server applied, noise included.
         noise_norm_expected: L2 norm that the noise in that update is expected to have.
         seconds: wall-clock time by stage: local, noise, protocol, evaluate, server.
         bytes_up: sent by all silos together; `bytes_down`: received by them.
         metrics_are: how accuracy and loss left the silos: "simulation-only", "secure" (noisy sums that are accounted) or "none".
+        counts_are: where the three exact counts come from: "simulation-only" (this process plays all silos; no guarantee covers the counts,
+            do not publish them for private data) or "none" (a real server never sees them, and they are not set).
         previous: hash of the line before, filled in by `RunFolder`.
     """
 
@@ -52,8 +54,8 @@ class RoundRecord:
     loss: float | None = None
     silo_accuracies: tuple[float, ...] | None = None
     clipped_fraction: float | None = None
-    nonfinite: int = 0
-    saturated: int = 0
+    nonfinite: int | None = None
+    saturated: int | None = None
     headroom_bits: float | None = None
     update_norm: float | None = None
     noise_norm_expected: float | None = None
@@ -61,6 +63,7 @@ class RoundRecord:
     bytes_up: int = 0
     bytes_down: int = 0
     metrics_are: str = "none"
+    counts_are: str = "none"
     previous: str = ""
 
 

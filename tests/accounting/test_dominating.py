@@ -15,7 +15,6 @@ from sumus.accounting.dominating import (
     _supremum_by_blocks,
     _supremum_by_points,
     gaussian_multiplier,
-    split_shift,
     unit_shift,
 )
 from sumus.errors import PlanError
@@ -126,21 +125,6 @@ def test_large_variances_follow_the_expansion(exponent: float) -> None:
 
 def test_the_discrete_gaussian_follows_its_expansion() -> None:
     assert 1.0 / unit_shift(DiscreteGaussian(50.0)) ** 2 == pytest.approx(50.0 - 1.0 / 12.0, abs=2e-3)
-
-
-def test_several_noises_carry_a_shift_together() -> None:
-    """split_shift: the sum of unlike integer noises against enumeration."""
-    one, other = oracle.skellam(2.0, 60), oracle.discrete_gaussian(3.0, 60)
-    total = np.convolve(one, other)[60:181]
-    shifts = [unit_shift(Skellam(2.0)), unit_shift(DiscreteGaussian(3.0))]
-    for shift in (1, 4, 12):
-        mu = 1.0 / split_shift(shifts, float(shift), 1)
-        moved = oracle.shifted(total, (shift,))
-        for alpha in ALPHAS:
-            assert oracle.hockey_stick(moved, total, alpha) <= oracle.gaussian_hockey_stick(mu, alpha) + ROUNDING
-    assert split_shift(shifts[:1], 3.0, 1) == pytest.approx(1.0 / (3.0 * shifts[0]))
-    far = split_shift(shifts, 1e6, 1)  # without the rounding slack precisions add
-    assert far * 1e6 == pytest.approx(math.sqrt(sum(m**-2 for m in shifts)), rel=1e-5)
 
 
 def test_a_query_without_sensitivity_is_refused() -> None:

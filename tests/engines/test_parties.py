@@ -113,6 +113,7 @@ def test_every_silo_enters_every_release_into_its_own_ledger(federation) -> None
     server = across.server()
     server.greet()
     records = list(server.train(across.run_folder()))
+    assert all((each.counts_are, each.clipped_fraction, each.nonfinite, each.saturated) == ("none", None, None, None) for each in records)
     for name in across.roster.names:
         entries = Ledger.of_dataset("digits", state=across.folder(name)).entries()
         models = [entry for entry in entries if entry.purpose == "model"]

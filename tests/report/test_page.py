@@ -209,6 +209,22 @@ def test_values_that_are_missing_or_not_finite_leave_their_chart_out(tmp_path: P
     assert Page(rendered(path)).figures() == {"epsilon"}
 
 
+def test_exact_counts_are_marked_as_a_simulations_or_left_out(tmp_path: Path) -> None:
+    simulated = Page(rendered(run_with(tmp_path / "simulated", saturated=3, nonfinite=2)))
+    assert "3 (exact: simulation only)" in simulated.text
+    assert "2, counted as zero (exact: simulation only)" in simulated.text
+    assert "exact, so for a simulation only" in simulated.text
+    real = Page(rendered(run_with(tmp_path / "real", clipped_fraction=None, counts_are="none")))
+    assert "exact" not in real.text
+    assert "known to the silos only" in real.text
+
+
+def test_what_metrics_cost_stands_beside_the_guarantee(tmp_path: Path) -> None:
+    plan = made_plan()
+    RunFolder.create(plan, made_account(plan, metrics_epsilon=0.71234), tmp_path).close()
+    assert "ε ≤ 0.7124 at the same δ for one test record" in Page(rendered(next(tmp_path.iterdir()))).text.replace("\u00a0", " ")
+
+
 def test_several_runs_are_compared(tmp_path: Path) -> None:
     paths = [made_run(tmp_path / str(seed), rounds=5, seed=seed, privacy__delta=delta) for seed, delta in enumerate(("1e-5", "1e-6"))]
     page = Page(rendered(*paths))

@@ -50,6 +50,7 @@ def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) ->
     assert [each.round for each in folder.rounds()] == [1, 2, 3, 4]
     assert folder.rounds()[-1].epsilon_spent == pytest.approx(run.account.epsilon)
     assert run.account.epsilon <= 1.0
+    assert {each.counts_are for each in folder.rounds()} == {"simulation-only"}  # exact counts that no guarantee covers
     assert folder.plan.noise.noise_multiplier == run.account.noise_multiplier
     assert {"non_private", "alone_mean", "alone_min", "alone_max"} == set(run.baselines)
     saved = torch.load(run.path / "model.pt", weights_only=True)

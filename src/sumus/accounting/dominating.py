@@ -24,7 +24,7 @@ from scipy.special import erfinv, ndtri_exp
 
 from sumus.errors import GuaranteeError, PlanError
 
-__all__ = ["TAIL_LOG_MASS", "LogConcaveNoise", "gaussian_multiplier", "split_shift", "unit_shift"]
+__all__ = ["TAIL_LOG_MASS", "LogConcaveNoise", "gaussian_multiplier", "unit_shift"]
 
 TAIL_LOG_MASS = -70.0
 """The supremum runs up to the first point whose tail holds at most e^-70 ≈ 4e-31; what lies beyond is added to δ by the account."""
@@ -69,24 +69,6 @@ def gaussian_multiplier(noise: LogConcaveNoise, l2_grid: float) -> float:
     if not l2_grid > 0.0:
         raise PlanError("l2_grid", l2_grid, "must be positive", "A query that no record changes needs no noise.")
     return 1.0 / (unit_shift(noise) * l2_grid)
-
-
-def split_shift(unit_shifts: list[float], l2_grid: float, dimension: int) -> float:
-    """Noise multiplier when a shift of norm Δ₂ may be carried jointly by several independent integer noises.
-
-        1/multiplier² = Σ_i (m_i·(w_i·Δ₂ + √d))²,   w_i = m_i⁻² / Σ_j m_j⁻²
-
-    Guarantee: the sum of independent integer noises X_i, X_i being m_i-GDP for a unit shift, is at least as private as a Gaussian
-        with the returned multiplier. Proof: write the integer shift g as Σ a_i with a_i within one grid step of w_i·g in every
-        coordinate (largest remainders), so ‖a_i‖ ≤ w_i·Δ₂ + √d; shifting each X_i by a_i shifts the sum by g; independent GDP
-        parameters add in squares and the sum is post-processing. A single noise carries the shift alone, without the slack.
-    """
-    precisions = np.array([1.0 / shift**2 for shift in unit_shifts])
-    weights = precisions / precisions.sum()
-    slack = math.sqrt(dimension) if len(unit_shifts) > 1 else 0.0
-    jointly = float(np.sum((np.array(unit_shifts) * (weights * l2_grid + slack)) ** 2))
-    alone = min(unit_shifts) * l2_grid
-    return 1.0 / min(math.sqrt(jointly), alone)
 
 
 def _reach(noise: LogConcaveNoise) -> int:

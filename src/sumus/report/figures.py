@@ -147,9 +147,8 @@ def _clipping(rounds: list[RoundRecord]) -> Figure | None:
     if not any(share for _, share in line.points):  # not measured, or an algorithm that never clips
         return None
     chart = line_chart([line], label="Share of clipped records per round", formatter=as_percent, from_zero=True, within=_SHARE)
-    return Figure(
-        key="clipping", title="Clipped records", chart=chart, legend=(), caption="Share of sampled records whose gradient was clipped."
-    )
+    caption = "Share of sampled records whose gradient was clipped, counted exactly: simulation only."
+    return Figure(key="clipping", title="Clipped records", chart=chart, legend=(), caption=caption)
 
 
 def _seconds(rounds: list[RoundRecord]) -> Figure | None:

@@ -57,8 +57,8 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
         "noise_norm_expected": record.noise_norm_expected,
         "survivors": float(len(record.survivors)),
         "dropped": float(len(record.dropped)),
-        "nonfinite": float(record.nonfinite),
-        "saturated": float(record.saturated),
+        "nonfinite": record.nonfinite,
+        "saturated": record.saturated,
         "bytes_up": float(record.bytes_up),
         "bytes_down": float(record.bytes_down),
     }

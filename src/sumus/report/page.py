@@ -25,6 +25,7 @@ from sumus.storage import replace_atomically
 __all__ = ["render_report", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_EXACT = "exact: simulation only"  # no guarantee covers an exact count
 
 
 @final
@@ -175,14 +176,16 @@ def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
     dropped = [name for each in rounds for name in each.dropped]
     headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]
     clipped = [each.clipped_fraction for each in rounds if each.clipped_fraction is not None]
+    clamped = [each.saturated for each in rounds if each.saturated is not None]
+    nonfinite = [each.nonfinite for each in rounds if each.nonfinite is not None]
     resumed = sum(1 for name, _ in run.events if name == "resumed")
     lost = f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds" if dropped else "none"
     rows = [
         ("Drop-outs", f"{lost}; {run.plan.federation.dropouts or 'none'} tolerated in a round"),
         ("Overflow margin", f"at least {min(headroom):.1f} bits" if headroom else "not measured"),
-        ("Clamped coordinates", f"{sum(each.saturated for each in rounds):,}"),
-        ("Gradients not finite", f"{sum(each.nonfinite for each in rounds):,} (counted as zero)"),
-        ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average" if clipped else "not measured"),
+        ("Clamped coordinates", f"{sum(clamped):,} ({_EXACT})" if clamped else "known to the silos only"),
+        ("Gradients not finite", f"{sum(nonfinite):,}, counted as zero ({_EXACT})" if nonfinite else "known to the silos only"),
+        ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average ({_EXACT})" if clipped else "not measured"),
         ("Resumed", f"{resumed} times" if resumed > 1 else "once" if resumed else "never"),
     ]
     others = sorted({name for name, _ in run.events if name != "resumed"})

@@ -157,6 +157,8 @@ def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tu
         gaps.append(
             "Accuracy and loss on this page: they were measured in the clear (simulation only). Do not publish them for private data."
         )
+    if any(each.counts_are == "simulation-only" for each in rounds):
+        gaps.append("Counts of clipped records, clamped coordinates and gradients that were not finite: exact, so for a simulation only.")
     return tuple(gaps)
 
 

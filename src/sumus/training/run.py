@@ -274,6 +274,7 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
         seconds=dict(outcome.seconds),
         bytes_up=outcome.aggregated.bytes_up,
         bytes_down=outcome.aggregated.bytes_down,
+        counts_are="simulation-only",
         metrics_are={"simulation": "simulation-only", "secure": "secure", "none": "none"}[plan.evaluation.metrics],
     )
 
