@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import beta, binom, norm
 
 from sumus.accounting.loss_distribution import epsilon_gaussian
@@ -24,6 +25,7 @@ __all__ = [
     "Counts",
     "PlannedTest",
     "best_test",
+    "bound_by_extremes",
     "epsilon_lower_bound",
     "gaussian_epsilon",
     "gdp_lower_bound",
@@ -167,6 +169,17 @@ def one_run_lower_bound(*, canaries: int, guesses: int, correct: int, delta: flo
         middle = 0.5 * (low + high)
         low, high = (middle, high) if contradicted(middle) else (low, middle)
     return low
+
+
+def bound_by_extremes(
+    scores: npt.NDArray[np.float64], included: npt.NDArray[np.bool_], guesses: int, *, delta: float, confidence: float
+) -> tuple[int, float]:
+    """Right guesses if the highest scores of one run are called in and the lowest out, and the bound that follows."""
+    order = np.argsort(scores, kind="stable")
+    half = guesses // 2
+    correct = int(included[order[len(order) - half :]].sum() + (~included[order[:half]]).sum()) if half else 0
+    bound = one_run_lower_bound(canaries=len(scores), guesses=2 * half, correct=correct, delta=delta, confidence=confidence)
+    return correct, bound
 
 
 def gaussian_epsilon(separation: float, delta: float) -> float:

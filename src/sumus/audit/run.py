@@ -1,22 +1,21 @@
 """`sumus audit run`: a plan's real pipeline against its proved ε, from below.
 
-Two views. *Released sum*: gradient canaries (canaries.py), one training run or many. *Final model*: mislabelled real records in a real
-training run, told apart by the loss of the released model. Bounds: Steinke et al. 2023 for the canaries of one run, whatever they do to
-each other; Clopper–Pearson over all canaries of all runs, which sit in different coordinates with noise drawn independently. A plan is
-contradicted when a bound exceeds the proved ε, when the counts contradict any other point of the proved privacy curve, or when the noise of
-silent directions is not the accounted one.
+Worst-case gradient canaries (canaries.py), in one training run or many, scored by the sum over all rounds: what the released sums and,
+for a server that adds them up, the final model show of them. Mislabelled real records (real_records.py) in one training run on the plan's
+data, in both views. Bounds: Steinke et al. 2023 for the canaries of one run, whatever they do to each other; Clopper–Pearson over all
+gradient canaries of all runs, which sit in different coordinates with noise drawn independently. A plan is contradicted when a bound
+exceeds the proved ε, when the counts contradict any other point of the proved privacy curve, or when the noise of silent directions is not
+the accounted one.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import norm
 
 from sumus.accounting.accountant import epsilon_of
@@ -25,6 +24,7 @@ from sumus.audit.canaries import CanaryRounds, CanaryScores
 from sumus.audit.confidence import (
     Counts,
     best_test,
+    bound_by_extremes,
     epsilon_lower_bound,
     gaussian_epsilon,
     gdp_lower_bound,
@@ -32,16 +32,13 @@ from sumus.audit.confidence import (
     refuted,
 )
 from sumus.audit.one_thread import one_torch_thread
-from sumus.data.silos import FederatedData, Records
+from sumus.audit.real_records import RealRecordView, audit_real_records
+from sumus.data.silos import FederatedData
 from sumus.design import NoiseDesign
-from sumus.errors import GuaranteeError
 from sumus.guarantee import Account, account_of
 from sumus.randomness import RandomSource
-from sumus.training.federation import Federation
-from sumus.training.models import load_flat
-from sumus.training.workbench import Workbench, prepare
 
-__all__ = ["FinalModelView", "ReleasedSumView", "RunAudit", "audit_final_model", "audit_released_sum", "audit_run"]
+__all__ = ["ReleasedSumView", "RunAudit", "audit_released_sum", "audit_run"]
 
 _FALSE_ALARM = 1e-9  # of the check of silent directions, each
 _GUESSES = 4096
@@ -76,19 +73,14 @@ class ReleasedSumView:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class FinalModelView:
-    """What mislabelled real records show through the released model."""
-
-    canaries: int
-    guesses: int
-    correct: int
-    lower_bound: float
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
 class RunAudit:
-    """Measured lower bounds against the proved upper bound."""
+    """Measured lower bounds against the proved upper bound.
+
+    Args:
+        released_sum: gradient canaries.
+        real_records_sum: mislabelled real records, seen through all released sums; None without data.
+        final_model: the same records, seen through the final model only.
+    """
 
     epsilon: float
     delta: float
@@ -96,13 +88,14 @@ class RunAudit:
     proved: bool
     confidence: float
     released_sum: ReleasedSumView
-    final_model: FinalModelView | None
+    real_records_sum: RealRecordView | None
+    final_model: RealRecordView | None
 
     @property
     def lower_bound(self) -> float:
         """The largest bound that needs no assumption on the shape of the privacy curve."""
-        final = self.final_model.lower_bound if self.final_model is not None else 0.0
-        return max(self.released_sum.lower_bound, self.released_sum.one_run_lower_bound, final)
+        real = [view.lower_bound for view in (self.real_records_sum, self.final_model) if view is not None]
+        return max(self.released_sum.lower_bound, self.released_sum.one_run_lower_bound, *real)
 
     @property
     def findings(self) -> list[str]:
@@ -136,8 +129,9 @@ def audit_run(
     runs: int | None = None,
     confidence: float = 0.99,
     new_source: Callable[[], RandomSource] = RandomSource,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> RunAudit:
-    """Audit a calibrated design; with data also its final model.
+    """Audit a calibrated design; with data also with real records.
 
     Args:
         canaries: m, in each run and view; fewer where the model or the silo's record bound has no room.
@@ -145,9 +139,13 @@ def audit_run(
             give 4,096 guesses, at most 64.
     """
     account = account_of(built)
-    each = 1.0 - (1.0 - confidence) / 4.0  # three bounds of the first view and one of the second share the risk
-    released = audit_released_sum(built, account, canaries=canaries, runs=runs, confidence=each, new_source=new_source)
-    final = audit_final_model(built, data, canaries=canaries, confidence=each) if data is not None else None
+    each = 1.0 - (1.0 - confidence) / 5.0  # three bounds of gradient canaries and two of real records share the risk
+    progress("gradient canaries through the real pipeline")
+    released = audit_released_sum(built, account, canaries=canaries, runs=runs, confidence=each, new_source=new_source, progress=progress)
+    views: tuple[RealRecordView | None, RealRecordView | None] = (None, None)
+    if data is not None:
+        progress("mislabelled records through a training run on the plan's data")
+        views = audit_real_records(built, data, canaries=canaries, confidence=each)
     return RunAudit(
         epsilon=account.epsilon,
         delta=account.delta,
@@ -155,7 +153,8 @@ def audit_run(
         proved=account.proved,
         confidence=confidence,
         released_sum=released,
-        final_model=final,
+        real_records_sum=views[0],
+        final_model=views[1],
     )
 
 
@@ -170,12 +169,16 @@ def audit_released_sum(
     runs: int | None,
     confidence: float,
     new_source: Callable[[], RandomSource] = RandomSource,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> ReleasedSumView:
     """Gradient canaries, in the view that the headline analysis grants the adversary."""
     rounds = CanaryRounds(built, canaries, view="silo" if account.analysis == "local" else "sum", new_source=new_source)
     runs = runs or min(64, -(-_GUESSES // rounds.canaries))
+    found = []
     with one_torch_thread():
-        found = [rounds.run() for _ in range(runs)]
+        for number in range(runs):
+            found.append(rounds.run())
+            progress(f"run {number + 1} of {runs}")
     separation = rounds.separation
     trials = runs * rounds.canaries
     far = best_test(separation, trials=trials, delta=account.delta, confidence=confidence).threshold
@@ -208,7 +211,7 @@ def _counts(found: list[CanaryScores], threshold: float) -> Counts:
 def _one_run(found: CanaryScores, separation: float, *, delta: float, confidence: float) -> float:
     """Guess the extreme scores, as many as the planned separation makes worth while."""
     guesses = _planned_guesses(len(found.scores), separation, delta=delta, confidence=confidence)
-    return _guess(found.scores, found.included, guesses, delta=delta, confidence=confidence)[1]
+    return bound_by_extremes(found.scores, found.included, guesses, delta=delta, confidence=confidence)[1]
 
 
 def _planned_guesses(canaries: int, separation: float, *, delta: float, confidence: float) -> int:
@@ -224,17 +227,6 @@ def _planned_guesses(canaries: int, separation: float, *, delta: float, confiden
         if bound > best:
             best, chosen = bound, guesses
     return chosen
-
-
-def _guess(
-    scores: npt.NDArray[np.float64], included: npt.NDArray[np.bool_], guesses: int, *, delta: float, confidence: float
-) -> tuple[int, float]:
-    """Right guesses if the highest scores are called in and the lowest out, and the bound that follows."""
-    order = np.argsort(scores, kind="stable")
-    half = guesses // 2
-    correct = int(included[order[len(order) - half :]].sum() + (~included[order[:half]]).sum()) if half else 0
-    bound = one_run_lower_bound(canaries=len(scores), guesses=2 * half, correct=correct, delta=delta, confidence=confidence)
-    return correct, bound
 
 
 def _noise_check(found: list[CanaryScores]) -> tuple[float, bool]:
@@ -263,48 +255,3 @@ def _curve(built: NoiseDesign, account: Account) -> list[tuple[float, float]]:
     release = release_of(account.analysis, built.setting(built.silos[0]))
     deltas = sorted({*_CURVE_DELTAS, account.delta})
     return [(epsilon_of(release, delta=delta, accountant=account.accountant), delta) for delta in deltas]
-
-
-# -- final model --------------------------------------------------------------------------------------------------------------------
-
-
-def audit_final_model(built: NoiseDesign, data: FederatedData, *, canaries: int, confidence: float) -> FinalModelView:
-    """Mislabel some records of the first silo, leave each out by a fair coin, train once, and guess by the loss under the result."""
-    bench = prepare(built.plan, data)
-    source = RandomSource()
-    own = bench.data.silos[0].train
-    count = min(canaries, len(own) // 2)
-    if count < 2:
-        raise GuaranteeError(f"the first silo has {len(own)} records; an audit of the final model needs at least 4.")
-    chosen = source.permutation(len(own))[:count]
-    wrong = own.y.copy()
-    wrong[chosen] = (own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)) % data.classes
-    included = source.coins(0.5, count)
-    kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
-    first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
-    ready = Workbench(replace(bench.data, silos=(first, *bench.data.silos[1:])), bench.model, bench.first_parameters)
-    plan = built.plan.replace("evaluation", metrics="none")
-    federation = Federation(replace(built, plan=plan), ready, os.urandom(32), threads=os.cpu_count() or 1)
-    with one_torch_thread():
-        for _ in federation.rounds():
-            pass
-    scores = -_losses(ready, federation.server.released, Records(own.x[chosen], wrong[chosen]))
-    guesses = 2 * max(1, round(count * 0.1))
-    correct, bound = _guess(scores, included, guesses, delta=built.plan.privacy.delta, confidence=confidence)
-    return FinalModelView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
-
-
-def _losses(bench: Workbench, parameters: npt.NDArray[np.float64], records: Records) -> npt.NDArray[np.float64]:
-    """Loss of every record under the released model."""
-    import torch
-    from torch.nn import functional
-
-    load_flat(bench.model, torch.tensor(parameters, dtype=torch.float32))
-    with torch.no_grad():
-        logits = bench.model(torch.from_numpy(records.x))
-        y = torch.from_numpy(records.y)
-        if logits.shape[1] == 1:
-            losses = functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype), reduction="none")
-        else:
-            losses = functional.cross_entropy(logits, y, reduction="none")
-    return losses.numpy().astype(np.float64)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
+from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sumus.audit.run import RunAudit
     from sumus.audit.theorem import TheoremAudit
 
 __all__ = ["audit_app"]
@@ -108,7 +109,9 @@ def run_command(
     overrides: Overrides = None,
     canaries: Annotated[int, typer.Option(min=2, help="Per run and view.")] = 256,
     runs: Annotated[int, typer.Option(min=0, help="Training runs on canaries; 0: as many as give 4,096 guesses, at most 64.")] = 0,
-    final_model: Annotated[bool, typer.Option(help="Also train once on the plan's data with mislabelled records.")] = True,
+    final_model: Annotated[
+        bool, typer.Option("--final-model/--no-final-model", help="Also train once on the plan's data with mislabelled records.")
+    ] = True,
     confidence: Confidence = 0.99,
     plot: PlotFolder = None,
     as_json: AsJson = False,
@@ -117,42 +120,66 @@ def run_command(
     from sumus.audit.plots import draw_bounds
     from sumus.audit.run import audit_run
     from sumus.data import load
-    from sumus.guarantee import calibrated
+    from sumus.guarantee import account_of, calibrated
 
-    chosen = load_plan(plan, overrides)
+    chosen, screen = load_plan(plan, overrides), console()
+    built = calibrated(chosen)
+    if not as_json:
+        screen.print(guarantee_text(account_of(built)))
     audit = audit_run(
-        calibrated(chosen), load(chosen) if final_model else None, canaries=canaries, runs=runs or None, confidence=confidence
+        built,
+        load(chosen) if final_model else None,
+        canaries=canaries,
+        runs=runs or None,
+        confidence=confidence,
+        progress=lambda line: None if as_json else screen.print(f"… {line}", style="dim"),
     )
-    seen, final = audit.released_sum, audit.final_model
-    lower = [("released sum, all runs", seen.lower_bound), ("released sum, one run", seen.one_run_lower_bound)]
-    lower += [("released sum, as a Gaussian", seen.gaussian_lower_bound)]
-    lower += [("final model, real records", final.lower_bound)] if final is not None else []
+    bounds = _bounds_of(audit)
     if plot is not None:
         draw_bounds(
             plot,
             title="Measured from below, proved from above",
-            subtitle=f"{Path(plan).name}: δ = {audit.delta:g}, {100 * confidence:g} % confidence",
+            subtitle=f"{Path(plan).name}: δ = {audit.delta:g}, one record, {100 * confidence:g} % confidence for all bounds together",
             upper=audit.epsilon,
             upper_name=f"proved ({audit.analysis})" if audit.proved else f"not proved ({audit.analysis})",
-            lower=lower[::-1],
+            lower=[(name, value) for name, value, _ in bounds][::-1],
         )
     if as_json:
         print_json(audit.as_json())
     else:
-        screen = console()
+        table = Table(box=None, pad_edge=False)
+        table.add_column("measured ε ≥", justify="right")
+        table.add_column("from")
+        for name, value, counted in bounds:
+            table.add_row(f"{value:.3f}", f"{name}: {counted}")
+        screen.print(table)
+        ratio = audit.released_sum.noise_ratio
         screen.print(
-            f"[bold]ε ≤ {audit.epsilon:.4g}[/bold] at δ = {audit.delta:g}, {'proved' if audit.proved else 'NOT PROVED'} ({audit.analysis})"
+            f"{100 * confidence:g} % confidence for all bounds together; noise of silent directions: {ratio:.4f} of the accounted variance"
         )
-        for name, value in lower:
-            screen.print(f"  measured ε ≥ {value:.3f}   {name}")
-        screen.print(f"  {seen.runs} runs with {seen.canaries} canaries each; {100 * confidence:g} % confidence, all bounds together")
-        screen.print(f"  noise of silent directions: {seen.noise_ratio:.4f} of the accounted variance")
         for finding in audit.findings:
             screen.print(f"[bold red]contradiction:[/bold red] {finding}")
         if audit.passed:
             screen.print("[green]nothing contradicts the account[/green]")
     if not audit.passed:
         raise typer.Exit(3)
+
+
+def _bounds_of(audit: RunAudit) -> list[tuple[str, float, str]]:
+    """(what was looked at, lower bound, how often) of every bound."""
+    seen = audit.released_sum
+    every = f"{seen.runs} runs with {seen.canaries} canaries each"
+    found = [
+        ("gradient canaries, all runs", seen.lower_bound, every),
+        ("gradient canaries, all runs, if the privacy curve is Gaussian", seen.gaussian_lower_bound, every),
+        ("gradient canaries, first run alone", seen.one_run_lower_bound, f"{seen.canaries} canaries"),
+    ]
+    views = (("mislabelled records, released sums", audit.real_records_sum), ("mislabelled records, final model", audit.final_model))
+    return found + [
+        (name, view.lower_bound, f"{view.correct} of {view.guesses} guesses right, {view.canaries} canaries")
+        for name, view in views
+        if view is not None
+    ]
 
 
 @audit_app.command("noise")
