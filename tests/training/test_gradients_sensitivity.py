@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from oracles.naive_gradients import integer_norm2
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.mechanism.grid import summation_slack_grid
 from sumus.shapes import float_sum_terms
 from sumus.training import gradients as gradients_module
@@ -330,3 +330,26 @@ def test_hidden_state_and_randomness_in_forward_are_refused(model: nn.Module) ->
     with pytest.raises(GuaranteeError) as caught:
         gradients.clipped_sum(flat_parameters(model), torch.randn(3, 4), torch.zeros(3), clip_norm=1.0, resolution=64)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("logit", [300.0, 366.0, 368.3, 371.0, 372.0, 373.5, 380.0])
+@pytest.mark.parametrize("clip_norm", [1e-12, 1e-9, 1e-7])
+@pytest.mark.parametrize("rounding", ["record", "sum"])
+def test_a_residual_that_underflows_beside_a_huge_activation_is_not_taken_for_nothing(
+    logit: float, clip_norm: float, rounding: str
+) -> None:
+    """A server picks weights of a float64 model so that ‖δ‖² underflows while ‖δ‖·‖a‖ is far above the clip norm."""
+    model = nn.Sequential(*(nn.Linear(1 if first else 2, 2, bias=False) for first in (True, False, False, False, False))).double()
+    grow = torch.tensor([[3e37, 0.0], [0.0, 1.0]])
+    layers = [torch.tensor([[3e37], [1.0]]), grow, grow, grow, torch.tensor([[0.0, 1.0], [0.0, 0.0]])]  # a = (8e149·x, x), z = (x, 0)
+    theta = torch.cat([layer.reshape(-1).double() for layer in layers])
+    options = {"clip_norm": clip_norm, "resolution": 1 << 16, "rounding": rounding}
+    x = torch.tensor([[logit]], dtype=torch.float64)
+    found = PerRecordGradients(model).clipped_sum(theta, x, torch.tensor([0]), **options)
+    assert np.linalg.norm(found.integers.double().numpy()) <= 1 << 16
+
+
+def test_a_clip_norm_below_the_proved_range_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    with pytest.raises(PlanError, match="at least 1e-100"):
+        PerRecordGradients(model).clipped_sum(torch.zeros(6), torch.zeros(1, 2), torch.zeros(1), clip_norm=1e-200, resolution=16)

@@ -7,10 +7,12 @@ layer, which is never stored.
     scale_j = r / max(‖g_j‖, C) · (1 − 2^-20)            r = resolution, C = clip norm, norms in float64
     integers += trunc(scale_j · g_j)                       towards zero, so no coordinate grows
 
-Guarantee: ‖trunc(scale_j · g_j)‖₂ ≤ r for every finite float gradient with d ≤ 2^28 coordinates; a record with a NaN or an infinity
-    has scale 0 and contributes exactly zero. Proof: a coordinate that survives truncation has magnitude at least 1, so it and its
-    factors are normal floats and carry at most three relative errors of 2^-24 (float32 scale, factor and product; float64 errors are
-    smaller); the norm is low by at most d·2^-53 ≤ 2^-25 relatively. (1 − 2^-20)(1 + 2^-24)³(1 + 2^-24) < 1.
+Guarantee: ‖trunc(scale_j · g_j)‖₂ ≤ r for every finite float gradient with d ≤ 2^28 coordinates and every C ≥ 1e-100; a record with a
+    NaN or an infinity has scale 0 and contributes exactly zero. Proof: a coordinate that survives truncation has magnitude at least 1,
+    so it and its factors are normal floats and carry at most three relative errors of 2^-24 (float32 scale, factor and product;
+    float64 errors are smaller); the norm is low by at most d·2^-53 ≤ 2^-25 relatively: squares of a row that underflow belong to
+    coordinates below 1e-140, which truncate to zero, and a factor whose squares underflow makes the record count as not finite.
+    (1 − 2^-20)(1 + 2^-24)³(1 + 2^-24) < 1.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import numpy.typing as npt
 
 __all__ = [
     "LARGEST_DIMENSION",
+    "SMALLEST_CLIP_NORM",
+    "SMALLEST_SQUARE",
     "add_outer_truncated",
     "add_rows_rounded",
     "add_rows_truncated",
@@ -36,6 +40,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.floating]
 LARGEST_DIMENSION = 1 << 28
+SMALLEST_CLIP_NORM = 1e-100
+SMALLEST_SQUARE = 1e-280  # a sum of squares below it may have lost digits to underflow
 _SHRINK = 1.0 - 2.0**-20
 # float32 scales must be normal numbers with room on both sides; outside this range the product is taken in float64
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
@@ -74,6 +80,9 @@ def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray
             value = np.float64(inputs[record, index])
             input2 += value * value
         norms2[record] += delta2 * (input2 + (1.0 if bias else 0.0))
+        if delta2 < SMALLEST_SQUARE or input2 < SMALLEST_SQUARE:  # both zero where no float underflowed, and then the product is right
+            if (delta2 < SMALLEST_SQUARE and deltas[record].any()) or (input2 < SMALLEST_SQUARE and inputs[record].any()):
+                norms2[record] = np.inf
 
 
 @compiled

@@ -21,7 +21,7 @@ from torch import nn
 from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.mechanism.grid import Grid
 from sumus.randomness import RandomSource
-from sumus.training.clipping import LARGEST_DIMENSION
+from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
 from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
 from sumus.training.totals import Totals
@@ -116,6 +116,8 @@ class PerRecordGradients:
             source: random bits for "stochastic".
         """
         grid = Grid(clip_norm, resolution)
+        if clip_norm < SMALLEST_CLIP_NORM:
+            raise PlanError("clip_norm", clip_norm, f"must be at least {SMALLEST_CLIP_NORM:g}", "Measure gradients in a smaller unit.")
         if rounding not in ("record", "stochastic", "sum"):
             raise PlanError("rounding", rounding, 'must be "record", "stochastic" or "sum"', "Check the spelling.")
         if rounding == "stochastic" and source is None:

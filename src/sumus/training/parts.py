@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from sumus.training.clipping import (
+    SMALLEST_SQUARE,
     add_outer_truncated,
     add_rows_truncated,
     add_rows_weighted,
@@ -141,6 +142,9 @@ class Positions:
         sizes = delta_products.diagonal(dim1=1, dim2=2).sqrt() * input_products.diagonal(dim1=1, dim2=2).sqrt()
         size2 = sizes.sum(1).square()
         norms2 += torch.maximum(ghost2 + _GHOST_ERROR2 * size2, _GHOST_FLOOR2 * size2).numpy()
+        for factor in (deltas, inputs):  # squares that underflowed: the record counts as not finite
+            lost = (factor.square().sum(2) < SMALLEST_SQUARE) & (factor != 0.0).any(2)
+            norms2[lost.any(1).numpy()] = np.inf
 
     def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
         """Add Σ_j scale_j · gradient_j in float64."""
