@@ -142,15 +142,18 @@ def test_a_predictable_number_of_runs_is_refused() -> None:
         accounted.draw_run_count(4.0, RandomSource.simulation(0))
 
 
-def test_accounted_tuning_pays_for_the_search() -> None:
+def test_accounted_tuning_pays_for_the_search(tmp_path: Path) -> None:
+    ledger = Ledger.of_dataset("digits", state=tmp_path)
     with mock.patch.object(accounted, "draw_run_count", return_value=2) as drawn:
-        found = accounted.accounted_tuning(PLAN, SPACE, expected_runs=4.0, candidates=3)
+        found = accounted.accounted_tuning(PLAN, SPACE, expected_runs=4.0, candidates=3, ledger=ledger)
     assert drawn.call_args.args[0] == 4.0
     assert drawn.call_args.args[1].secure
     assert found.account.tuning_epsilon is not None
     assert found.account.tuning_epsilon > found.account.epsilon
     assert found.epsilon >= max(found.account.tuning_epsilon, found.validation_epsilon)
     assert math.isfinite(found.epsilon)
+    (entry,) = ledger.entries()  # one entry, whatever the number of runs, which is secret
+    assert (entry.epsilon, entry.delta, entry.proved) == (found.epsilon, PLAN.privacy.delta, True)
     assert 0.0 <= found.score <= 1.0
 
 

@@ -12,6 +12,7 @@ from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_p
 from sumus.errors import PlanError
 from sumus.experiments.space import SearchSpace, default_space
 from sumus.experiments.tuning import Tuned, TuneOptions, tune
+from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
 from sumus.storage import replace_atomically
 
@@ -89,7 +90,8 @@ def _accounted(
 
     if plan.training.algorithm == "fedavg":
         raise PlanError("--account", expected_runs, "needs a private algorithm", "fedavg has no guarantee to account for.")
-    found = accounted_tuning(plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed)
+    ledger = Ledger.of_dataset(dataset_of(plan) if plan.data.name or plan.data.path else "digits")  # the records of a plan without data
+    found = accounted_tuning(plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed, ledger=ledger)
     files = _write(found.plan, out)
     np.savez(out / "model.npz", parameters=found.parameters)
     files.append(out / "model.npz")

@@ -24,9 +24,11 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments.space import SearchSpace
 from sumus.experiments.tuning import tuning_plan, without_test_records
 from sumus.guarantee import Account, account_of, calibrate_design, metrics_epsilon, search_epsilon
+from sumus.ledger import Ledger, LedgerEntry
 from sumus.plan import TrainingPlan
 from sumus.plan_rules import number
 from sumus.randomness import RandomSource
+from sumus.record import run_name
 from sumus.resolve import resolve
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
@@ -81,6 +83,7 @@ def accounted_tuning(
     expected_runs: float,
     candidates: int = 16,
     seed: int = 0,
+    ledger: Ledger | None = None,
 ) -> AccountedTuning:
     """Search with a guarantee for everything that it releases.
 
@@ -94,6 +97,7 @@ def accounted_tuning(
         expected_runs: E[K].
         candidates: plans that are drawn from the space beforehand, in public.
         seed: public seed of that list.
+        ledger: of the data set; the search is entered before it begins, with the ε of all of it.
     """
     base = tuning_plan(plan).replace("evaluation", metrics="secure").replace("privacy", tuning_runs=expected_runs)
     data = without_test_records(load(base))
@@ -108,6 +112,9 @@ def accounted_tuning(
         raise GuaranteeError("the tuning has no finite ε. Lower --account or privacy.epsilon, or raise evaluation.noise_multiplier.")
     account = replace(max(map(account_of, built), key=lambda each: each.epsilon), tuning_epsilon=training)
     secret = RandomSource()
+    if ledger is not None:
+        run = run_name(plan, name="tuning", nonce=secret.bytes(16))
+        ledger.enter(LedgerEntry.of(account, run=run, round=1, round_id=run, epsilon=max(training, validation)))
     best: tuple[float, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])

@@ -80,9 +80,8 @@ def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray
             value = np.float64(inputs[record, index])
             input2 += value * value
         norms2[record] += delta2 * (input2 + (1.0 if bias else 0.0))
-        if delta2 < SMALLEST_SQUARE or input2 < SMALLEST_SQUARE:  # both zero where no float underflowed, and then the product is right
-            if (delta2 < SMALLEST_SQUARE and deltas[record].any()) or (input2 < SMALLEST_SQUARE and inputs[record].any()):
-                norms2[record] = np.inf
+        if (delta2 < SMALLEST_SQUARE and deltas[record].any()) or (input2 < SMALLEST_SQUARE and inputs[record].any()):
+            norms2[record] = np.inf
 
 
 @compiled
