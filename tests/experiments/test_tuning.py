@@ -16,6 +16,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments import accounted_tuning as accounted
 from sumus.experiments import tuning
 from sumus.experiments.space import SearchSpace, default_space
+from sumus.ledger import Ledger
 from sumus.plan import ALGORITHMS, TrainingPlan
 from sumus.randomness import RandomSource
 

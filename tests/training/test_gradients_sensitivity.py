@@ -335,9 +335,7 @@ def test_hidden_state_and_randomness_in_forward_are_refused(model: nn.Module) ->
 @pytest.mark.parametrize("logit", [300.0, 366.0, 368.3, 371.0, 372.0, 373.5, 380.0])
 @pytest.mark.parametrize("clip_norm", [1e-12, 1e-9, 1e-7])
 @pytest.mark.parametrize("rounding", ["record", "sum"])
-def test_a_residual_that_underflows_beside_a_huge_activation_is_not_taken_for_nothing(
-    logit: float, clip_norm: float, rounding: str
-) -> None:
+def test_a_residual_that_underflows_beside_a_huge_activation_counts(logit: float, clip_norm: float, rounding: str) -> None:
     """A server picks weights of a float64 model so that ‖δ‖² underflows while ‖δ‖·‖a‖ is far above the clip norm."""
     model = nn.Sequential(*(nn.Linear(1 if first else 2, 2, bias=False) for first in (True, False, False, False, False))).double()
     grow = torch.tensor([[3e37, 0.0], [0.0, 1.0]])
