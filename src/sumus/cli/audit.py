@@ -190,19 +190,18 @@ def noise_command(
     as_json: AsJson = False,
 ) -> None:
     """Every sampler of a plan against its declared law on this machine; run it before joining a federation."""
-    from sumus.audit.noise import audit_noise, laws_of, usual_laws
+    from sumus.audit.noise import audit_noise, usual_laws
+    from sumus.audit.plan_samplers import audit_samplers, described
     from sumus.guarantee import calibrated
 
-    if plan is None:
-        audit = audit_noise(usual_laws(), draws=draws)
-    else:
-        built = calibrated(load_plan(plan, overrides))
-        variance = ((built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution) ** 2
-        audit = audit_noise(laws_of(built), accounted=(built.share, built.plan.noise_contributors, variance), draws=draws)
+    built = calibrated(load_plan(plan, overrides)) if plan is not None else None
+    audit = audit_samplers(built, draws=draws) if built is not None else audit_noise(usual_laws(), draws=draws)
     if as_json:
         print_json(audit.as_json())
     else:
         screen = console()
+        for line in described(built) if built is not None else ():
+            screen.print(line)
         table = Table(box=None, pad_edge=False)
         for heading in ("law", "check", "found", "p", ""):
             table.add_column(heading, justify="right" if heading == "p" else "left")
