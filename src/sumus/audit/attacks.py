@@ -32,6 +32,7 @@ from sumus.randomness import RandomSource
 __all__ = ["Attack", "Draws", "LocalStepsAttack", "forgetting_attack", "threshold_attack"]
 
 _CROWDED_WIDTH = 32  # weights of a model whose silos hold hundreds of records for each
+_LEGIBLE = 4.0  # standard deviations of the sum, at least, between "in" and the cut
 _FAR = 5.0  # standard deviations that count as never: 3e-7; beyond them the attack is weaker, its bound as valid
 
 
@@ -156,7 +157,8 @@ def threshold_attack(built: NoiseDesign, regression: Regression, threshold: floa
     steps, silos, unit = _steps(built), len(built.silos), regression.pusher_grid(built.silos[0].resolution)
     spread = _state_std(built) * math.sqrt(steps - 1)
     noise = math.sqrt(silos * steps) * _local_std(built)
-    switches = math.ceil(2.0 * (_FAR * noise + steps) / (1 + regression.quiet))
+    # what is written must be misread far less often than the test errs
+    switches = math.ceil(2.0 * (max(_LEGIBLE, abs(threshold) + 1.5) * noise + steps) / (1 + regression.quiet))
     # one step before the last but one, the weight must still be above zero whatever the noise
     early = steps - 2 + _FAR * _state_std(built) * math.sqrt(steps - 2) - min(threshold, 0.0) * spread
     pushers = max(1, math.ceil(early + 1.0) - regression.quiet * switches)

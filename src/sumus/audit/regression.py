@@ -69,8 +69,7 @@ class Regression:
         total = np.zeros(weights.shape, dtype=np.int64)
         flat = torch.from_numpy(np.ascontiguousarray(weights).reshape(-1, 1))
         for group in groups:
-            labels = torch.full((len(flat),), group.label)
-            residual = self.gradient(flat * group.feature, labels).numpy()
+            residual = self.gradient(flat * group.feature, torch.tensor([group.label]).expand(len(flat))).numpy()
             total += group.copies * _clipped_grid(group.feature, residual, resolution).reshape(weights.shape)
         return total
 

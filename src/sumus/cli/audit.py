@@ -171,8 +171,8 @@ def _bounds_of(audit: RunAudit) -> list[tuple[str, float, str]]:
     every = f"{seen.runs} runs with {seen.canaries} canaries each"
     found = [
         ("gradient canaries, all runs", seen.lower_bound, every),
-        ("gradient canaries, all runs, if the privacy curve is Gaussian", seen.gaussian_lower_bound, every),
-        ("gradient canaries, first run alone", seen.one_run_lower_bound, f"{seen.canaries} canaries"),
+        ("gradient canaries, as a Gaussian", seen.gaussian_lower_bound, f"{every}; if the privacy curve is a Gaussian's"),
+        ("gradient canaries, first run", seen.one_run_lower_bound, f"{seen.canaries} canaries"),
     ]
     views = (("mislabelled records, released sums", audit.real_records_sum), ("mislabelled records, final model", audit.final_model))
     return found + [
