@@ -12,8 +12,10 @@ records keep memory under a cap and give every record the same kernels whatever 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from functools import partial
+from typing import Final, TypeVar, final
 
 import torch
 from torch import nn
@@ -24,16 +26,19 @@ from sumus.randomness import RandomSource
 from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
 from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
+from sumus.training.side_by_side import one_thread_each
 from sumus.training.totals import Totals
 from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
 
 __all__ = ["GradientSum", "PerRecordGradients"]
 
+T = TypeVar("T")
 _CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
 _LOSSES: Final[dict[str, tuple[LogitsGradient, RecordLoss]]] = {
     "cross-entropy": (cross_entropy_gradient, cross_entropy),
     "least-squares": (squared_error_gradient, squared_error),
 }
+_WORTH_A_THREAD: Final = 1 << 22  # coordinates a batch must have, about a millisecond of work
 _ALIGNMENT: Final = 64  # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 
 
@@ -140,15 +145,22 @@ class PerRecordGradients:
         if int(y.min()) < 0 or int(y.max()) >= max(outputs, 2):
             raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
         chunk_gradients = self._path.bind(parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters)
-        for start in range(0, len(x), chunk):
-            chunk_x, chunk_y = x[start : start + chunk], y[start : start + chunk]
-            count = len(chunk_x)
-            if count < chunk:
-                chunk_x = torch.cat([chunk_x, x.new_zeros(chunk - count, *x.shape[1:])])
-                chunk_y = torch.cat([chunk_y, y.new_zeros(chunk - count)])
-            elif chunk_x.data_ptr() % _ALIGNMENT:
-                chunk_x = chunk_x.clone()
-            totals.add(chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"), count)
+
+        def add_share(first: int, own: Totals) -> Totals:
+            for start in starts[first :: len(shares)]:
+                chunk_x, chunk_y = _filled(x[start : start + chunk], chunk), _filled(y[start : start + chunk], chunk)
+                own.add(chunk_gradients(chunk_x, chunk_y, ghost=own.rounding == "sum"), min(chunk, len(x) - start))
+            return own
+
+        starts = range(0, len(x), chunk)
+        large = len(x) * self.dimension >= _WORTH_A_THREAD and totals.rounding == "record" and self.path != "vmap"
+        shares = [partial(add_share, first, totals.fresh()) for first in range(min(torch.get_num_threads(), len(starts)) if large else 1)]
+        for own in self._run(shares):
+            totals.merge(own)
+
+    def _run(self, work: Sequence[Callable[[], T]]) -> list[T]:
+        """Where kernels run, when a record is examined and ever after."""
+        return [each() for each in work] if self.path == "vmap" else one_thread_each(work)
 
     def _chunk_for(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """(records per chunk, model outputs) for a record shape; tests isolation the first time."""
@@ -181,4 +193,12 @@ class PerRecordGradients:
             parts = [part for ghost in (False, True) for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)]
             return [tensor for part in parts for tensor in part.tensors()]
 
-        return (chunk if is_isolated(compute, x, y) else 1), logits.shape[1]
+        isolated = self._run([lambda: is_isolated(compute, x, y)])[0]
+        return (chunk if isolated else 1), logits.shape[1]
+
+
+def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:
+    """A chunk of full length (zero records are added and not counted) that begins where kernels like it to."""
+    if len(part) < chunk:
+        return torch.cat([part, part.new_zeros(chunk - len(part), *part.shape[1:])])
+    return part.clone() if part.data_ptr() % _ALIGNMENT else part

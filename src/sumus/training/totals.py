@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import final
 
 import numpy as np
@@ -19,7 +17,6 @@ from sumus.training.parts import Outer, Part, Positions, Rows
 __all__ = ["Totals"]
 
 _RETRIES = 128  # each stochastic rounding is accepted with probability ≥ 0.39, so giving up has probability below 1e-27
-_SMALLEST_THREADED = 1 << 19  # coordinates a chunk must add before a second thread pays
 
 
 @final
@@ -58,25 +55,30 @@ class Totals:
                 part.add_weighted(scale, self._floats[start : start + part.size])
                 start += part.size
 
+    def fresh(self) -> Totals:
+        """An empty sum of the same kind, for another thread."""
+        return Totals(self._dimension, grid=self._grid, rounding=self.rounding, source=self._source)
+
+    def merge(self, other: Totals) -> None:
+        """Add another thread's sum."""
+        self._integers += other._integers
+        self._floats += other._floats
+        self.clipped += other.clipped
+        self.nonfinite += other.nonfinite
+
     def integers(self) -> torch.Tensor:
         """The sum so far, in grid steps; a float sum is truncated towards zero here, once."""
         return self._floats.trunc().long() if self.rounding == "sum" else torch.from_numpy(self._integers)
 
     def _add_truncated(self, parts: Sequence[Outer | Rows], scale: npt.NDArray[np.float64]) -> None:
-        """Add in 32 bits over as many records as cannot overflow, on as many threads as torch uses, then in 64 bits."""
-        threads = torch.get_num_threads() if len(scale) * self._dimension >= _SMALLEST_THREADED else 1
-        step = min((2**31 - 1) // self._grid.resolution, -(-len(scale) // threads))
-        firsts = range(0, len(scale), step)
-
-        def block(first: int) -> npt.NDArray[np.int32]:
+        """Add in 32 bits over as many records as cannot overflow, then in 64 bits."""
+        step = (2**31 - 1) // self._grid.resolution
+        for first in range(0, len(scale), step):
             total = np.zeros(self._dimension, np.int32)
             start = 0
             for part in parts:
                 part.add_truncated(scale[first : first + step], first, total[start : start + part.size])
                 start += part.size
-            return total
-
-        for total in _workers(threads).map(block, firsts) if threads > 1 else map(block, firsts):
             self._integers += total
 
     def _add_stochastic(self, rows: npt.NDArray[np.floating], scale: npt.NDArray[np.float64]) -> None:
@@ -96,9 +98,3 @@ class Totals:
             total = np.zeros(self._dimension, np.int32)
             add_rows_truncated(rows[record : record + 1], scale[record : record + 1], total)
             self._integers += total
-
-
-@cache
-def _workers(threads: int) -> ThreadPoolExecutor:
-    """Threads for compiled loops, which run without the interpreter lock."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="sumus-clip")
