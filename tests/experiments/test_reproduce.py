@@ -10,9 +10,10 @@ import pytest
 
 from sumus.experiments import settings
 from sumus.experiments.averaging import PAPER_TABLE, AveragingRow, averaging_rows, averaging_table, train_and_average
+from sumus.experiments.comparison import Experiment, Line
 from sumus.experiments.measure import Benches, measure
 from sumus.experiments.reproduce import Options, reproduce
-from sumus.experiments.settings import Experiment, _Line, settings_of
+from sumus.experiments.settings import settings_of
 
 _BASE = {"privacy.epsilon": 1.0, "privacy.delta": 1e-4, "data.name": "digits", "federation.silos": 5}
 
@@ -21,20 +22,27 @@ _BASE = {"privacy.epsilon": 1.0, "privacy.delta": 1e-4, "data.name": "digits", "
 def small(monkeypatch: pytest.MonkeyPatch) -> str:
     """A digits experiment with one setting of each kind."""
     lines = (
-        _Line(
+        Line(
             name="convex-pass",
             label="convex pass",
             group="proved",
             changes={"training.algorithm": "convex-pass", "federation.local_steps": 100, "training.learning_rate": 0.35},
         ),
-        _Line(
+        Line(
             name="paper-epoch",
             label="1 epoch",
             group="paper",
             changes={"training.algorithm": "dp-sgd", "training.sampling_rate": 0.25, "federation.local_epochs": 1.0}
             | {"privacy.accountant": "renyi-mironov", "privacy.calibrate_to": "per-step", "aggregation.modulus_bits": 40},
         ),
-        _Line(
+        Line(
+            name="no-noise",
+            label="convex pass, no privacy",
+            group="no privacy",
+            changes={"training.algorithm": "convex-pass", "federation.local_steps": 100, "training.learning_rate": 0.35}
+            | {"privacy.epsilon": None, "noise.noise_multiplier": 0.001},
+        ),
+        Line(
             name="alone",
             label="each silo alone",
             group="no privacy",
@@ -74,7 +82,7 @@ def test_measured_once_then_resumed(small: str, tmp_path: Path) -> None:
     names = {path.name for path in first.files}
     assert {"table.md", "summary.json", "digits-2-rounds.png", "digits-2-rounds.svg", "digits-1-rounds.png"} <= names
     body = json.loads((tmp_path / small / "summary.json").read_text())
-    assert [each["seeds"] for each in body["settings"]] == [2, 2, 2, 2]
+    assert [each["seeds"] for each in body["settings"]] == [2] * 5
     gone = tmp_path / small / "measurements" / "convex-pass-2-rounds-seed-1.json"
     gone.unlink()
     with mock.patch("sumus.experiments.reproduce.measure", wraps=measure) as measured:
@@ -82,6 +90,27 @@ def test_measured_once_then_resumed(small: str, tmp_path: Path) -> None:
     assert measured.call_count == 1
     assert gone.is_file()
     assert [line.split("|")[3] for line in again.table.splitlines()] == [line.split("|")[3] for line in first.table.splitlines()]
+
+
+def test_the_frontier_is_measured_point_by_point_and_drawn(small: str, tmp_path: Path) -> None:
+    options = Options(out=tmp_path, seeds=1, rounds=(1, 2), epsilons=(1.0, 8.0), silos=(2, 5), only=("convex-pass", "no-noise"))
+    made = reproduce(small, options)
+    assert {"digits-frontier.png", "digits-frontier.svg"} <= {path.name for path in made.files}
+    stored = {path.name.removesuffix("-seed-0.json") for path in (tmp_path / small / "measurements").iterdir()}
+    star = {"1-rounds", "2-rounds", "2-rounds-2-silos"}
+    assert stored == {f"{name}-{point}" for name in options.only for point in star} | {"convex-pass-2-rounds-epsilon-8"}
+    by_key = {each["first"]["setting"]: each["first"] for each in made.summary["settings"]}
+    assert by_key["convex-pass-2-rounds-epsilon-8"]["epsilon"] == pytest.approx(8.0, rel=0.02)
+    assert by_key["convex-pass-2-rounds"]["noise_multiplier"] > 3.0 * by_key["convex-pass-2-rounds-epsilon-8"]["noise_multiplier"]
+
+
+def test_without_noise_no_epsilon_is_shown_and_the_model_is_better(small: str) -> None:
+    noisy, plain = (next(each for each in settings_of(small) if each.name == name) for name in ("convex-pass", "no-noise"))
+    benches = Benches()
+    clean = measure(plain, 0, benches=benches)
+    assert clean.epsilon is None
+    assert clean.target_epsilon is None
+    assert clean.accuracy > measure(noisy, 0, benches=benches).accuracy
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(small: str) -> None:

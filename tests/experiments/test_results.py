@@ -25,7 +25,7 @@ def made(seed: int = 0, *, accuracies: tuple[float, ...] = (0.5, 0.7), **changes
         seed=seed,
         rounds=2,
         plan_hash="ab" * 32,
-        plan={"privacy": {"epsilon": 1.0}},
+        plan={"privacy": {"epsilon": 1.0}, "federation": {"silos": 10}},
         accuracies=accuracies,
         losses=tuple(1.0 - each for each in accuracies),
         silo_accuracies=(0.4, 0.9),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sumus.data import public_facts
 from sumus.errors import PlanError, SumusError
-from sumus.experiments.settings import EXPERIMENTS, GROUPS, Setting, settings_of
+from sumus.experiments.comparison import GROUPS, Setting
+from sumus.experiments.settings import EXPERIMENTS, settings_of
 from sumus.guarantee import account_of, calibrate_design
 from sumus.resolve import resolve
 
@@ -36,6 +39,50 @@ def test_only_and_rounds_and_quick() -> None:
         settings_of("income", only=("unknown",))
 
 
+def test_lists_of_epsilon_rounds_and_silos_span_a_star_around_the_papers_values() -> None:
+    names = ("features-convex-pass", "cnn-fedavg")
+    star = settings_of("fashion-mnist", rounds=(1, 20), epsilons=(0.1, 1.0), silos=(2, 10), only=names)
+    points = {(each.plan.federation.rounds, each.plan.privacy.epsilon, each.plan.federation.silos) for each in star}
+    assert points == {(20, 1.0, 10), (1, 1.0, 10), (20, 0.1, 10), (20, 1.0, 2)}
+    assert [each.key for each in star if each.name == names[0]] == [
+        "features-convex-pass-1-rounds",
+        "features-convex-pass-20-rounds",
+        "features-convex-pass-20-rounds-epsilon-0.1",
+        "features-convex-pass-20-rounds-2-silos",
+    ]
+    assert all(each.plan.privacy.epsilon == 1.0 for each in star if each.name == "cnn-fedavg"), "no noise: ε means nothing"
+
+
+def test_a_list_without_the_papers_value_moves_the_star_to_its_first() -> None:
+    found = settings_of("fashion-mnist", rounds=(5,), epsilons=(3.0, 8.0), only=("features-single-step",))
+    assert [each.key for each in found] == [f"features-single-step-5-rounds-epsilon-{epsilon}" for epsilon in (3, 8)]
+    assert [each.plan.privacy.epsilon for each in found] == [3.0, 8.0]
+
+
+def test_bins_keep_their_size_when_silos_change() -> None:
+    for setting in settings_of("fashion-mnist", silos=(2, 10, 100), only=("features-convex-pass",)):
+        facts = public_facts(setting.plan)
+        assert facts.records_per_silo[0] / (setting.plan.federation.local_steps or 0) == pytest.approx(4.0)
+
+
+def test_natural_silos_cannot_be_changed() -> None:
+    with pytest.raises(PlanError, match="51 silos are the data's own"):
+        settings_of("income", silos=(2,))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--epsilons", "1,x"), ("--epsilons", "0"), ("--epsilons", "inf"), ("--silos", "2,0"), ("--rounds", "1.5")]
+)
+def test_bad_lists_are_refused_in_one_line(option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sumus.cli import main
+
+    assert main(["reproduce", "income", option, value, "--out", str(tmp_path)]) == PlanError.exit_code
+    message = capsys.readouterr().err.strip()
+    assert option in message
+    assert "separated by commas" in message
+    assert message.count("\n") == 0
+
+
 def test_fashion_mnist_epoch_has_the_papers_steps_and_noise() -> None:
     """220 steps at q = 512/5600 and Mironov's conversion need σ = 6.8221 (continuous limit), so integers need hardly more."""
     plan = found("fashion-mnist", "cnn-paper-epoch", 20).plan
@@ -60,7 +107,7 @@ def test_every_proved_setting_meets_the_target(experiment: str, group: str) -> N
         assert account.accountant == "pld"
 
 
-def test_a_missing_data_set_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_data_set_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from sumus.cli import main
     from sumus.data import locations
 

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from sumus.cli.options import AsJson, console, print_json
 from sumus.errors import DataError, PlanError
+from sumus.experiments.comparison import Setting
 from sumus.experiments.reproduce import NAMES, Options, Reproduction, Watch, reproduce, reproduce_averaging, reproduce_table1
-from sumus.experiments.settings import Setting
 
 __all__ = ["reproduce_app"]
 
@@ -23,6 +23,10 @@ def reproduce_command(
     name: Annotated[str, typer.Argument(help=f"{' | '.join(NAMES)} | all")],
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per setting: 0, 1, …")] = 5,
     rounds: Annotated[str | None, typer.Option(help="Numbers of rounds, separated by commas, instead of the paper's.")] = None,
+    epsilons: Annotated[str | None, typer.Option(help="Values of ε, separated by commas, instead of the paper's.")] = None,
+    silos: Annotated[
+        str | None, typer.Option(help="Numbers of silos, separated by commas. Of several lists one varies at a time: a frontier.")
+    ] = None,
     quick: Annotated[bool, typer.Option(help="One seed and two rounds: shows that everything runs.")] = False,
     only: Annotated[str | None, typer.Option(help="Names of settings, separated by commas; omitted: all.")] = None,
     out: Annotated[Path, typer.Option(help="Results go here; what is finished there is not measured again.")] = Path("results"),
@@ -33,7 +37,8 @@ def reproduce_command(
     if name not in (*NAMES, "all"):
         raise PlanError("NAME", name, f"must be one of {', '.join(NAMES)}, all", "For example: sumus reproduce table1.")
     folder = out / "quick" if quick else out
-    options = Options(out=folder, seeds=seeds, rounds=_rounds(rounds), quick=quick, only=_names(only), threads=threads)
+    lists = {"rounds": _counts("--rounds", rounds, "5,20"), "silos": _counts("--silos", silos, "2,10,100")}
+    options = Options(out=folder, seeds=seeds, **lists, epsilons=_epsilons(epsilons), quick=quick, only=_names(only), threads=threads)
     screen, finished, missing = console(), [], []
     for each in NAMES if name == "all" else (name,):
         try:
@@ -85,14 +90,24 @@ def _watch(bar: Progress, *, lines: bool) -> Watch:
     return watch
 
 
-def _rounds(given: str | None) -> tuple[int, ...]:
+def _counts(option: str, given: str | None, example: str) -> tuple[int, ...]:
     try:
         counts = tuple(int(each) for each in given.split(",")) if given else ()
     except ValueError:
         counts = (0,)
     if any(count < 1 for count in counts):
-        raise PlanError("--rounds", given, "must be whole numbers from 1, separated by commas", "For example 5,20.")
+        raise PlanError(option, given, "must be whole numbers from 1, separated by commas", f"For example {example}.")
     return counts
+
+
+def _epsilons(given: str | None) -> tuple[float, ...]:
+    try:
+        values = tuple(float(each) for each in given.split(",")) if given else ()
+    except ValueError:
+        values = (0.0,)
+    if not all(0.0 < value < float("inf") for value in values):
+        raise PlanError("--epsilons", given, "must be positive numbers, separated by commas", "For example 0.1,1,8.")
+    return values
 
 
 def _names(given: str | None) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["blank_figure", "draw_averaging", "draw_final", "draw_rounds", "save"]
+__all__ = ["blank_figure", "draw_averaging", "draw_final", "draw_frontier", "draw_rounds", "save"]
 
 _COLOURS = ("#15803d", "#1f77b4", "#b5651d", "#7c3aed", "#be123c", "#0e7490", "#a16207", "#4b5563", "#db2777", "#65a30d")
 _DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
@@ -83,6 +85,43 @@ def draw_final(title: str, summaries: Sequence[Summary]) -> Figure:
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("rounds")
     _legend(figure, left)
+    return figure
+
+
+def draw_frontier(title: str, summaries: Sequence[Summary]) -> Figure:
+    """Accuracy of the final model against ε, rounds and silos: a panel for each of them that takes several values.
+
+    A panel holds the settings whose other two numbers are the commonest ones: the middle of the star that was measured.
+    """
+    named: dict[str, Callable[[Summary], float]] = {
+        "ε": lambda each: each.first.target_epsilon or math.nan,
+        "rounds": lambda each: float(each.first.rounds),
+        "silos": lambda each: float(each.first.silos),
+    }
+    private = [each for each in summaries if each.first.target_epsilon is not None]
+    middle = {axis: Counter(map(value, private)).most_common(1)[0][0] for axis, value in named.items()}
+    shown = {axis: value for axis, value in named.items() if len(set(map(value, private))) > 1}
+    groups = {each.first.label: each.first.group for each in private}
+    figure, panels = blank_figure(title, len(shown))
+    for axes, (axis, value) in zip(panels, shown.items(), strict=True):
+        fixed = [other for other in named if other != axis]
+        on_axis = [each for each in private if all(named[other](each) == middle[other] for other in fixed)]
+        for number, (label, group) in enumerate(groups.items()):
+            chosen = sorted((each for each in on_axis if each.first.label == label), key=value)
+            mean, sem = (100.0 * np.array([getattr(each, key) for each in chosen]) for key in ("accuracy", "accuracy_sem"))
+            shown_as = f"{label}: ε {'claimed, not proved' if group == 'paper' else 'proved'}"
+            x, colour = np.array([value(each) for each in chosen]), _COLOURS[number % len(_COLOURS)]
+            _band(axes, x, mean, sem, colour, _DASHES[group], shown_as, marker="o")
+        axes.set_xscale("log")
+        axes.set_xticks(sorted({value(each) for each in on_axis}))
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel(axis)
+        axes.set_title(
+            ", ".join(f"ε = {middle[other]:g}" if other == "ε" else f"{middle[other]:g} {other}" for other in fixed), fontsize=10
+        )
+    panels[0].set_ylabel("test accuracy, %")
+    _legend(figure, panels[0])
     return figure
 
 

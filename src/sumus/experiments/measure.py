@@ -17,8 +17,8 @@ import torch
 from sumus.data import FederatedData, load, public_facts
 from sumus.data.silos import Records
 from sumus.design import NoiseDesign
+from sumus.experiments.comparison import Setting
 from sumus.experiments.results import Measurement
-from sumus.experiments.settings import Setting
 from sumus.guarantee import Account, calibrate_design, certify
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -87,7 +87,7 @@ def measure(setting: Setting, seed: int, *, benches: Benches, threads: int = 1, 
     began = time.perf_counter()
     data = benches.data(plan)
     built = calibrate_design(resolve(plan, public_facts(plan)), data.facts().silo_names)
-    account = None if plan.training.algorithm == "fedavg" else certify(built)
+    account = None if setting.group == "no privacy" else certify(built)
     bench = benches.bench(built.plan)
     ready, ready_cpu = time.perf_counter(), time.process_time()
     if setting.alone:

@@ -11,10 +11,11 @@ from typing import Any, final
 
 from sumus.data.catalogue import named_set
 from sumus.experiments.averaging import averaging_rows, averaging_table, train_and_average, trained_table
-from sumus.experiments.figures import draw_averaging, draw_final, draw_rounds, save
+from sumus.experiments.comparison import Setting
+from sumus.experiments.figures import draw_averaging, draw_final, draw_frontier, draw_rounds, save
 from sumus.experiments.measure import Benches, measure
 from sumus.experiments.results import Measurement, Store, Summary, summarise
-from sumus.experiments.settings import EXPERIMENTS, Setting, settings_of
+from sumus.experiments.settings import EXPERIMENTS, settings_of
 from sumus.experiments.tables import experiment_table
 from sumus.storage import replace_atomically
 
@@ -31,6 +32,8 @@ class Options:
     Args:
         seeds: of every setting, 0 … seeds − 1.
         rounds: instead of the experiment's own numbers of rounds.
+        epsilons: instead of the experiment's own ε.
+        silos: instead of the experiment's own number of silos.
         quick: one seed and a few rounds, to see that everything runs.
         only: names of settings; all if empty.
         out: results go to `out`/experiment.
@@ -40,6 +43,8 @@ class Options:
     out: Path
     seeds: int = 5
     rounds: tuple[int, ...] = ()
+    epsilons: tuple[float, ...] = ()
+    silos: tuple[int, ...] = ()
     quick: bool = False
     only: tuple[str, ...] = ()
     threads: int = 1
@@ -69,7 +74,9 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
 
     Guarantee: what is finished survives an interruption; a stored measurement is used only for the plan that it was made with.
     """
-    settings = settings_of(name, rounds=options.rounds, quick=options.quick, only=options.only)
+    settings = settings_of(
+        name, rounds=options.rounds, epsilons=options.epsilons, silos=options.silos, quick=options.quick, only=options.only
+    )
     named_set(str(settings[0].plan.data.name)).place(None)  # a missing data set is reported before anything runs
     store, benches = Store(options.out), Benches()
     found: list[Measurement] = []
@@ -102,25 +109,34 @@ def _by_features(settings: Sequence[Setting]) -> list[Setting]:
 
 def _records(setting: Setting) -> tuple[object, ...]:
     training = setting.plan.training
-    return training.features, training.algorithm == "convex-pass"
+    return setting.plan.federation.silos, training.features, training.algorithm == "convex-pass"
 
 
 def _write(name: str, summaries: Sequence[Summary], options: Options) -> Reproduction:
-    folder, title = options.out / name, EXPERIMENTS[name].title
+    folder = options.out / name
     table = experiment_table(summaries)
     files = [_store_text(folder / "table.md", table)]
     body = {"experiment": name, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "settings": [s.as_json() for s in summaries]}
     files.append(_store_text(folder / "summary.json", json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"))
-    by_rounds: dict[int, list[Summary]] = {}
-    for each in summaries:
-        by_rounds.setdefault(each.first.rounds, []).append(each)
-    for rounds, chosen in by_rounds.items():
-        shown = f"{title}, {rounds} rounds (δ = 1e-5, one record, add or remove; mean and SEM of {chosen[0].seeds} seeds)"
+    files += _figures(name, summaries, folder)
+    return Reproduction(name=name, table=table, files=tuple(files), summary=body)
+
+
+def _figures(name: str, summaries: Sequence[Summary], folder: Path) -> list[Path]:
+    """Curves over rounds and their best points; where ε or silos vary, the final accuracies against ε, rounds and silos instead."""
+    title, seeds = EXPERIMENTS[name].title, min(each.seeds for each in summaries)
+    meaning = f"δ = 1e-5, one record, add or remove; mean and SEM of {seeds} seed{'s' if seeds > 1 else ''}"
+    if len({(each.first.target_epsilon, each.first.silos) for each in summaries if each.first.target_epsilon is not None}) > 1:
+        return save(folder, f"{name}-frontier", lambda: draw_frontier(f"{title} ({meaning})", summaries))
+    files, by_rounds = [], sorted({each.first.rounds for each in summaries})
+    for rounds in by_rounds:
+        chosen = [each for each in summaries if each.first.rounds == rounds]
+        shown = f"{title}, {rounds} rounds ({meaning})"
         files += save(folder, f"{name}-{rounds}-rounds", lambda shown=shown, chosen=chosen: draw_rounds(shown, chosen))  # type: ignore[misc]
     if len(by_rounds) > 2:
         curves = [each for each in summaries if len(each.losses) > 1]
-        files += save(folder, f"{name}-against-rounds", lambda: draw_final(f"{title}: best round", curves))
-    return Reproduction(name=name, table=table, files=tuple(files), summary=body)
+        files += save(folder, f"{name}-against-rounds", lambda: draw_final(f"{title}: best round ({meaning})", curves))
+    return files
 
 
 def reproduce_table1(options: Options) -> Reproduction:

@@ -64,6 +64,16 @@ class Measurement:
         """Of the final model."""
         return self.accuracies[-1]
 
+    @property
+    def silos(self) -> int:
+        """Of the federation."""
+        return int(self.plan["federation"]["silos"])
+
+    @property
+    def target_epsilon(self) -> float | None:
+        """What the noise was calibrated to; None without privacy."""
+        return None if self.epsilon is None else float(self.plan["privacy"]["epsilon"])
+
 
 @final
 @dataclass(frozen=True)
