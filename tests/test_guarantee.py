@@ -353,6 +353,8 @@ def test_printed_bounds_are_rounded_up() -> None:
 
     assert _round_up(0.99991) == "1"
     assert _round_up(1.00001) == "1.001"
+    assert _round_up(1.0) == "1"
+    assert _round_up(math.nextafter(1.0, 2.0)) == "1.001"
     assert _round_up(0.123401) == "0.1235"
     assert _round_up(math.inf) == "inf"
 

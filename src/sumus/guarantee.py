@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
@@ -377,5 +378,5 @@ def _round_up(value: float) -> str:
     """Four significant digits, never rounded down: a printed bound must still be one."""
     if not math.isfinite(value) or value == 0.0:
         return f"{value:g}"
-    digits = 3 - math.floor(math.log10(abs(value)))
-    return f"{math.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.4g}"
+    unit = Fraction(10) ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{float(math.ceil(Fraction(value) / unit) * unit):.4g}"

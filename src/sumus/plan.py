@@ -171,7 +171,7 @@ class DataPlan(_Section):
     split_seed: int = _key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = _key(0.2, number(low=0.0, below=1.0))
     validation_fraction: float = _key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
-    records_per_silo: tuple[int, ...] | None = _key(None, optional(names(whole(low=0))))  # public upper bounds, one per silo
+    records_per_silo: tuple[int, ...] | None = _key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
     bounds: Mapping[str, tuple[float, float]] | None = _key(None, optional(table("bounds")))
     categories: Mapping[str, tuple[str, ...]] | None = _key(None, optional(table("categories")))
 

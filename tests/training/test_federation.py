@@ -149,6 +149,23 @@ def test_a_silo_with_more_records_than_its_public_bound_is_refused(federation) -
 
     with pytest.raises(DataError, match="public bound"):
         federation({"data.records_per_silo": [10, 10, 10]}, data=small_data())
+    with pytest.raises(PlanError, match="at least 1"):  # no bound at all would hide that bins may be overfull
+        federation({"data.records_per_silo": [0, 0, 0]}, data=small_data())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training.algorithm": "convex-pass", "training.sampling_rate": "none", "training.model": "logistic", "training.dimension": 14},
+        {"training.algorithm": "convex-pass", "training.sampling_rate": "none", "training.dimension": 7},
+        {"training.algorithm": "silo", "privacy.unit": "silo", "training.dimension": 7},
+        {"training.dimension": 7},
+    ],
+)
+def test_a_model_of_another_size_than_the_plan_accounts_for_is_refused_by_the_silo(federation, changes) -> None:
+    """Twice the weights turn logistic regression into softmax, whose gradients are √2 times as long."""
+    with pytest.raises(PlanError, match=r"training\.dimension"):
+        federation(changes, data=small_data(classes=2))
 
 
 def test_gaussian_noise_needs_a_trusted_aggregator(federation) -> None:

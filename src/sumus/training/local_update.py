@@ -33,6 +33,7 @@ from sumus.mechanism.noise import Gaussian
 from sumus.randomness import RandomSource
 from sumus.training.convex_pass import convex_pass
 from sumus.training.gradients import PerRecordGradients
+from sumus.training.models import flat_parameters
 from sumus.training.plain_steps import plain_steps
 from sumus.training.removable_noise import draw_noise
 from sumus.training.sampling import poisson_batch
@@ -78,11 +79,12 @@ def local_updater(
     """The updater that the plan's algorithm asks for.
 
     Guarantee: what it returns has the sensitivity and the noise that `design` declares for this silo, and hence `design`'s account.
+        More records than the public bound, or a model of another size than the plan's, are refused: both enter the sensitivity.
 
     Args:
         loss: of the algorithms that clip single records, which hold for any loss; the others know their own.
     """
-    if silo.records and len(records) > silo.records:
+    if len(records) > silo.records:
         raise DataError(f"silo {silo.name} has {len(records)} records, more than the public bound {silo.records} of data.records_per_silo.")
     algorithm = design.plan.training.algorithm
     if algorithm in ("dp-sgd", "single-step", "split-noise"):
@@ -102,9 +104,7 @@ class NoisySteps:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
         self._gradients = PerRecordGradients(model, loss=loss)
-        if self._gradients.dimension != design.plan.training.dimension:
-            rule = f"must be the model's {self._gradients.dimension} parameters"
-            raise PlanError("training.dimension", design.plan.training.dimension, rule, "Omit it to have it counted.")
+        _require_dimension(design, self._gradients.dimension)
 
     def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
@@ -148,6 +148,10 @@ class ConvexPass:
         self._x = np.ascontiguousarray(records.x.reshape(len(records), math.prod(records.x.shape[1:])))
         self._y = records.y
         self._bounds = convex_bounds(design.plan, silo.learning_rate)
+        width, training = self._x.shape[1], design.plan.training
+        # one row of weights is logistic regression, more are softmax: each has the constants of its own loss
+        outputs = 1 if training.model == "logistic" else max(2, round((training.dimension or 0) / width))
+        _require_dimension(design, outputs * width)
 
     def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
@@ -176,6 +180,7 @@ class WholeUpdate:
     """`silo` (algorithm 3 of the paper: noiseless SGD, the whole update clipped) and `fedavg` (the same without clip and noise)."""
 
     def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> None:
+        _require_dimension(design, len(flat_parameters(model)))
         self._design, self._silo, self._model = design, silo, model
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
 
@@ -205,6 +210,13 @@ class WholeUpdate:
         bounded, clamped = _saturate(integers, design.saturation_grid)
         noisy = bounded + draw_noise(design, silo, source=source, seeds=seeds)
         return LocalUpdate(noisy, records=taken, clipped=taken if length > silo.clip_norm else 0, saturated=clamped)
+
+
+def _require_dimension(design: NoiseDesign, found: int) -> None:
+    """The size of the model is part of the accounted sensitivity, so a silo counts it for itself."""
+    if found != design.plan.training.dimension:
+        rule = f"must be the model's {found} parameters"
+        raise PlanError("training.dimension", design.plan.training.dimension, rule, "Omit it to have it counted.")
 
 
 def _saturate(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], int]:
