@@ -6,6 +6,7 @@ controls on jobs are switched off, so whatever is refused here is refused by the
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -13,58 +14,43 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
+pytest.importorskip("nvflare")
+
+from end_to_end.notes import LOOPBACK, Notes, agreed
+from end_to_end.running import PATIENCE, job_process
 from sumus.data import load
-from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.local import LocalProcesses
 from sumus.engines.nvflare.jobs import Operator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
 from sumus.engines.nvflare.training import train_across
-from sumus.engines.processes import OwnedProcess
 from sumus.engines.site import approve
 from sumus.ledger import Ledger
 from sumus.mechanism.grid import to_ring
-from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
-pytest.importorskip("nvflare")
 
 SEED = 11
-PATIENCE = {"set_up_seconds": 90.0, "update_seconds": 60.0, "stage_seconds": 30.0}
-PLAN = """
-[privacy]
-epsilon = 2.0
-delta = 1e-4
-[federation]
-silos = 3
-rounds = 40
-local_steps = 20
-dropouts = 1
-[training]
-learning_rate = 1.0
-[data]
-name = "digits"
-[evaluation]
-metrics = "none"
-"""
+THREE = {"federation__silos": 3, "federation__rounds": 40}
 
 
-def agreed(**changes: object) -> Agreement:
-    return agree_on(TrainingPlan.from_toml(PLAN).with_overrides({key.replace("__", "."): value for key, value in changes.items()}))
-
-
-class Running:
+class HostileFederation:
     """The federation that the tests share."""
 
     def __init__(self, root: Path) -> None:
-        self.agreement = agreed()
+        self.agreement, self.notes = agreed(**THREE), Notes(root.parent / "notes")
         policies = dict.fromkeys([silo.name for silo in self.agreement.design.silos], "max_epsilon_per_run = 2.0\n")
         self.processes = LocalProcesses(
-            root, self.agreement, data="digits", policies=policies, environment={"SUMUS_SIMULATION_SEED": str(SEED)}
+            root,
+            self.agreement,
+            data="digits",
+            policies=policies,
+            environment={"SUMUS_SIMULATION_SEED": str(SEED), **self.notes.environment},
         )
         federation = self.processes.federation
         self.names = federation.roster.names
@@ -77,15 +63,11 @@ class Running:
             if file == "authorization.json":
                 content["permissions"]["project_admin"] = "any"
             (kit / "local" / file).write_text(json.dumps(content))
-        self.processes.processes["server"] = OwnedProcess(server_command(kit), log=root / "server.log")
+        self.processes._run("server", server_command(kit))
         for name in self.names:
             self.processes.start(name)
         self.operator = Operator(federation.kit("admin"))
         assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
-
-    def silo_logs(self) -> str:
-        folder = self.processes.federation.folder
-        return "\n".join((folder / f"{name}.log").read_text(errors="replace") for name in self.names)
 
     def close(self) -> None:
         self.operator.close()
@@ -93,8 +75,8 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    made = Running(tmp_path_factory.mktemp("nvflare") / "federation")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileFederation]:
+    made = HostileFederation(tmp_path_factory.mktemp("nvflare") / "federation")
     yield made
     made.close()
 
@@ -138,18 +120,18 @@ def test_the_search_for_vectors_finds_them() -> None:
     assert not holds((vector + 1).astype("<i8").tobytes(), vector)
 
 
-def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running: Running, tmp_path: Path) -> None:
+def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running: HostileFederation, tmp_path: Path) -> None:
     alone = Federation(running.agreement.design, prepare(running.agreement.plan, load(running.agreement.plan)), None, seed=SEED)
     plain = [[outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()]
     dumped: list[tuple[int, bytes]] = []
     server = running.processes.processes["server"]
 
     def watch(news: Mapping[str, Any]) -> None:
-        jobs = [each for each in server.descendants() if "runner_process" in " ".join(each.cmdline())]
-        if news["phase"] == "training" and news["rounds"] and not dumped and jobs:
-            jobs[0].suspend()
-            memory = memory_of([server.pid, jobs[0].pid])
-            jobs[0].resume()
+        job = job_process(running.processes, "server")
+        if news["phase"] == "training" and news["rounds"] and not dumped and job is not None:
+            job.suspend()
+            memory = memory_of([server.pid, job.pid])
+            job.resume()
             if b"sumus.engines.server_party" in memory:
                 dumped.append((news["rounds"][-1]["round"], memory))
 
@@ -184,11 +166,11 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running
 # -- what a hostile operator submits ------------------------------------------------------------------------------------------------
 
 
-def submit(running: Running, job: Path) -> dict[str, Any]:
+def submit(running: HostileFederation, job: Path) -> dict[str, Any]:
     return running.operator.run_job(job, lambda news: None)
 
 
-def test_a_job_that_carries_code_is_refused_by_every_silo(running: Running, tmp_path: Path) -> None:
+def test_a_job_that_carries_code_is_refused_by_every_silo(running: HostileFederation, tmp_path: Path) -> None:
     marker = tmp_path / "code-ran"
     with job_folder(running.agreement, rounds=1, patience=PATIENCE) as job:
         (job / "app" / "custom").mkdir()
@@ -201,7 +183,7 @@ def test_a_job_that_carries_code_is_refused_by_every_silo(running: Running, tmp_
     assert not outcome["rounds"]
 
 
-def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: Running, tmp_path: Path) -> None:
+def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: HostileFederation, tmp_path: Path) -> None:
     marker = tmp_path / "class-ran"
     with job_folder(running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}) as job:
         config = job / "app" / "config" / "config_fed_client.json"
@@ -214,14 +196,14 @@ def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: Runn
     assert not marker.exists()
 
 
-def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(running: Running) -> None:
-    unknown = agreed(federation__rounds=2, training__init_seed=1)
+def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(running: HostileFederation) -> None:
+    unknown = agreed(federation__silos=3, federation__rounds=2, training__init_seed=1)
     with job_folder(unknown, rounds=2, patience=PATIENCE) as job:
         outcome = submit(running, job)
     assert set(outcome["refusals"]) == set(running.names)
     assert all("not one that silo" in reason for reason in outcome["refusals"].values())
 
-    greedy = agreed(privacy__epsilon=4.0, federation__rounds=2)
+    greedy = agreed(federation__silos=3, federation__rounds=2, privacy__epsilon=4.0)
     for name in running.names:
         approve(running.processes.federation.state(name), [greedy.plan])
     with job_folder(greedy, rounds=2, patience=PATIENCE) as job:
@@ -234,18 +216,17 @@ def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refuse
 # -- a kill -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: Running, tmp_path: Path) -> None:
-    again = agreed(training__init_seed=2, federation__rounds=24)
+def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: HostileFederation, tmp_path: Path) -> None:
+    again = agreed(federation__silos=3, federation__rounds=24, training__init_seed=2)
     for name in running.names:
         approve(running.processes.federation.state(name), [again.plan])
     killed: list[int] = []
 
     def watch(news: Mapping[str, Any]) -> None:
-        if news["phase"] == "training" and not killed:
-            for process in running.processes.processes[running.names[1]].descendants():
-                if "worker_process" in " ".join(process.cmdline()):
-                    killed.append(process.pid)
-                    process.kill()
+        process = job_process(running.processes, running.names[1])
+        if news["phase"] == "training" and not killed and process is not None:
+            killed.append(process.pid)
+            process.kill()
 
     path = train_across(running.operator, again, out=tmp_path, watch=watch, patience=PATIENCE)
     run = RunFolder.open(path)
@@ -257,3 +238,17 @@ def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: Running
     entries = Ledger.of_dataset("digits", state=running.processes.federation.state(running.names[1])).entries()
     ids = [entry.round_id for entry in entries if entry.plan_hash == again.plan.hash]
     assert len(ids) == len(set(ids))
+
+
+# -- who is called ------------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_phones_home(running: HostileFederation) -> None:
+    """No process of the federation, its training and its jobs above tried to reach or look up anything but this machine."""
+    assert running.notes.called, "nobody took notes"
+    assert running.notes.called <= LOOPBACK
+    parties = running.processes.processes.values()
+    family = [psutil.Process(party.pid) for party in parties] + [each for party in parties for each in party.descendants()]
+    open_now = {connection.raddr.ip for each in family for connection in each.net_connections("inet") if connection.raddr}
+    assert open_now  # connections that compiled code made are seen here only
+    assert all(ipaddress.ip_address(address).is_loopback for address in open_now)

@@ -1,160 +1,205 @@
-"""Real kills in a federation of real processes, with their recovery times; all of it in `make test-network`."""
+"""Real kills in a federation of real processes, with their recovery times; all of it in `make test-network`.
+
+Every training also checks what must hold whatever happens: see `Running.train`.
+"""
 
 from __future__ import annotations
 
-import os
+import itertools
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 import pytest
 
-from sumus.engines.agreement import Agreement, agree_on
-from sumus.engines.local import LocalProcesses
-from sumus.engines.nvflare.jobs import Operator
-from sumus.engines.nvflare.training import train_across
-from sumus.engines.site import approve
-from sumus.ledger import Ledger
-from sumus.plan import TrainingPlan
-from sumus.record import RunFolder
-
 pytest.importorskip("nvflare")
-pytestmark = [
-    pytest.mark.network,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(os.environ.get("SUMUS_TEST_NETWORK") != "all", reason="long; runs in make test-network"),
-]
 
-PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 30.0, "stage_seconds": 30.0}
-PLAN = """
-[privacy]
-epsilon = 2.0
-delta = 1e-4
-[federation]
-silos = 4
-rounds = 24
-local_steps = 20
-dropouts = 1
-[training]
-learning_rate = 1.0
-[data]
-name = "digits"
-[evaluation]
-metrics = "none"
-"""
+from end_to_end.notes import IN_TEST_NETWORK
+from end_to_end.running import Running, job_process
+from sumus.randomness import RandomSource
+from sumus.record import RunFolder
+from sumus.secagg.keys import SiloIdentity
 
+pytestmark = IN_TEST_NETWORK
 
-class Running:
-    """A federation that can be hurt."""
-
-    def __init__(self, root: Path) -> None:
-        self._seed = 0
-        self.processes = LocalProcesses(root, self.agreed(), data="digits")
-        self.names = self.processes.federation.roster.names
-        self.operator: Operator = self.processes.start_all(seconds=180.0)
-
-    def agreed(self) -> Agreement:
-        """A plan that was never run before."""
-        self._seed += 1
-        return agree_on(TrainingPlan.from_toml(PLAN).with_overrides({"training.init_seed": self._seed}))
-
-    def job_process(self, party: str) -> Any:
-        """The party's process of the running job."""
-        wanted = "runner_process" if party == "server" else "worker_process"
-        return next(each for each in self.processes.processes[party].descendants() if wanted in " ".join(each.cmdline()))
-
-    def train(self, tmp_path: Path, hurt: Callable[[], None], *, after: int = 2, rounds_per_job: int = 50) -> tuple[RunFolder, float]:
-        """Train a fresh plan, hurt the federation once after some rounds; the run, and the seconds until the next finished round."""
-        agreement = self.agreed()
-        for name in self.names:
-            approve(self.processes.federation.state(name), [agreement.plan])
-        moments: list[float] = []
-
-        def watch(news: Mapping[str, Any]) -> None:
-            reached = max([0, *(record["round"] for record in news["rounds"])])
-            if len(moments) == 1 and reached:
-                moments.append(time.monotonic())
-            if not moments and reached >= after:
-                hurt()
-                moments.append(time.monotonic())
-
-        path = train_across(self.operator, agreement, out=tmp_path, watch=watch, patience=PATIENCE, rounds_per_job=rounds_per_job)
-        run = RunFolder.open(path)
-        run.verify()
-        for name in self.names:  # whatever happened: no round id and no round number was ever answered twice
-            entries = Ledger.of_dataset("digits", state=self.processes.federation.state(name)).entries()
-            mine = [(entry.round, entry.round_id) for entry in entries if entry.plan_hash == agreement.plan.hash]
-            assert len({number for number, _ in mine}) == len({identifier for _, identifier in mine}) == len(mine)
-            assert len(mine) <= agreement.plan.federation.rounds
-        assert run.summary is not None
-        assert all(len(record.survivors) >= agreement.terms.minimum_survivors for record in run.rounds())
-        return run, moments[1] - moments[0] if len(moments) > 1 else float("nan")
+STAGES = ("input", "survivor-set", "release")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    made = Running(tmp_path_factory.mktemp("faults") / "federation")
+    made = Running(tmp_path_factory.mktemp("faults"))
     yield made
-    made.operator.close()
-    made.processes.close()
+    made.close()
 
 
-def report(capsys: pytest.CaptureFixture[str], what: str, run: RunFolder, seconds: float) -> None:
-    summary = run.summary or {}
-    with capsys.disabled():
-        sys.stdout.write(f"\n| {what} | {summary['rounds']} rounds, {summary['lost_rounds']} lost | {seconds:.1f} s |\n")
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Prints a row of the table in docs/deployment.md."""
+
+    def row(what: str, run: RunFolder, seconds: list[float]) -> None:
+        summary = run.summary or {}
+        spread = f"{median(seconds):.1f} s" + (f" ({min(seconds):.1f} to {max(seconds):.1f})" if len(seconds) > 1 else "")
+        with capsys.disabled():
+            sys.stdout.write(f"\n| {what} | {summary['rounds']} rounds, {summary['lost_rounds']} lost | {spread} |\n")
+
+    return row
 
 
-def test_a_silos_job_process_is_killed(running: Running, tmp_path: Path, capsys) -> None:
-    run, seconds = running.train(tmp_path, lambda: running.job_process(running.names[0]).kill())
+class Strikes:
+    """Has a party's job process killed at one place of a round after another, each time after it is back."""
+
+    def __init__(self, running: Running, party: str, places: list[tuple[str, str]]) -> None:
+        self._notes, self._party, self._places = running.notes, party, places
+
+    def __call__(self, news: Mapping[str, Any]) -> None:
+        blows = self._notes.lines("blows")
+        since = [survivors for when, _, survivors in self._notes.rounds if not blows or when > float(blows[-1][0])]
+        back = bool(since) and (self._party == "server" or self._party in since[-1])
+        order = self._notes.folder / f"strike-{self._party}"
+        if back and not order.exists() and len(blows) < len(self._places):
+            order.with_name("order").write_text(" ".join(self._places[len(blows)]))
+            order.with_name("order").rename(order)
+
+
+class Once:
+    """Does something to the federation after its second round."""
+
+    def __init__(self, running: Running, hurt: Any) -> None:
+        self._notes, self._hurt = running.notes, hurt
+
+    def __call__(self, news: Mapping[str, Any]) -> None:
+        if len(self._notes.rounds) >= 2 and not self._notes.lines("blows"):
+            self._notes.blow()
+            self._hurt()
+
+
+# -- a silo -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_silos_job_process_is_killed_before_during_and_after_every_stage(running: Running, report: Any) -> None:
+    victim = running.names[0]
+    places = list(itertools.product(STAGES, ("before", "during", "after")))
+    run = running.train(Strikes(running, victim, places), rounds=60)
+    assert [tuple(blow[2:]) for blow in running.notes.lines("blows")] == places
     assert (run.summary or {})["lost_rounds"] == 0
+    # only a kill between the claim of the round and the answer on the disk costs the silo its part in that round
+    assert [record.dropped for record in run.rounds() if record.dropped] == [(victim,)]
     assert run.rounds()[-1].survivors == running.names
-    report(capsys, "a silo's job process killed", run, seconds)
+    report("a silo's job process killed before, during and after each stage", run, running.notes.recoveries(of=victim))
 
 
-def test_a_silo_hangs(running: Running, tmp_path: Path, capsys) -> None:
+def test_a_silo_hangs_and_answers_late(running: Running, report: Any) -> None:
+    victim = running.names[1]
     stopped: list[Any] = []
 
-    def hurt() -> None:
-        stopped.append(running.job_process(running.names[1]))
+    def hang() -> None:
+        stopped.append(job_process(running.processes, victim))
         stopped[0].suspend()
 
+    watch = Once(running, hang)
+
+    def resume(news: Mapping[str, Any]) -> None:
+        watch(news)
+        if stopped and any(victim in record["dropped"] for record in news["rounds"]):
+            stopped[0].resume()
+
     try:
-        run, seconds = running.train(tmp_path, hurt)
+        run = running.train(resume, rounds=40, patience={"set_up_seconds": 120.0, "update_seconds": 15.0, "stage_seconds": 15.0})
     finally:
         for process in stopped:
             if process.is_running():
-                process.kill()
-    assert any(record.dropped == (running.names[1],) for record in run.rounds())
-    report(capsys, "a silo hangs", run, seconds)
+                process.resume()
+    assert any(record.dropped == (victim,) for record in run.rounds())
+    assert run.rounds()[-1].survivors == running.names
+    report("a silo hangs, is left out after its 15 s and comes back", run, running.notes.recoveries())
 
 
-def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(running: Running, tmp_path: Path, capsys) -> None:
+def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(running: Running, report: Any) -> None:
     victim = running.names[2]
 
     def hurt() -> None:
         running.processes.kill(victim)
         running.processes.start(victim)
 
-    run, seconds = running.train(tmp_path, hurt, rounds_per_job=10)
+    run = running.train(Once(running, hurt), rounds_per_job=10)
     assert any(victim in record.dropped for record in run.rounds())
     assert run.rounds()[-1].survivors == running.names
-    report(capsys, "a whole silo killed and restarted", run, seconds)
+    report("a whole silo killed and started again: the others", run, running.notes.recoveries())
+    report("a whole silo killed and started again: it is back", run, running.notes.recoveries(of=victim))
 
 
-def test_the_servers_job_process_is_killed(running: Running, tmp_path: Path, capsys) -> None:
-    run, seconds = running.train(tmp_path, lambda: running.job_process("server").kill())
-    assert any(event == "resumed" for event, _ in run.events)
-    report(capsys, "the server's job process killed", run, seconds)
+def test_a_silos_disk_is_full_for_a_while(running: Running, report: Any, request: pytest.FixtureRequest) -> None:
+    victim = running.names[3]
+    sessions = running.state(victim) / "sessions"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(sessions)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here ({mounted.stderr.strip()})")
+    request.addfinalizer(lambda: subprocess.run(["umount", "--lazy", str(sessions)], check=False))
+    filler = sessions / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(256))
+            except OSError:
+                return
+
+    watch = Once(running, fill)
+
+    def free(news: Mapping[str, Any]) -> None:
+        watch(news)
+        if any(victim in record["dropped"] for record in news["rounds"]):
+            filler.unlink(missing_ok=True)
+
+    run = running.train(free, rounds=40)
+    assert any(record.dropped == (victim,) for record in run.rounds())
+    assert run.rounds()[-1].survivors == running.names
+    assert "No space left" in (running.state(victim) / "refusals.log").read_text()
+    report("a silo's disk is full for a while", run, running.notes.recoveries())
 
 
-def test_the_whole_server_is_killed_and_started_again(running: Running, tmp_path: Path, capsys) -> None:
+@pytest.mark.parametrize(("wrong", "reason"), [("identity.key", "signature"), ("version", "Install the same release")])
+def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(running: Running, wrong: str, reason: str) -> None:
+    victim, refusals = running.names[1], {}
+    key, version = running.state(victim) / "identity.key", running.notes.folder / f"version-{victim}"
+    kept = key.read_text()
+    if wrong == "version":
+        version.write_text("9.9.9")
+    else:
+        key.write_text(SiloIdentity.generate(victim, RandomSource()).secret_text())
+    try:
+        run = running.train(lambda news: refusals.update(news["refusals"]), rounds=3)
+    finally:
+        key.write_text(kept)
+        version.unlink(missing_ok=True)
+    assert {record.dropped for record in run.rounds()} == {(victim,)}
+    assert set(refusals) == {victim}
+    assert reason in refusals[victim]
+
+
+# -- the server ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_servers_job_process_is_killed_during_every_stage_and_between_rounds(running: Running, report: Any) -> None:
+    places = [*((stage, "during") for stage in STAGES), ("input", "before")]
+    run = running.train(Strikes(running, "server", places))
+    assert [tuple(blow[2:]) for blow in running.notes.lines("blows")] == places
+    assert (run.summary or {})["lost_rounds"] == 0
+    assert sum(event == "resumed" for event, _ in run.events) == len(places)
+    report("the server's job process killed during each stage and between rounds", run, running.notes.recoveries())
+
+
+def test_the_whole_server_is_killed_and_started_again(running: Running, report: Any) -> None:
     def hurt() -> None:
         running.processes.kill("server")
         running.processes.start("server")
 
-    run, seconds = running.train(tmp_path, hurt)
+    run = running.train(Once(running, hurt))
     assert any(event == "resumed" for event, _ in run.events)
-    report(capsys, "the whole server killed and restarted", run, seconds)
+    assert run.rounds()[-1].survivors == running.names
+    report("the whole server killed and started again", run, running.notes.recoveries())

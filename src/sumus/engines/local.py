@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, final
+from typing import final
 
 from sumus.engines.agreement import Agreement
 from sumus.engines.kit import Federation, make_federation
 from sumus.engines.nvflare.jobs import Operator
 from sumus.engines.nvflare.kits import Address, client_command, close_down_server, server_command
-from sumus.engines.processes import OwnedProcess, free_port
+from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
 from sumus.engines.site import approve, settle
 from sumus.errors import EngineError
 from sumus.policy import Policy
@@ -21,7 +20,7 @@ __all__ = ["LocalProcesses"]
 
 
 @final
-class LocalProcesses:
+class LocalProcesses(PartyProcesses):
     """Server and silos as processes, each with its own folder below `root`.
 
     Args:
@@ -45,11 +44,10 @@ class LocalProcesses:
         host: str = "localhost",
         prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        super().__init__(root, environment or {})
         names = [silo.name for silo in agreement.design.silos]
         address, self._prefixes = Address(host, free_port()), dict(prefixes or {})
         self.federation: Federation = make_federation(root, silos=names, address=address, public_keys=None, agreement=agreement)
-        self._environment = dict(environment or {})
-        self.processes: dict[str, OwnedProcess] = {}
         for name in names:
             state, text = self.federation.state(name), (policies or {}).get(name, "")
             settle(
@@ -68,8 +66,7 @@ class LocalProcesses:
         if party == "server":
             close_down_server(kit)
         command = [*self._prefixes.get(party, ()), *(server_command(kit) if party == "server" else client_command(kit))]
-        self.processes[party] = OwnedProcess(command, log=self.federation.folder / f"{party}.log", environment=self._environment)
-        return self.processes[party]
+        return self._run(party, command)
 
     def start_all(self, *, seconds: float = 90.0) -> Operator:
         """Start everybody and wait until all silos are connected."""
@@ -83,19 +80,3 @@ class LocalProcesses:
                 f"only {sorted(there)} of {list(self.federation.roster.names)} connected. See {self.federation.folder}/*.log."
             )
         return operator
-
-    def kill(self, party: str) -> None:
-        """End a party at once, as a power cut would."""
-        self.processes.pop(party).kill()
-
-    def close(self) -> None:
-        """Take everybody down."""
-        for process in self.processes.values():
-            process.stop(seconds=0.0)
-        self.processes.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()

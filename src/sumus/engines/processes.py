@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import final
+from types import FrameType, TracebackType
+from typing import Self, final
 
 import psutil  # type: ignore[import-untyped]
 
-__all__ = ["OwnedProcess", "free_port", "supervise"]
+__all__ = ["OwnedProcess", "PartyProcesses", "free_port", "supervise"]
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 
@@ -96,6 +96,43 @@ class OwnedProcess:
             self._process.kill()
             self._process.wait()
         psutil.wait_procs(family, timeout=5.0)
+
+
+class PartyProcesses:
+    """The parties of a federation on this machine, one process each; taken down together when the block ends. An engine derives from it.
+
+    Args:
+        logs: folder for the parties' output.
+        environment: added to every process.
+    """
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        self._logs, self._environment = logs, dict(environment)
+        self.processes: dict[str, OwnedProcess] = {}
+
+    def log(self, party: str) -> Path:
+        """Where a party's output goes."""
+        return self._logs / f"{party}.log"
+
+    def _run(self, party: str, command: Sequence[str]) -> OwnedProcess:
+        self.processes[party] = OwnedProcess(command, log=self.log(party), environment=self._environment)
+        return self.processes[party]
+
+    def kill(self, party: str) -> None:
+        """End a party at once, as a power cut would."""
+        self.processes.pop(party).kill()
+
+    def close(self) -> None:
+        """Take everybody down."""
+        for process in self.processes.values():
+            process.stop(seconds=0.0)
+        self.processes.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def supervise(command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> int:

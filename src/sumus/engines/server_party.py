@@ -234,7 +234,9 @@ class ServerParty:
             nonlocal answering
             stage, begin = next(stages), time.perf_counter()
             deadline = self._patience.update if stage == _STAGES[0] else self._patience.stage
-            framed = {silo: frame(Kind.PROTOCOL, message) for silo, message in messages.items()}
+            # whoever missed a stage is not waited for in the next one, unless the round needs it
+            asked = answering if len(answering) >= self._terms.threshold else participants
+            framed = {silo: frame(Kind.PROTOCOL, message) for silo, message in messages.items() if silo in asked}
             replies = self._driver.exchange(framed, deadline_seconds=deadline)
             self._stage_seconds[stage] = time.perf_counter() - begin
             self._bytes_down += sum(map(len, framed.values()))

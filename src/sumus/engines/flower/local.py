@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, final
 
 from sumus.engines.agreement import Agreement
 from sumus.engines.flower.certificates import make_certificates, make_node_key
-from sumus.engines.processes import OwnedProcess, free_port
+from sumus.engines.processes import PartyProcesses, free_port
 from sumus.engines.site import approve, settle
 from sumus.errors import EngineError
 from sumus.policy import Policy
@@ -50,7 +49,7 @@ def write_app(folder: Path, agreement: Agreement, *, server_folder: Path, patien
 
 
 @final
-class FlowerProcesses:
+class FlowerProcesses(PartyProcesses):
     """SuperLink and SuperNodes, each silo with its own folder below `root`.
 
     Args:
@@ -63,6 +62,8 @@ class FlowerProcesses:
     def __init__(
         self, root: Path, agreement: Agreement, *, data: Mapping[str, str] | str, environment: Mapping[str, str] | None = None
     ) -> None:
+        commands = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the engine starts commands of its own
+        super().__init__(root, {**_QUIET, "PATH": commands, "FLWR_HOME": str(root / "flwr"), **(environment or {})})
         self.root, self._agreement, self._port = root, agreement, free_port()
         names = [silo.name for silo in agreement.design.silos]
         identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
@@ -79,9 +80,6 @@ class FlowerProcesses:
             make_node_key(self.state(name) / "node")
         address = f'[superlink.{_CONNECTION}]\naddress = "127.0.0.1:{self._port}"\n'
         (root / "flwr" / "config.toml").write_text(f'{address}root-certificates = "{self.server_folder / "ca.crt"}"\n')
-        commands = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the engine starts commands of its own
-        self._environment = {**_QUIET, "PATH": commands, "FLWR_HOME": str(root / "flwr"), **(environment or {})}
-        self.processes: dict[str, OwnedProcess] = {}
 
     def state(self, silo: str) -> Path:
         """The silo's own folder."""
@@ -94,7 +92,7 @@ class FlowerProcesses:
         certificates = [str(folder / part) if "." in part else part for part in certificates]
         options = ["--enable-supernode-auth", "--database", str(folder / "state.db"), "--disable-runtime-dependency-installation"]
         where = ["--host", "127.0.0.1", "--port", str(self._port)]
-        self._start("server", ["flower-superlink", *certificates, *options, *where])
+        self._run("server", _installed(["flower-superlink", *certificates, *options, *where]))
         for name in self.roster.names:
             self._register(self.state(name) / "node.pub")
         for name in self.roster.names:
@@ -105,11 +103,7 @@ class FlowerProcesses:
         state = self.state(name)
         own = ["--auth-supernode-private-key", str(state / "node"), "--node-config", f'state="{state.resolve()}"']
         trust = ["--root-certificates", str(self.server_folder / "ca.crt"), "--superlink", f"127.0.0.1:{self._port}"]
-        self._start(name, ["flower-supernode", *trust, *own, "--port", str(free_port())])
-
-    def kill(self, party: str) -> None:
-        """End a party at once."""
-        self.processes.pop(party).kill()
+        self._run(name, _installed(["flower-supernode", *trust, *own, "--port", str(free_port())]))
 
     def train(self, *, patience: Mapping[str, float], seconds: float) -> dict[str, Any]:
         """Submit the app, wait for the run to end and return how it ended."""
@@ -136,9 +130,6 @@ class FlowerProcesses:
                     raise
                 time.sleep(0.5)
 
-    def _start(self, party: str, command: list[str]) -> None:
-        self.processes[party] = OwnedProcess(_installed(command), log=self.root / f"{party}.log", environment=self._environment)
-
     def _command(self, command: list[str], *, seconds: float) -> None:
         environment = {**os.environ, **self._environment}
         done = subprocess.run(
@@ -146,18 +137,6 @@ class FlowerProcesses:
         )
         if done.returncode:
             raise EngineError(f"{' '.join(command[:3])} failed: {(done.stderr or done.stdout).strip()[-400:]}")
-
-    def close(self) -> None:
-        """Take everybody down."""
-        for process in self.processes.values():
-            process.stop(seconds=0.0)
-        self.processes.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def _installed(command: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The server's end of the engine: one request per silo in a thread of its own, sent again until it is answered or the deadline passes.
 
 Sending again is safe because a silo gives the same answer to the same message; it is what makes a restarted silo process catch up.
+A silo that computes or hangs lets a request run out; one whose process is away fails it at once, and is not waited for as long.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ __all__ = ["NvflareDriver"]
 
 _PAUSE_SECONDS = 0.25
 _FIRST_TRY_SECONDS = 10.0
+_AWAY_SECONDS = 60.0
+"""A killed job process is back well before; a site that was cut off cannot enter the running job again, so nobody waits for it."""
 
 
 @final
@@ -29,10 +32,11 @@ class NvflareDriver:
         engine: the server engine of the running job.
         names: site of every silo number.
         stopped: whether the job was aborted.
+        away_seconds: how long to look for a silo whose process is away.
     """
 
-    def __init__(self, engine: Any, names: tuple[str, ...], *, stopped: Callable[[], bool]) -> None:
-        self._engine, self._names, self._stopped = engine, names, stopped
+    def __init__(self, engine: Any, names: tuple[str, ...], *, stopped: Callable[[], bool], away_seconds: float = _AWAY_SECONDS) -> None:
+        self._engine, self._names, self._stopped, self._away_seconds = engine, names, stopped, away_seconds
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="silo")
 
     def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
@@ -43,8 +47,8 @@ class NvflareDriver:
         return {silo: answer for silo, answer in answers.items() if answer is not None}
 
     def _ask(self, site: str, message: bytes, until: float) -> bytes | None:
-        patience = _FIRST_TRY_SECONDS
-        while not self._stopped() and (left := until - time.monotonic()) > 0.0:
+        patience, away_since = _FIRST_TRY_SECONDS, time.monotonic()
+        while not self._stopped() and (left := until - time.monotonic()) > 0.0 and time.monotonic() - away_since < self._away_seconds:
             asked, request = time.monotonic(), Shareable()
             request[BODY] = message
             context = self._engine.new_context()
@@ -65,6 +69,7 @@ class NvflareDriver:
                 return bytes(body) if isinstance(body, bytes | bytearray) else None
             if time.monotonic() - asked >= patience:
                 patience *= 2.0  # a silo that computes for minutes is not asked every few seconds
+                away_since = time.monotonic()
             time.sleep(min(_PAUSE_SECONDS, max(0.0, until - time.monotonic())))
         return None
 

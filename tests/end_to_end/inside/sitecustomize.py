@@ -1,0 +1,140 @@
+"""Loaded by every Python process of a federation under test: notes what it does, and ends it, as if killed, where a test wants it to end.
+
+In the folder SUMUS_TEST_NOTES:
+    calls           a line per connection or name lookup that any process tries, written before it happens
+    rounds          a line per round that the server has committed: time, round, survivors
+    strike-PARTY    written by a test: "STAGE WHEN"; the party's job process ends itself the next time it is there
+    blows           a line per process that ended itself so: time, party, stage, when
+    version-PARTY   written by a test: the release that the party's job process pretends to be
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+NOTES = Path(os.environ["SUMUS_TEST_NOTES"])
+STAGES = {"Invitation": "input", "DroppedSet": "survivor-set", "SetCertificate": "release"}
+
+
+def note(name: str, *words: object) -> None:
+    line = " ".join(map(str, words)) + "\n"
+    descriptor = os.open(NOTES / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and arguments[0].type == socket.SOCK_DGRAM:
+        return  # sends nothing: it is how a process asks for the address of its own machine
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(arguments[1], tuple):
+        note("calls", arguments[1][0])
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0]:
+        note("calls", arguments[0])
+
+
+def strike(party: str, stage: str | None, when: str) -> None:
+    order = NOTES / f"strike-{party}"
+    if order.exists() and order.read_text() == f"{stage} {when}":
+        order.unlink()
+        note("blows", time.time(), party, stage, when)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_silo_party(module: Any) -> None:
+    answer = module.SiloParty._answer
+
+    def struck(self: Any, message: bytes) -> bytes:
+        kind, body = module.unframe(message)
+        stage = STAGES.get(type(module.decode_any(body)).__name__) if kind is module.Kind.PROTOCOL else None
+        strike(self._name, stage, "before")
+        reply: bytes = answer(self, message)
+        strike(self._name, stage, "after")
+        return reply
+
+    module.SiloParty._answer = struck
+    pretended = [path.read_text() for path in NOTES.glob("version-*") if path.name.removeprefix("version-") in " ".join(sys.argv)]
+    module.__version__ = (pretended or [module.__version__])[0]
+
+
+def in_guard(module: Any) -> None:
+    claim = module.FileRoundGuard.claim
+
+    def struck(self: Any, round_id: bytes, step: str, digest: bytes) -> None:
+        claim(self, round_id, step, digest)
+        for order in NOTES.glob("strike-*"):
+            if order.name.removeprefix("strike-") in self._path.parts:
+                strike(order.name.removeprefix("strike-"), step, "during")
+
+    module.FileRoundGuard.claim = struck
+
+
+def in_driver(module: Any) -> None:
+    from sumus.engines.wire import Kind, unframe
+    from sumus.secagg.messages import decode_any
+
+    exchange = module.NvflareDriver.exchange
+
+    def struck(self: Any, messages: dict[int, bytes], *, deadline_seconds: float) -> Any:
+        kind, body = unframe(next(iter(messages.values())))
+        stage = STAGES.get(type(decode_any(body)).__name__) if kind is Kind.PROTOCOL else None
+        strike("server", stage, "before")
+        timer = threading.Timer(0.02, strike, ("server", stage, "during"))  # the messages are on their way
+        timer.start()
+        replies = exchange(self, messages, deadline_seconds=deadline_seconds)
+        timer.join()
+        strike("server", stage, "after")
+        return replies
+
+    module.NvflareDriver.exchange = struck
+
+
+def in_record(module: Any) -> None:
+    commit = module.RunFolder.commit
+
+    def noted(self: Any, *arguments: Any, **options: Any) -> Any:
+        record = commit(self, *arguments, **options)
+        note("rounds", time.time(), record.round, *record.survivors)
+        return record
+
+    module.RunFolder.commit = noted
+
+
+CHANGED: dict[str, Callable[[Any], None]] = {
+    "sumus.engines.silo_party": in_silo_party,
+    "sumus.engines.nvflare.driver": in_driver,
+    "sumus.record": in_record,
+    "sumus.secagg.guard": in_guard,
+}
+
+
+class Changer(importlib.abc.MetaPathFinder):
+    """Changes some modules right after they are loaded."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if name not in CHANGED:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def changed(module: ModuleType) -> None:
+                load(module)
+                CHANGED[name](module)
+
+            spec.loader.exec_module = changed  # type: ignore[method-assign]
+        return spec
+
+
+sys.addaudithook(hear)
+sys.meta_path.insert(0, Changer())
