@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sumus.data.partition import deal, deal_sizes, split, split_sizes
+from sumus.data.partition import deal, deal_sizes, split, split_by_record, split_sizes
 from sumus.errors import DataError
 
 KINDS = ("iid", "shards", "dirichlet")
@@ -104,6 +104,38 @@ def test_tuning_never_touches_the_test_part():
     tuned = split(500, test_fraction=0.2, validation_fraction=0.3, seed=4, silo="a")
     assert np.array_equal(plain[2], tuned[2])
     assert set(tuned[0]) | set(tuned[1]) == set(plain[0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(count=st.integers(1, 60), test=st.floats(0, 0.99), validation=st.floats(0, 0.99), seed=st.integers(0, 9), data=st.data())
+def test_adding_a_record_moves_no_other_record_between_training_and_test(count, test, validation, seed, data):
+    """The neighbour of a table: one row more or less, anywhere in it. A split in exact numbers moves others, see below."""
+    x = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
+    y, gone = np.arange(count) % 2, data.draw(st.integers(0, count - 1))
+    kept = np.delete(np.arange(count), gone)
+    options = {"test_fraction": test, "validation_fraction": validation, "seed": seed, "silo": "a"}
+    whole = split_by_record(x, y, **options)
+    fewer = split_by_record(x[kept], y[kept], **options)
+    assert sorted(np.concatenate(whole).tolist()) == list(range(count))
+    for part, less in zip(whole, fewer, strict=True):
+        assert [position for position in part.tolist() if position != gone] == kept[less].tolist()
+
+
+def test_a_split_in_exact_numbers_moves_other_records():
+    """Why the number of records must be public for it: without the first of ten records, others change sides."""
+    options = {"test_fraction": 0.3, "validation_fraction": 0.0, "seed": 0, "silo": "a"}
+    whole, fewer = split(10, **options)[2], split(9, **options)[2] + 1
+    assert len(set(whole) ^ set(fewer)) > 1
+
+
+def test_records_are_split_in_the_asked_shares_and_by_silo():
+    x = np.random.default_rng(0).normal(size=(4000, 2)).astype(np.float32)
+    y = np.zeros(4000, np.int64)
+    options = {"test_fraction": 0.2, "validation_fraction": 0.3, "seed": 0}
+    train, validation, test = split_by_record(x, y, silo="a", **options)  # hashes of fixed records: this cannot flake
+    assert [len(train) / 4000, len(validation) / 4000, len(test) / 4000] == pytest.approx([0.56, 0.24, 0.2], abs=0.03)
+    assert not np.array_equal(test, split_by_record(x, y, silo="b", **options)[2])
+    assert np.array_equal(test, split_by_record(x, y, silo="a", **(options | {"validation_fraction": 0.0}))[2])
 
 
 def test_silos_are_split_independently():

@@ -275,3 +275,25 @@ def test_rows_in_any_order_give_the_same_facts(tmp_path):
     first, second = (public_facts(TrainingPlan.from_table({"data": {"path": str(each), **entries}})) for each in (path, shuffled))
     assert first.records_per_silo == second.records_per_silo
     assert first.assumptions == second.assumptions
+
+
+def test_a_private_number_of_records_splits_by_the_record(tmp_path):
+    """With bounds in the plan a row that is left out changes one part of its silo by that record, and nothing else anywhere."""
+    rows = [["AB"[index % 2], index, "xyz"[index % 3], index % 2] for index in range(60)]
+    declared = {
+        "bounds": {"age": [0, 100]},
+        "categories": {"hospital": ["A", "B"], "label": ["0", "1"], "ward": ["x", "y", "z"]},
+        "columns": ["age", "ward"],
+        "records_per_silo": [60, 60],
+        "test_fraction": 0.3,
+    }
+
+    def parts(kept: list[list[object]]) -> list[set[tuple[float, ...]]]:
+        data = load(_plan(_table(tmp_path, kept), **declared))
+        return [{tuple(x.tolist()) for x in part.x} for silo in data.silos for part in (silo.train, silo.test)]
+
+    whole, fewer = parts(rows), parts([*rows[:7], *rows[8:]])
+    assert sorted(len(one ^ other) for one, other in zip(whole, fewer, strict=True)) == [0, 0, 0, 1]
+    assert all(whole)
+    alone = load_silo(_plan(_table(tmp_path, [row for row in rows if row[0] == "B"]), **declared), "B").silos[0]
+    assert {tuple(x.tolist()) for x in alone.train.x} == whole[2]

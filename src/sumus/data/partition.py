@@ -2,14 +2,19 @@
 
 Every deal is a function of class labels and of `data.split_seed`. That seed is public and predictable: it exists to make
 simulations reproducible and protects nobody. In a real federation each silo already holds its own records (partition
-"natural") and only the train/test split below applies.
+"natural") and only the train/test split applies: by the record itself (`split_by_record`) where the number of records is private, so
+that adding or removing one record moves no other record from one part to another.
 
     deal(labels, kind="dirichlet", silos=10, seed=0, alpha=0.5)    # one index array per silo: disjoint, exhaustive
     deal_sizes(class_counts, kind="dirichlet", ...)                # their lengths, without the data
-    split(1000, test_fraction=0.2, validation_fraction=0.3, …)     # train, validation, test positions
+    split(1000, test_fraction=0.2, validation_fraction=0.3, …)     # train, validation, test positions, in exact numbers
+    split_by_record(x, y, test_fraction=0.2, …)                    # the same with each record apart, numbers left to chance
 """
 
 from __future__ import annotations
+
+import hashlib
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +23,7 @@ from scipy.special import gammaincinv
 from sumus.errors import DataError
 from sumus.randomness import RandomSource
 
-__all__ = ["deal", "deal_sizes", "split", "split_sizes"]
+__all__ = ["deal", "deal_sizes", "split", "split_by_record", "split_sizes"]
 
 Indices = NDArray[np.int64]
 
@@ -94,6 +99,32 @@ def split(count: int, *, test_fraction: float, validation_fraction: float, seed:
     _, validation, test = split_sizes(count, test_fraction, validation_fraction)
     order = RandomSource.simulation(seed, "split", silo).permutation(count)
     return order[test + validation :], order[test : test + validation], order[:test]
+
+
+def split_by_record(
+    x: NDArray[np.float32], y: NDArray[np.int64], *, test_fraction: float, validation_fraction: float, seed: int, silo: str
+) -> tuple[Indices, Indices, Indices]:
+    """Positions of a silo's training, validation and test records, each record's part a function of that record alone.
+
+    A record is hashed with the public seed; the hash decides as a coin of the given probability would. Equal records share a part.
+
+    Guarantee: adding or removing one record adds it to, or removes it from, one part and changes nothing else, wherever it stands; the
+        test part does not depend on `validation_fraction`. Arguments as in `split`.
+
+    Args:
+        x: encoded records.
+        y: their labels.
+    """
+    label = hashlib.sha256(f"sumus split by record/{seed}/{silo}".encode()).digest()
+    rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
+    keys = np.empty((len(y), 2), dtype="<u8")
+    for position, (row, of) in enumerate(zip(rows, y.tolist(), strict=True)):
+        digest = hashlib.sha256(label + int(of).to_bytes(8, "little", signed=True) + row.tobytes()).digest()
+        keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
+    shares = keys.astype(np.float64) * 2.0**-64
+    tested = shares[:, 0] < test_fraction
+    validating = ~tested & (shares[:, 1] < validation_fraction)
+    return np.flatnonzero(~tested & ~validating), np.flatnonzero(validating), np.flatnonzero(tested)
 
 
 def _even_sizes(total: int, parts: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.partition import deal, split
+from sumus.data.partition import deal, split, split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
@@ -95,6 +95,11 @@ def _group(silo_of: NDArray[np.int64], silos: int) -> tuple[Indices, ...]:
 def _split_silo(pool: Pool, plan: TrainingPlan, *, name: str, members: Indices) -> SiloRecords:
     data = plan.data
     fractions = {"test_fraction": data.test_fraction, "validation_fraction": data.validation_fraction}
+    if data.path is not None and data.records_per_silo is not None:  # own records whose number is private
+        x, y = pool.encode(members), pool.labels[members]
+        parts = split_by_record(x, y, **fractions, seed=data.split_seed, silo=name)
+        train, validation, test = (Records(x[part], y[part]) for part in parts)
+        return SiloRecords(name=name, train=train, validation=validation, test=test)
     parts = split(len(members), **fractions, seed=data.split_seed, silo=name)
     train, validation, test = (Records(pool.encode(members[part]), pool.labels[members[part]]) for part in parts)
     return SiloRecords(name=name, train=train, validation=validation, test=test)
