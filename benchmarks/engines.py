@@ -1,21 +1,23 @@
 """Seconds per round of the same plan in process, over NVIDIA FLARE and over Flower, split by stage.
 
-    python benchmarks/engines.py                                  # all three
-    python benchmarks/engines.py --engines in-process,nvflare     # some
-    python benchmarks/engines.py --json
+    python benchmarks/engines.py                                  # all three: two to four minutes on a quiet machine
+    python benchmarks/engines.py --engines in-process,nvflare     # some: one minute
 
 5 silos, 26,010 parameters (a network on the embedded digits), one local step, so that the engine's share is visible. The first round is
-left out: it warms caches. All parties run on this machine: the figures contain the contention of six processes for its cores.
+left out: it warms caches. All parties run on this machine: the figures contain the contention of six processes for its cores. The last
+line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from sumus.data import load_silo
 from sumus.engines.agreement import Agreement, agree_on
@@ -113,32 +115,43 @@ def flower(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
 ENGINES = {"in-process": (in_process, 12), "nvflare": (nvflare, 12), "flower": (flower, 3)}
 
 
+def measured(name: str) -> dict[str, Any]:
+    """One engine's medians, and how busy the machine was when it began."""
+    run, rounds = ENGINES[name]
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        records, ready = run(Path(folder), rounds)
+    kept = records[1:]
+    stages = {stage: round(median(record.seconds[stage] for record in kept), 4) for stage in kept[0].seconds}
+    return {
+        "seconds_per_round": round(median(sum(record.seconds.values()) for record in kept), 4),
+        "stages": stages,
+        "exchanges_per_round": len(stages) - 1,
+        "seconds_until_all_are_connected": round(ready, 1),
+        "bytes_up_per_round": kept[-1].bytes_up,
+        "bytes_down_per_round": kept[-1].bytes_down,
+        "rounds": len(kept),
+        "load_before": round(load, 1),
+    }
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--engines", default=",".join(ENGINES))
-    options.add_argument("--json", action="store_true")
+    options.add_argument("--engines", default=",".join(ENGINES), help="which, separated by commas")
     chosen = options.parse_args()
-    found = {}
+    found: dict[str, Any] = {}
     for name in chosen.engines.split(","):
-        run, rounds = ENGINES[name]
-        with tempfile.TemporaryDirectory() as folder:
-            records, ready = run(Path(folder), rounds)
-        kept = records[1:]
-        stages = {stage: median(record.seconds[stage] for record in kept) for stage in kept[0].seconds}
-        found[name] = {
-            "seconds_until_all_are_connected": ready,
-            "seconds_per_round": median(sum(record.seconds.values()) for record in kept),
-            "stages": stages,
-            "bytes_up_per_round": kept[-1].bytes_up,
-            "bytes_down_per_round": kept[-1].bytes_down,
-            "rounds": len(kept),
+        found[name] = line = measured(name)
+        ready, load = line["seconds_until_all_are_connected"], line["load_before"]
+        print(f"{name:<11} {line['seconds_per_round']:.3f} s a round (median of {line['rounds']}; connected after {ready} s, load {load})")
+        for stage, seconds in line["stages"].items():
+            print(f"            {seconds:.3f} s {stage}")
+    if "in-process" in found:
+        alone = found["in-process"]["seconds_per_round"]
+        found["seconds_over_in_process"] = {
+            name: round(line["seconds_per_round"] - alone, 4) for name, line in found.items() if name != "in-process"
         }
-        if not chosen.json:
-            print(f"{name:<11} {found[name]['seconds_per_round']:.3f} s a round (median of {len(kept)}), connected after {ready:.1f} s")
-            for stage, seconds in stages.items():
-                print(f"            {seconds:.3f} s {stage}")
-    if chosen.json:
-        print(json.dumps(found))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from sumus.engines.site import approve
 from sumus.ledger import Ledger
 from sumus.record import RunFolder
 
-PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 30.0}
+PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 60.0}
 
 
 def job_process(processes: PartyProcesses, party: str) -> Any:

@@ -17,9 +17,12 @@ from sumus.engines.agreement import agree_on, declared_facts
 from sumus.engines.kit import Federation
 from sumus.engines.nvflare.jobs import write_job
 from sumus.engines.nvflare.kits import Address, make_kits
+from sumus.engines.silo_state import SiloState
 from sumus.engines.site import Site
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.secagg.keys import SiloIdentity
 
 CONSORTIUM = Path(__file__).parents[2] / "examples" / "consortium" / "plan.toml"
 DIGITS = '[privacy]\nepsilon = 2.0\ndelta = 1e-4\n[federation]\nsilos = 3\nrounds = 2\nlocal_steps = 20\n[data]\nname = "digits"\n'
@@ -116,6 +119,26 @@ def test_a_plan_that_came_with_the_kit_needs_the_silos_own_yes(federation: Feder
     assert code == 0
     assert "ready to join" in shown
     assert "proved (convex-pass)" in shown
+
+
+def test_a_check_agrees_to_nothing(federation: Federation, capsys) -> None:
+    """A silo that runs already reads its approved plans from the disk: a check beside it must not add one."""
+    state = federation.state("silo-0")
+    before = sorted(state.rglob("*"))
+    assert join(federation, "", "--plan", str(federation.folder / "plan.toml"), capsys=capsys)[0] == 0
+    assert sorted(state.rglob("*")) == before
+    assert not list(SiloState(state).plans())
+
+
+def test_an_identity_of_somebody_else_is_noticed_before_anything_starts(federation: Federation, tmp_path: Path, capsys) -> None:
+    plan = ("--plan", str(federation.folder / "plan.toml"))
+    code, shown = join(federation, "", "--identity", str(federation.state("silo-1") / "identity.key"), *plan, capsys=capsys)
+    assert code == 2
+    assert "the kit is silo-0's, the identity silo-1's" in shown
+    (tmp_path / "new.key").write_text(SiloIdentity.generate("silo-0", RandomSource()).secret_text())
+    code, shown = join(federation, "", "--identity", str(tmp_path / "new.key"), *plan, capsys=capsys)
+    assert code != 0
+    assert "the roster holds another key of 'silo-0'" in shown
 
 
 def test_joining_checks_the_policy_before_anything_starts(federation: Federation, capsys) -> None:

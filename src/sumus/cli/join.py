@@ -12,10 +12,10 @@ from sumus.cli.keys import fingerprint
 from sumus.cli.options import guarantee_text
 from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.executor import STATE_FOLDER
-from sumus.engines.nvflare.kits import client_command, close_down_silo
+from sumus.engines.nvflare.kits import client_command, close_down_silo, kit_owner
 from sumus.engines.processes import supervise
 from sumus.engines.releases import LedgerReleases
-from sumus.engines.site import Site, approve, settle
+from sumus.engines.site import Site, approve, require_unchanged, settle
 from sumus.errors import DataError, PolicyError
 from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
@@ -34,12 +34,15 @@ def join_command(
     policy: Annotated[Path, typer.Option(help="This silo's own policy.")],
     plan: Annotated[list[Path] | None, typer.Option(help="A plan that this silo approves; repeatable. Omitted: the kit's.")] = None,
     identity: Annotated[Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check everything, say what would be agreed to, and end.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check everything, say what would be agreed to, write nothing, and end.")] = False,
 ) -> None:
     """Join a federation: runs until it is stopped, and starts again what dies. Everything secret stays below KIT/sumus."""
     state = kit / STATE_FOLDER
     console = Console()
-    me, rules = _identity(state, identity), Policy.load(policy)
+    owner = kit_owner(kit)
+    me, rules = SiloIdentity.parse(_text(identity or state / "identity.key", "--identity")), Policy.load(policy)
+    if me.name != owner:
+        raise DataError(f"the kit is {owner}'s, the identity {me.name}'s. Join with {owner}.key, or with the kit of {me.name}.")
     roster = Roster.parse(_text(state / "roster.toml", "the kit"))
     source = str(Path(data).resolve()) if Path(data).exists() else data
     plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
@@ -54,19 +57,15 @@ def join_command(
         LedgerReleases.open(agreement, ledger, rules)
         records = site.load(agreement.plan, me.name).silos[0]
         console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)
+    if check:
+        require_unchanged(state, identity=me, roster=roster)
+        console.print("ready to join; nothing was written")
+        return
     settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text())
     approve(state, plans)
     close_down_silo(kit)
-    if check:
-        console.print("ready to join")
-        return
     console.print(f"joined; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}", highlight=False, soft_wrap=True)
     raise typer.Exit(supervise(client_command(kit), log=kit / "silo.log"))
-
-
-def _identity(state: Path, given: Path | None) -> SiloIdentity:
-    path = given or state / "identity.key"
-    return SiloIdentity.parse(_text(path, "--identity"))
 
 
 def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
@@ -85,4 +84,5 @@ def _text(path: Path, source: str) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Check {source}.") from None
+        reason = "not a text file" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise DataError(f"{path} cannot be read: {reason}. Check {source}.") from None

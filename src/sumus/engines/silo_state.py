@@ -68,7 +68,7 @@ class SessionMemory:
         """The set-up secret; drawn the first time, and on the disk before it is used."""
         path = self._folder / "secret"
         if not path.exists():
-            replace_atomically(path, random.bytes(32))
+            replace_atomically(path, random.bytes(32), secret=True)
         secret = read_bytes(path)
         if len(secret) != 32:
             raise StorageError(f"{path} must hold 32 bytes, got {len(secret)}. Restore it from a backup, or agree on a new roster.")

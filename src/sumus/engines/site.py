@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from sumus.policy import Policy
 from sumus.secagg.keys import Roster, SiloIdentity
 from sumus.storage import read_bytes, replace_atomically
 
-__all__ = ["Site", "approve", "open_party", "settle"]
+__all__ = ["Site", "approve", "open_party", "require_unchanged", "settle"]
 
 
 @final
@@ -66,18 +65,25 @@ def settle(folder: Path, *, identity: SiloIdentity, roster: Roster, data: str, p
     An identity and a roster that are there already must be the same: a silo does not change them by accident.
     """
     state = SiloState(folder)
-    roster.number(identity.name)
+    require_unchanged(folder, identity=identity, roster=roster)
     for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
-        path = folder / name
-        if path.exists() and path.read_text() != text:
-            raise StorageError(f"{path} is another one already. Use a new folder for a new identity or roster.")
-        replace_atomically(path, text.encode())
-        os.chmod(path, 0o600)
+        replace_atomically(folder / name, text.encode(), secret=True)
     replace_atomically(folder / "site.toml", f"data = {json.dumps(data)}\n".encode())
     if policy is not None:
         replace_atomically(folder / "policy.toml", policy_text.encode())
     (folder / "plans").mkdir(exist_ok=True, mode=0o700)
     return state
+
+
+def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -> None:
+    """Refuse an identity that the roster does not name, or one that is not the folder's own."""
+    roster.number(identity.name)
+    if roster.public_keys[identity.name] != identity.public_key:
+        raise StorageError(f"the roster holds another key of {identity.name!r}. Send the coordinator {identity.name}.pub of this identity.")
+    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
+        path = folder / name
+        if path.exists() and path.read_text() != text:
+            raise StorageError(f"{path} is another one already. Use a new folder for a new identity or roster.")
 
 
 def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:

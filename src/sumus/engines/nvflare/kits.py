@@ -22,7 +22,16 @@ from typing import Any, final
 
 from sumus.errors import DataError, EngineError
 
-__all__ = ["ADMIN", "Address", "client_command", "close_down_server", "make_kits", "server_command"]
+__all__ = [
+    "ADMIN",
+    "Address",
+    "client_command",
+    "close_down_server",
+    "close_down_silo",
+    "kit_owner",
+    "make_kits",
+    "server_command",
+]
 
 ADMIN = "operator@sumus.local"
 _PROJECT = "sumus"
@@ -162,10 +171,14 @@ def server_command(kit: Path) -> list[str]:
     return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", *options]
 
 
+def kit_owner(kit: Path) -> str:
+    """The silo that a kit was made for."""
+    return str(_read(kit / "startup" / "fed_client.json")["client"]["fqsn"])
+
+
 def client_command(kit: Path) -> list[str]:
     """A silo's process."""
-    name = _read(kit / "startup" / "fed_client.json")["client"]["fqsn"]
-    options = ["secure_train=true", f"uid={name}", f"org={_ORGANISATION}", "config_folder=config"]
+    options = ["secure_train=true", f"uid={kit_owner(kit)}", f"org={_ORGANISATION}", "config_folder=config"]
     module = "nvflare.private.fed.app.client.client_train"
     return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", *options]
 
@@ -174,7 +187,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise EngineError(f"{path} cannot be read ({error}). Is this a kit that `sumus federation init` made?") from None
+        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        raise EngineError(f"{path} cannot be read: {reason}. Is this a kit that `sumus federation init` made?") from None
     return dict(found)
 
 
