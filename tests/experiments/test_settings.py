@@ -65,9 +65,13 @@ def test_bins_keep_their_size_when_silos_change() -> None:
         assert facts.records_per_silo[0] / (setting.plan.federation.local_steps or 0) == pytest.approx(4.0)
 
 
-def test_natural_silos_cannot_be_changed() -> None:
+def test_natural_silos_cannot_be_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sumus.cli import main
+
     with pytest.raises(PlanError, match="51 silos are the data's own"):
         settings_of("income", silos=(2,))
+    assert main(["reproduce", "all", "--silos", "2", "--out", str(tmp_path)]) == PlanError.exit_code
+    assert "Name fashion-mnist or cifar10" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -24,18 +24,22 @@ def reproduce_command(
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per setting: 0, 1, …")] = 5,
     rounds: Annotated[str | None, typer.Option(help="Numbers of rounds, separated by commas, instead of the paper's.")] = None,
     epsilons: Annotated[str | None, typer.Option(help="Values of ε, separated by commas, instead of the paper's.")] = None,
-    silos: Annotated[
-        str | None, typer.Option(help="Numbers of silos, separated by commas. Of several lists one varies at a time: a frontier.")
-    ] = None,
+    silos: Annotated[str | None, typer.Option(help="Numbers of silos, separated by commas, instead of the paper's.")] = None,
     quick: Annotated[bool, typer.Option(help="One seed and two rounds: shows that everything runs.")] = False,
     only: Annotated[str | None, typer.Option(help="Names of settings, separated by commas; omitted: all.")] = None,
     out: Annotated[Path, typer.Option(help="Results go here; what is finished there is not measured again.")] = Path("results"),
     threads: Annotated[int, typer.Option(min=1, help="Silos that compute at the same time.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Measure an experiment of the paper: tables, figures and JSON, with the noise really drawn. Resumable."""
+    """Measure an experiment of the paper: tables, figures and JSON, with the noise really drawn. Resumable.
+
+    NAME is table1, fashion-mnist, cifar10, income, averaging or all. Of several lists (--rounds, --epsilons, --silos) one varies at a time
+    while the others stay at the paper's value: a frontier.
+    """
     if name not in (*NAMES, "all"):
         raise PlanError("NAME", name, f"must be one of {', '.join(NAMES)}, all", "For example: sumus reproduce table1.")
+    if name == "all" and silos:
+        raise PlanError("--silos", silos, "needs one experiment: the silos of income are the data's own", "Name fashion-mnist or cifar10.")
     folder = out / "quick" if quick else out
     lists = {"rounds": _counts("--rounds", rounds, "5,20"), "silos": _counts("--silos", silos, "2,10,100")}
     options = Options(out=folder, seeds=seeds, **lists, epsilons=_epsilons(epsilons), quick=quick, only=_names(only), threads=threads)
