@@ -10,8 +10,9 @@ import pytest
 
 from sumus.audit.attacks import threshold_attack
 from sumus.audit.confidence import Counts, epsilon_lower_bound
+from sumus.audit.measure import Effort, _agree, measure
 from sumus.audit.regression import LEAST_SQUARES
-from sumus.audit.theorem import _agree, _Effort, _measure, attack_design, audit_theorem
+from sumus.audit.theorem import attack_design, audit_theorem
 from sumus.audit.theorem_plot import draw_theorem
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
@@ -42,8 +43,8 @@ def test_the_claim_at_ten_silos_and_two_steps_is_refuted_and_the_proved_analyses
 def test_the_silos_code_behind_the_secure_sum_refutes_the_claim_by_itself() -> None:
     """Twenty silos leak enough for eight thousand trials of the real code (seeded: the outcome is always the same)."""
     built = attack_design("dp-sgd", silos=20, local_steps=2, epsilon=1.0, delta=1e-5, calibrate_to="per-step", width=256)
-    effort = _Effort(trials=1000, code_trials=8192, delta=1e-5, confidence=0.999)
-    found = _measure(partial(threshold_attack, built, LEAST_SQUARES), effort, RandomSource.simulation(4))
+    effort = Effort(trials=1000, code_trials=8192, delta=1e-5, confidence=0.999)
+    found = measure(partial(threshold_attack, built, LEAST_SQUARES), effort, RandomSource.simulation(4))
     assert (found.code_trials, found.code_agrees) == (8192, True)
     assert found.code_lower_bound > 1.0
 
@@ -66,9 +67,9 @@ def test_twenty_seeded_repetitions_never_exceed_a_proved_epsilon() -> None:
 def test_bounds_hold_together_with_the_stated_confidence() -> None:
     """One model alone shares the risk among fewer bounds, so each of them is larger for the same counts."""
     counts = Counts(true_hits=500, with_record=10_000, false_hits=100, without_record=10_000)
-    bounds = [epsilon_lower_bound(counts, delta=1e-5, confidence=_Effort(1, 1, 1e-5, 0.99).shared_by(n).confidence) for n in (1, 4, 8)]
+    bounds = [epsilon_lower_bound(counts, delta=1e-5, confidence=Effort(1, 1, 1e-5, 0.99).shared_by(n).confidence) for n in (1, 4, 8)]
     assert bounds[0] > bounds[1] > bounds[2]
-    assert _Effort(1, 1, 1e-5, 0.99).shared_by(8).confidence == pytest.approx(1.0 - 0.01 / 8)
+    assert Effort(1, 1, 1e-5, 0.99).shared_by(8).confidence == pytest.approx(1.0 - 0.01 / 8)
 
 
 def test_code_that_differs_from_the_recursion_is_noticed() -> None:
@@ -77,6 +78,12 @@ def test_code_that_differs_from_the_recursion_is_noticed() -> None:
     other = Counts(true_hits=1200, with_record=4000, false_hits=900, without_record=4000)
     assert _agree(counts, same)
     assert not _agree(counts, other)
+
+
+def test_processes_change_nothing() -> None:
+    options = {"silos": 3, "local_steps": 2, "epsilon": 1.0, "trials": 10_000, "code_trials": 2, "models": ["least-squares"]}
+    alone, shared = (audit_theorem(**options, workers=workers, source=RandomSource.simulation(7)) for workers in (1, 2))  # type: ignore[arg-type]
+    assert alone.as_json() == shared.as_json()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_theorem(tmp_path: Path) -> None:
         "600000",
         "--code-trials",
         "10",
+        "--workers",
+        "1",
         "--plot",
         str(tmp_path),
     )
@@ -67,7 +69,7 @@ def test_theorem(tmp_path: Path) -> None:
 
 
 def test_theorem_table_for_people() -> None:
-    arguments = ["theorem", "--silos", "3", "--model", "least-squares", "--trials", "10000", "--code-trials", "2"]
+    arguments = ["theorem", "--silos", "3", "--model", "least-squares", "--trials", "10000", "--code-trials", "2", "--workers", "1"]
     result = CliRunner().invoke(audit_app, arguments)
     assert result.exit_code == 0
     for text in (

@@ -1,27 +1,26 @@
 """`sumus audit theorem`: what per-step accounting of several local steps claims, what two attacks measure, what the proved analyses keep.
 
-Every attack runs twice, each time with a test and a number of trials fixed beforehand: thousands of trials on the silos' own code behind
-the real secure sum (silos_code.py), and millions on a vectorised form of the same integer recursion with noise from the same sampler. The
-tests show that the two give the same integers for the same noise; the output has both bounds.
+Every attack runs twice: thousands of trials on the silos' own code behind the real secure sum (silos_code.py), and millions on a vectorised
+form of the same integer recursion with noise from the same sampler (attacks.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from typing import Any, final
 
-import numpy as np
-from scipy.stats import fisher_exact
+import torch
 
 from sumus.accounting.loss_distribution import epsilon_gaussian
-from sumus.audit.attacks import Attack, forgetting_attack, threshold_attack
-from sumus.audit.confidence import Counts, best_test, epsilon_lower_bound, gaussian_epsilon
+from sumus.audit.attacks import forgetting_attack, threshold_attack
 from sumus.audit.convex_attack import ConvexAttack
+from sumus.audit.measure import AttackResult, Effort, Maker, measure
 from sumus.audit.regression import LOGISTIC, REGRESSIONS, Regression
-from sumus.audit.silos_code import released_by_silos
 from sumus.data.silos import PublicFacts
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
@@ -30,47 +29,13 @@ from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.resolve import resolve
 
-__all__ = ["AttackResult", "ProvedResult", "TheoremAudit", "attack_design", "audit_theorem", "count_hits"]
+__all__ = ["ProvedResult", "TheoremAudit", "attack_design", "audit_theorem"]
 
-_CHUNK = 1 << 18  # draws of one silo and step that are held in memory at a time
 _WIDTH = 128  # most trials in one round of the silos' code
 _RECORDS, _CONVEX_RECORDS = 1 << 20, 1 << 11  # public bounds on a silo's records: more than any attack holds
-_DISAGREE = 5e-10  # p-value, per hypothesis, below which code and recursion are said to differ
+_PROVED = ("local", "split-noise", "convex-pass")
 
 Progress = Callable[[str], None]
-Maker = Callable[[float], Attack]
-"""From a threshold to the attack that tests at it."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class AttackResult:
-    """One attack on one algorithm.
-
-    Args:
-        exact_epsilon: ε at δ of the attack's score in the Gaussian limit.
-        lower_bound: what the counted verdicts of the recursion prove, at the confidence of the audit.
-        trials: of the recursion, both hypotheses together.
-        code_lower_bound: what the verdicts on the silos' own code prove by themselves.
-        code_trials: of the silos' code.
-        code_agrees: whether recursion and code have the same rates at the code's test (false alarm below 1e-9).
-    """
-
-    attack: str
-    model: str
-    exact_epsilon: float
-    lower_bound: float
-    true_rate: float
-    false_rate: float
-    trials: int
-    code_lower_bound: float
-    code_trials: int
-    code_agrees: bool
-
-    @property
-    def best(self) -> float:
-        """The larger of the two bounds; all bounds of an analysis hold together."""
-        return max(self.lower_bound, self.code_lower_bound)
 
 
 @final
@@ -125,25 +90,6 @@ class TheoremAudit:
         return found | {"refuted": self.refuted}
 
 
-@final
-@dataclass(frozen=True)
-class _Effort:
-    """How many trials an attack gets, and how sure each of its bounds has to be."""
-
-    trials: int
-    code_trials: int
-    delta: float
-    confidence: float
-
-    def part(self, of_trials: int, of_code_trials: int) -> _Effort:
-        """A fraction of the trials, but always some."""
-        return replace(self, trials=max(self.trials // of_trials, 1000), code_trials=max(self.code_trials // of_code_trials, 2))
-
-    def shared_by(self, bounds: int) -> _Effort:
-        """Confidence for each of several bounds that are to hold together."""
-        return replace(self, confidence=1.0 - (1.0 - self.confidence) / bounds)
-
-
 def audit_theorem(
     *,
     silos: int,
@@ -154,6 +100,7 @@ def audit_theorem(
     models: Sequence[str] = tuple(REGRESSIONS),
     trials: int = 20_000_000,
     code_trials: int = 65_536,
+    workers: int = 1,
     source: RandomSource | None = None,
     progress: Progress = lambda _: None,
 ) -> TheoremAudit:
@@ -167,6 +114,7 @@ def audit_theorem(
         models: "logistic", "least-squares" or both.
         trials: of attack A's recursion on the claim, per model; attack B gets a quarter, the proved analyses a tenth.
         code_trials: of attack A on the silos' own code, per model; attack B and the proved analyses get a sixteenth.
+        workers: processes; 1 computes everything in this one. The result for a given source does not depend on it.
         source: random bits; from the operating system if omitted.
     """
     for name, value in (("silos", silos), ("local_steps", local_steps)):
@@ -175,24 +123,17 @@ def audit_theorem(
     if not models or not set(models) <= set(REGRESSIONS):
         raise PlanError("models", tuple(models), f"must be some of {', '.join(REGRESSIONS)}", "Check the spelling.")
     source = source or RandomSource()
-    chosen = [REGRESSIONS[name] for name in models]
     build = partial(attack_design, silos=silos, local_steps=local_steps, epsilon=epsilon, delta=delta)
-    designs = {"per-step": build("dp-sgd", calibrate_to="per-step"), "local": build("dp-sgd", calibrate_to="proved")}
+    claimed = build("dp-sgd", calibrate_to="per-step")
+    designs = {"per-step": claimed, "local": build("dp-sgd", calibrate_to="proved")}
     designs |= {name: build(name, calibrate_to="proved") for name in ("split-noise", "convex-pass")}
-    effort = _Effort(trials, code_trials, delta, confidence)
-    progress("attacking the per-step claim")
-    claimed = designs["per-step"]
-    found = _attack_steps(claimed, chosen, effort.shared_by(4 * len(chosen)), source)
-    proved = []
-    for name in ("local", "split-noise", "convex-pass"):
-        progress(f"the same attacks on {name}")
-        fewer = effort.part(10, 16)
-        if name == "convex-pass":
-            results: tuple[AttackResult, ...] = (_measure(partial(ConvexAttack, designs[name]), fewer.shared_by(2), source),)
-        else:
-            results = _attack_steps(designs[name], chosen, fewer.shared_by(4 * len(chosen)), source)
-        best = max(result.best for result in results)
-        proved.append(ProvedResult(analysis=name, epsilon=account_of(designs[name]).epsilon, lower_bound=best, attacks=results))
+    tasks = _tasks(designs, [REGRESSIONS[name] for name in models], Effort(trials, code_trials, delta, confidence))
+    keys = [source.bytes(32) for _ in tasks]
+    results: dict[str, list[AttackResult]] = {name: [] for name in designs}
+    for (analysis, _, _), result in zip(tasks, _run(tasks, keys, workers), strict=True):
+        results[analysis].append(result)
+        progress(f"{analysis}: {result.attack}, {result.model}")
+    found = results["per-step"]
     sigma = math.sqrt(claimed.share.variance_grid * silos) / claimed.silos[0].l2_grid
     return TheoremAudit(
         silos=silos,
@@ -206,8 +147,16 @@ def audit_theorem(
         exact_epsilon=max(result.exact_epsilon for result in found),
         worst_case_epsilon=epsilon_gaussian(math.sqrt(silos * (local_steps - 1) + 1) / sigma, delta),
         noise_multiplier=claimed.plan.noise.noise_multiplier or 0.0,
-        attacks=found,
-        proved=tuple(proved),
+        attacks=tuple(found),
+        proved=tuple(
+            ProvedResult(
+                analysis=name,
+                epsilon=account_of(designs[name]).epsilon,
+                lower_bound=max(result.best for result in results[name]),
+                attacks=tuple(results[name]),
+            )
+            for name in _PROVED
+        ),
         designs=designs,
     )
 
@@ -238,82 +187,32 @@ def attack_design(
     return calibrate_design(resolve(plan, facts), names)
 
 
-# -- trials -------------------------------------------------------------------------------------------------------------------------
+# -- attacks ------------------------------------------------------------------------------------------------------------------------
+
+_Task = tuple[str, Maker, Effort]
+"""(analysis under attack, attack, how long)."""
 
 
-def _attack_steps(built: NoiseDesign, chosen: Sequence[Regression], effort: _Effort, source: RandomSource) -> tuple[AttackResult, ...]:
-    """Both attacks with every model."""
-    return tuple(
-        _measure(partial(make, built, regression), share, source)
-        for make, share in ((threshold_attack, effort), (forgetting_attack, effort.part(4, 16)))
-        for regression in chosen
-    )
+def _tasks(designs: dict[str, NoiseDesign], chosen: Sequence[Regression], effort: Effort) -> list[_Task]:
+    """Both attacks with every model on every analysis, the longest first; all bounds of an analysis share its risk."""
+    tasks: list[_Task] = []
+    for analysis in ("per-step", "local", "split-noise"):
+        whole = (effort if analysis == "per-step" else effort.part(10, 16)).shared_by(4 * len(chosen))
+        for make, share in ((threshold_attack, whole), (forgetting_attack, whole.part(4, 16))):
+            tasks += [(analysis, partial(make, designs[analysis], regression), share) for regression in chosen]
+    convex = partial(ConvexAttack, designs["convex-pass"])
+    return [*tasks, ("convex-pass", convex, effort.part(10, 16).shared_by(2))]
 
 
-def _measure(make: Maker, effort: _Effort, source: RandomSource) -> AttackResult:
-    """Count verdicts, of the recursion and of the silos' code, each with its own test."""
-    separation = make(0.0).separation
-    test = best_test(separation, trials=effort.trials, delta=effort.delta, confidence=effort.confidence)
-    attack = make(test.threshold)
-    counts = _count(attack, test.with_record, test.without_record, source)
-    code_test = best_test(separation, trials=effort.code_trials, delta=effort.delta, confidence=effort.confidence)
-    attack = make(code_test.threshold)
-    by_code = _count_on_code(attack, code_test.with_record / effort.code_trials, effort.code_trials, source)
-    alike = _count(attack, 4 * by_code.with_record, 4 * by_code.without_record, source)
-    return AttackResult(
-        attack=attack.name,
-        model=attack.regression.name,
-        exact_epsilon=gaussian_epsilon(separation, effort.delta),
-        lower_bound=epsilon_lower_bound(counts, delta=effort.delta, confidence=effort.confidence),
-        true_rate=counts.true_hits / counts.with_record,
-        false_rate=counts.false_hits / counts.without_record,
-        trials=counts.with_record + counts.without_record,
-        code_lower_bound=epsilon_lower_bound(by_code, delta=effort.delta, confidence=effort.confidence),
-        code_trials=by_code.with_record + by_code.without_record,
-        code_agrees=_agree(by_code, alike),
-    )
+def _run(tasks: Sequence[_Task], keys: Sequence[bytes], workers: int) -> Iterator[AttackResult]:
+    """The results in the order of the tasks, each from random bits of its own."""
+    if workers <= 1:
+        yield from map(_measured, tasks, keys)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        yield from pool.map(_measured, tasks, keys)
 
 
-def count_hits(attack: Attack, trials: int, source: RandomSource, *, with_record: bool, tests: Sequence[Attack] = ()) -> list[int]:
-    """How often the recursion's trials are called "in".
-
-    Args:
-        tests: attacks that differ in their verdict only; each judges the same trials. By default `attack` itself.
-    """
-    chunk = max(1, _CHUNK // max(1, len(attack.design.silos) // 8))
-    hits = np.zeros(max(len(tests), 1), dtype=np.int64)
-    for start in range(0, trials, chunk):
-        totals = attack.totals(attack.draw(min(chunk, trials - start), source), with_record=with_record)
-        hits += [int(test.says_in(totals).sum()) for test in tests or (attack,)]
-    return hits.tolist()
-
-
-def _count(attack: Attack, with_record: int, without_record: int, source: RandomSource) -> Counts:
-    return Counts(
-        true_hits=count_hits(attack, with_record, source, with_record=True)[0],
-        with_record=with_record,
-        false_hits=count_hits(attack, without_record, source, with_record=False)[0],
-        without_record=without_record,
-    )
-
-
-def _count_on_code(attack: Attack, share_inside: float, trials: int, source: RandomSource) -> Counts:
-    """Verdicts on the silos' code; every round has the record in the first coordinates and not in the others."""
-    width = attack.design.plan.training.dimension or 1
-    rounds, first = -(-trials // width), min(max(round(width * share_inside), 1), width - 1)
-    said = attack.says_in(released_by_silos(attack, np.arange(width) < first, rounds=rounds, source=source))
-    return Counts(
-        true_hits=int(said[:, :first].sum()),
-        with_record=rounds * first,
-        false_hits=int(said[:, first:].sum()),
-        without_record=rounds * (width - first),
-    )
-
-
-def _agree(code: Counts, recursion: Counts) -> bool:
-    """Fisher's exact test of equal rates, for either hypothesis."""
-    tables = (
-        [[each.true_hits, each.with_record - each.true_hits] for each in (code, recursion)],
-        [[each.false_hits, each.without_record - each.false_hits] for each in (code, recursion)],
-    )
-    return all(float(fisher_exact(np.array(table)).pvalue) >= _DISAGREE for table in tables)
+def _measured(task: _Task, key: bytes) -> AttackResult:
+    _, make, effort = task
+    return measure(make, effort, RandomSource.from_key(key))

@@ -9,9 +9,10 @@ from scipy.stats import beta
 
 from sumus.audit.attacks import forgetting_attack, threshold_attack
 from sumus.audit.convex_attack import ConvexAttack
+from sumus.audit.measure import Maker, count_hits
 from sumus.audit.plots import RocCurve, RocPoint, draw_roc
 from sumus.audit.regression import REGRESSIONS
-from sumus.audit.theorem import Maker, TheoremAudit, count_hits
+from sumus.audit.theorem import TheoremAudit
 from sumus.randomness import RandomSource
 
 __all__ = ["draw_theorem"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +44,7 @@ def theorem_command(
     confidence: Confidence = 0.999,
     trials: Annotated[int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")] = 20_000_000,
     code_trials: Annotated[int, typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds.")] = 65_536,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per processor.")] = 0,
     plot: PlotFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +63,7 @@ def theorem_command(
         models=tuple(REGRESSIONS) if model is Model.both else (model.value,),
         trials=trials,
         code_trials=code_trials,
+        workers=workers or os.cpu_count() or 1,
         progress=lambda line: None if as_json else screen.print(f"… {line}", style="dim"),
     )
     written = draw_theorem(plot, audit, trials=max(2000, trials // 40)) if plot is not None else []
