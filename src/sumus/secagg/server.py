@@ -138,6 +138,26 @@ class _Sealed:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """What exchange 1 leaves for the states after it.
+
+    Args:
+        session: the federation's keys and terms.
+        header: the round.
+        dropped: participants whose input is missing.
+        masked_sum: Σ of the masked vectors.
+        sealed: of every survivor, what its unmasking takes.
+    """
+
+    session: ServerSession
+    header: RoundHeader
+    dropped: frozenset[int]
+    masked_sum: Words
+    sealed: Mapping[int, _Sealed]
+
+
+@final
 class ServerCollecting:
     """Exchange 1: adds the masked vectors up as they come in."""
 
@@ -183,79 +203,60 @@ class ServerCollecting:
             header=self._header,
             dropped=dropped,
         )
-        next_state = ServerCertifying(self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed)
-        return next_state, proposal.encode()
+        inputs = _Inputs(self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed)
+        return ServerCertifying(inputs), proposal.encode()
 
 
 @final
 class ServerCertifying:
     """Exchange 2: collects signatures on the dropped set."""
 
-    def __init__(
-        self,
-        session: ServerSession,
-        header: RoundHeader,
-        dropped: frozenset[int],
-        *,
-        masked_sum: Words,
-        sealed: dict[int, _Sealed],
-    ) -> None:
-        self._session, self._header, self._dropped = session, header, dropped
-        self._sum, self._sealed = masked_sum, sealed
-        self._transcript = header.transcript
+    def __init__(self, inputs: _Inputs) -> None:
+        self._inputs = inputs
         self._signatures: dict[int, bytes] = {}
 
     @property
     def waiting_for(self) -> frozenset[int]:
         """Survivors on the committee whose signature is missing."""
-        return (self._session.topology.committee & set(self._sealed)) - set(self._signatures)
+        return (self._inputs.session.topology.committee & set(self._inputs.sealed)) - set(self._signatures)
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's signature."""
         given = decode(message, SetSignature)
-        silo = _member(given, self._session, transcript=self._transcript, among=frozenset(self._sealed), claimed=sender)
-        signed = DroppedSet.signed_part(self._header, self._dropped)
-        self._session.roster.verify(silo, signature=given.signature, message=signed)
-        if silo in self._session.topology.committee:
+        silo = _member(
+            given, self._inputs.session, transcript=self._inputs.header.transcript, among=frozenset(self._inputs.sealed), claimed=sender
+        )
+        signed = DroppedSet.signed_part(self._inputs.header, self._inputs.dropped)
+        self._inputs.session.roster.verify(silo, signature=given.signature, message=signed)
+        if silo in self._inputs.session.topology.committee:
             self._signatures[silo] = given.signature
 
     def close(self) -> tuple[ServerUnmasking, bytes]:
         """A quorum of signatures, proof for every silo that no other set can be signed."""
-        quorum = self._session.topology.quorum
+        quorum = self._inputs.session.topology.quorum
         if len(self._signatures) < quorum:
             raise RoundAborted(f"{len(self._signatures)} silos signed the survivor set, {quorum} must. Start a new round.")
         certificate = SetCertificate(
             sender=SERVER,
-            session=self._session.session,
-            round_id=self._header.round_id,
-            header=self._header,
-            dropped=self._dropped,
-            salts={silo: sealed.salt for silo, sealed in self._sealed.items()},
+            session=self._inputs.session.session,
+            round_id=self._inputs.header.round_id,
+            header=self._inputs.header,
+            dropped=self._inputs.dropped,
+            salts={silo: sealed.salt for silo, sealed in self._inputs.sealed.items()},
             signatures=dict(sorted(self._signatures.items())[:quorum]),
         )
-        next_state = ServerUnmasking(self._session, self._header, self._dropped, masked_sum=self._sum, sealed=self._sealed)
-        return next_state, certificate.encode()
+        return ServerUnmasking(self._inputs), certificate.encode()
 
 
 @final
 class ServerUnmasking:
     """Exchange 3: collects shares and takes the masks off."""
 
-    def __init__(
-        self,
-        session: ServerSession,
-        header: RoundHeader,
-        dropped: frozenset[int],
-        *,
-        masked_sum: Words,
-        sealed: dict[int, _Sealed],
-    ) -> None:
-        self._session, self._header, self._dropped = session, header, dropped
-        self._sum, self._sealed = masked_sum, sealed
-        self._survivors = header.participants - dropped
-        self._transcript = header.transcript
-        self._missing = session.terms.silos - len(self._survivors)
-        self._layouts = {owner: session._layout(header, owner) for owner in sorted(self._survivors)}
+    def __init__(self, inputs: _Inputs) -> None:
+        self._inputs = inputs
+        self._survivors = inputs.header.participants - inputs.dropped
+        self._missing = inputs.session.terms.silos - len(self._survivors)
+        self._layouts = {owner: inputs.session._layout(inputs.header, owner) for owner in sorted(self._survivors)}
         self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}
         self._answered: set[int] = set()
 
@@ -267,10 +268,10 @@ class ServerUnmasking:
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's shares of everything that is to be opened."""
         given = decode(message, RevealedShares)
-        silo = _member(given, self._session, transcript=self._transcript, among=self._survivors, claimed=sender)
+        silo = _member(given, self._inputs.session, transcript=self._inputs.header.transcript, among=self._survivors, claimed=sender)
         if silo in self._answered:
             return
-        owners = self._session.topology.holders(silo, self._survivors)
+        owners = self._inputs.session.topology.holders(silo, self._survivors)
         counts = [len(self._opened(owner)) for owner in owners]
         if len(given.shares) != sum(counts) * ELEMENT_BYTES:
             raise PeerProtocolError(f"silo {silo} revealed the wrong number of shares. It runs another plan or release.")
@@ -286,27 +287,27 @@ class ServerUnmasking:
         removed: dict[int, dict[int, bytes]] = {}
         for owner, layout in self._layouts.items():
             seeds = self._open(owner)
-            pairs = layout.opened_pairs(self._dropped)
+            pairs = layout.opened_pairs(self._inputs.dropped)
             masks += [(seeds[0], -1), *((seeds[index], -pair_sign(owner, partner)) for index, partner in pairs)]
             first = len(layout.holders)
             removed[owner] = {index - first: seeds[index] for index in layout.opened_removable(self._missing)}
         for start in range(0, len(masks), _MASKS_AT_ONCE):
-            add_masks(self._sum, masks[start : start + _MASKS_AT_ONCE])
-        reduce(self._sum, self._session.terms.modulus_bits)
-        return RoundSum(total=self._sum, survivors=self._survivors, removed_seeds=removed)
+            add_masks(self._inputs.masked_sum, masks[start : start + _MASKS_AT_ONCE])
+        reduce(self._inputs.masked_sum, self._inputs.session.terms.modulus_bits)
+        return RoundSum(total=self._inputs.masked_sum, survivors=self._survivors, removed_seeds=removed)
 
     def _opened(self, owner: int) -> list[int]:
-        return self._layouts[owner].opened(self._dropped, missing=self._missing)
+        return self._layouts[owner].opened(self._inputs.dropped, missing=self._missing)
 
     def _open(self, owner: int) -> dict[int, bytes]:
         """One survivor's opened seeds by index, each checked against its tag."""
-        layout, threshold = self._layouts[owner], self._session.topology.threshold
+        layout, threshold = self._layouts[owner], self._inputs.session.topology.threshold
         helpers = sorted(self._pads[owner])[:threshold]
         if len(helpers) < threshold:
             raise RoundAborted(
                 f"{len(helpers)} silos helped to unmask silo {owner}, {threshold} must. Start a new round; no input is lost."
             )
-        sealed = self._sealed[owner]
+        sealed = self._inputs.sealed[owner]
         size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
         points = [layout.holders.index(helper) + 1 for helper in helpers]
         seeds = {}
