@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from conftest_data import small_data
 from sumus.data import from_arrays
-from sumus.design import LARGEST_WEIGHT_NORM
+from sumus.design import LARGEST_WEIGHT_NORM, design
 from sumus.errors import PlanError, RoundAborted
 from sumus.guarantee import account_of
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.resolve import resolve
+from sumus.training.federation import Federation
 from sumus.training.gradients import PerRecordGradients
+from sumus.training.models import flat_parameters
+from sumus.training.workbench import prepare
 
 PRIVATE = {
     "dp-sgd": {},
@@ -182,6 +188,42 @@ def test_a_released_sum_that_throws_the_model_far_away_does_not_end_the_run(fede
     assert 999.0 < np.linalg.norm(run.server.parameters) <= LARGEST_WEIGHT_NORM
     run.round(1)  # no silo refuses the model
     assert np.linalg.norm(run.server.parameters) <= LARGEST_WEIGHT_NORM
+
+
+class _NotAChain(nn.Module):
+    """A model that only `torch.func` can take gradients of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.norm(self.first(x))) + 0.0)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"training.algorithm": "silo", "privacy.unit": "silo", "federation.local_steps": 40},
+        {"training.algorithm": "dp-sgd", "federation.local_steps": 20, "evaluation.metrics": "secure"},
+    ],
+    ids=["whole silos", "dp-sgd"],
+)
+def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) -> None:
+    """Else a silo's update would depend on another silo's records outside of every sum: more than is accounted."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = _NotAChain()
+    data, models = small_data(silos=6), []
+    changes = {"training.dimension": len(flat_parameters(model)), "training.sampling_rate": 0.5, "noise.noise_multiplier": 5.0}
+    plan = TrainingPlan().with_overrides({**changes, "federation.rounds": 2, "evaluation.metrics": "none", **overrides})
+    built = design(resolve(plan, data.facts()), data.facts().silo_names)
+    for threads in (1, 6):
+        run = Federation(built, prepare(built.plan, data, model=model), None, 5, threads)
+        for _ in run.rounds():
+            pass
+        models.append(run.server.parameters)
+    assert np.array_equal(*models)
 
 
 def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None:

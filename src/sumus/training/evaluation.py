@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from sumus.data.silos import Records
@@ -26,6 +25,7 @@ from sumus.randomness import RandomSource
 from sumus.secure_counts import COUNT_RESOLUTION, METRIC_COORDINATES, count_noise
 from sumus.training.isolation import is_isolated
 from sumus.training.plain_steps import named_parameters
+from sumus.training.stateless import call_with
 
 __all__ = ["LOSS_CAP", "Metrics", "SecureMetrics", "evaluate"]
 
@@ -65,7 +65,7 @@ def _per_record(
     x, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
 
     def measure(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-        logits = functional_call(model, named, (chunk_x,))
+        logits = call_with(model, named, chunk_x)
         if logits.shape[1] == 1:
             losses = functional.binary_cross_entropy_with_logits(logits[:, 0], chunk_y.to(logits.dtype), reduction="none")
             return [(logits[:, 0] > 0).long() == chunk_y, losses]

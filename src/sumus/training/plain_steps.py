@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from sumus.randomness import RandomSource
 from sumus.training.sampling import poisson_batch
+from sumus.training.stateless import call_with
 
 __all__ = ["mean_loss", "named_parameters", "plain_steps"]
 
@@ -27,7 +27,7 @@ def named_parameters(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Te
 
 def mean_loss(model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy; a model with one output is read as a binary logistic regression."""
-    logits = functional_call(model, named_parameters(model, flat), (x,))
+    logits = call_with(model, named_parameters(model, flat), x)
     if logits.shape[1] == 1:
         return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
     return functional.cross_entropy(logits, y)

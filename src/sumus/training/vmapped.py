@@ -8,11 +8,12 @@ from typing import final
 
 import torch
 from torch import nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn import functional
 
 from sumus.errors import GuaranteeError
 from sumus.training.parts import ChunkGradients, Part, Rows
+from sumus.training.stateless import call_with
 
 __all__ = ["RecordLoss", "VmapPath", "cross_entropy", "squared_error"]
 
@@ -43,7 +44,7 @@ class VmapPath:
         self.numbers_per_record = 4 * self.dimension  # torch's own copy, the rows, and activations
 
         def record_loss(weights: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return loss(functional_call(model, dict(weights), (x[None],)), y[None])
+            return loss(call_with(model, weights, x[None]), y[None])
 
         self._gradients = vmap(grad(record_loss), in_dims=(None, 0, 0), randomness="error")
 
