@@ -204,8 +204,8 @@ class _NotAChain(nn.Module):
 @pytest.mark.parametrize(
     "overrides",
     [
-        {"training.algorithm": "silo", "privacy.unit": "silo", "federation.local_steps": 40},
-        {"training.algorithm": "dp-sgd", "federation.local_steps": 20, "evaluation.metrics": "secure"},
+        {"training.algorithm": "silo", "privacy.unit": "silo", "federation.local_steps": 15},
+        {"training.algorithm": "dp-sgd", "federation.local_steps": 3, "training.sampling_rate": 0.2},
     ],
     ids=["whole silos", "dp-sgd"],
 )
@@ -214,11 +214,11 @@ def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) ->
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = _NotAChain()
-    data, models = small_data(silos=6), []
+    data, models = small_data(silos=4), []
     changes = {"training.dimension": len(flat_parameters(model)), "training.sampling_rate": 0.5, "noise.noise_multiplier": 5.0}
-    plan = TrainingPlan().with_overrides({**changes, "federation.rounds": 2, "evaluation.metrics": "none", **overrides})
+    plan = TrainingPlan().with_overrides({**changes, "federation.rounds": 1, "evaluation.metrics": "none", **overrides})
     built = design(resolve(plan, data.facts()), data.facts().silo_names)
-    for threads in (1, 6):
+    for threads in (1, 4):
         run = Federation(built, prepare(built.plan, data, model=model), None, 5, threads)
         for _ in run.rounds():
             pass
