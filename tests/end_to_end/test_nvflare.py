@@ -66,7 +66,7 @@ class HostileFederation:
         self.processes._run("server", server_command(kit))
         for name in self.names:
             self.processes.start(name)
-        self.operator = Operator(federation.kit("admin"))
+        self.operator = Operator(federation.kit("admin"), first_contact_seconds=120.0)
         assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
 
     def close(self) -> None:

@@ -163,7 +163,7 @@ def test_a_silos_disk_is_full_for_a_while(running: Running, report: Any, request
     report("a silo's disk is full for a while", run, running.notes.recoveries())
 
 
-@pytest.mark.parametrize(("wrong", "reason"), [("identity.key", "signature"), ("version", "Install the same release")])
+@pytest.mark.parametrize(("wrong", "reason"), [("identity.key", "the roster has another key"), ("version", "Install the same release")])
 def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(running: Running, wrong: str, reason: str) -> None:
     victim, refusals = running.names[1], {}
     key, version = running.state(victim) / "identity.key", running.notes.folder / f"version-{victim}"

@@ -72,7 +72,7 @@ class LocalProcesses(PartyProcesses):
         """Start everybody and wait until all silos are connected."""
         for party in ("server", *self.federation.roster.names):
             self.start(party)
-        operator = Operator(self.federation.kit("admin"))
+        operator = Operator(self.federation.kit("admin"), first_contact_seconds=seconds)
         there = operator.wait_for_sites(len(self.federation.roster), seconds=seconds)
         if len(there) < len(self.federation.roster):
             operator.close()

@@ -27,7 +27,8 @@ __all__ = ["Operator", "write_job"]
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 15.0
 _FORGOTTEN_SECONDS = 30.0
-_CONNECT_TRIES = 20
+_AWAY_SECONDS = 300.0
+"""Patience with a server that was there before: it is being started again."""
 
 Watch = Callable[[Mapping[str, Any]], None]
 """Called with the news of a job: phase, new rounds, who is present, who refused."""
@@ -67,13 +68,15 @@ class Operator:
 
     Args:
         kit: the folder that `sumus federation init` made for the operator.
+        first_contact_seconds: patience with a server that was never there; more for one that has just been started.
     """
 
-    def __init__(self, kit: Path) -> None:
+    def __init__(self, kit: Path, *, first_contact_seconds: float = 30.0) -> None:
         self._kit = kit.resolve()
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise EngineError(f"{kit} is not an operator's kit: it has no startup/fed_admin.json. Give the folder kits/admin.")
         self._session: Session | None = None
+        self._patience_seconds = first_contact_seconds
         if not logging.getLogger().handlers:
             logging.getLogger().addHandler(logging.NullHandler())  # the engine's remarks on connections are not for a terminal
 
@@ -103,7 +106,7 @@ class Operator:
     def _result(self, identifier: str, status: str, known: int, watch: Watch) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
         location = None
-        for _ in range(20):  # the server stores the result a moment after the job's end
+        for _ in range(20 if status.startswith("FINISHED:COMPLETED") else 4):  # the server stores it a moment after the job's end
             with contextlib.suppress(Exception):
                 location = self._connected().download_job_result(identifier, str(folder))
             if location and next(Path(location).rglob("outcome.json"), None) is not None:
@@ -153,15 +156,18 @@ class Operator:
 
     def _patiently(self, command: Callable[[Session], Any]) -> Any:
         """Run a command, connecting again while the server is away."""
-        last: Exception | None = None
-        for _ in range(_CONNECT_TRIES):
+        until = time.monotonic() + self._patience_seconds
+        while True:
             try:
-                return command(self._connected())
+                answer = command(self._connected())
+                self._patience_seconds = _AWAY_SECONDS
+                return answer
             except Exception as error:  # the engine raises many kinds
-                last = error
                 self.close()
+                if time.monotonic() > until:
+                    fix = "Check that `sumus federation start` runs, its log, and that this machine reaches the address of the kit"
+                    raise EngineError(f"the server does not answer ({error}). {fix}.") from None
                 time.sleep(_POLL_SECONDS)
-        raise EngineError(f"the server does not answer ({last}). Check that `sumus federation start` runs and the address is right.")
 
 
 def _moment(seconds: Any) -> str:

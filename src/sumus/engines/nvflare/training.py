@@ -31,14 +31,19 @@ def train_across(
     Guarantee: a job that fails costs no privacy (the silos answer every round once) and no finished round; after three jobs in a row
         without a new round the last reason is raised.
     """
-    idle, best = 0, 0
+    idle = best = reached = 0
+
+    def watching(news: Mapping[str, Any]) -> None:
+        nonlocal reached  # a job that is killed leaves no result, but it may have finished rounds
+        reached = max([reached, *(int(record["round"]) for record in news["rounds"])])
+        watch(news)
+
     while True:
         with job_folder(agreement, rounds=rounds_per_job, patience=patience) as job:
-            outcome = operator.run_job(job, watch)
+            outcome = operator.run_job(job, watching)
         place = _fetched(outcome, out)
         if outcome["phase"] == "finished" and place is not None:
             return place
-        reached = max([best, *(int(record["round"]) for record in outcome["rounds"])])
         idle, best = (0 if reached > best else idle + 1), reached
         if idle >= _MOST_IDLE_JOBS:
             raise EngineError(f"{idle} jobs in a row finished no round. The last one: {outcome.get('error') or outcome.get('status')}")

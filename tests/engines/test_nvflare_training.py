@@ -1,0 +1,54 @@
+"""From job to job until a plan is trained, with an operator whose jobs end as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from engines.federation import plan
+from sumus.engines.agreement import agree_on
+from sumus.engines.nvflare.training import train_across
+from sumus.errors import EngineError
+
+KILLED = {"phase": "failed", "error": "the job left no result", "rounds": [], "status": "FINISHED:EXECUTION_EXCEPTION"}
+
+
+class Operator:
+    """Every job shows the rounds that are finished when it dies."""
+
+    def __init__(self, last_rounds: list[int], result: Path) -> None:
+        self._last, self._result, self.jobs = iter(last_rounds), result, 0
+
+    def run_job(self, job: Path, watch: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+        assert (job / "meta.json").is_file()
+        self.jobs += 1
+        last = next(self._last, None)
+        if last is not None:
+            watch({"rounds": [{"round": number} for number in range(1, last + 1)]})
+            return KILLED
+        run = self._result / "run" / "digits"
+        run.mkdir(parents=True)
+        (run / "record.jsonl").write_text("{}\n")
+        return {"phase": "finished", "rounds": [], "result": self._result, "download": self._result}
+
+
+def train(last_rounds: list[int], folder: Path) -> tuple[Path, Operator]:
+    operator = Operator(last_rounds, folder / "download")
+    return train_across(operator, agree_on(plan()), out=folder / "runs", watch=lambda news: None), operator
+
+
+def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None:
+    path, operator = train([1, 2, 2, 2, 3, 3, 3], tmp_path)
+    assert operator.jobs == 8
+    assert (path / "record.jsonl").is_file()
+    assert not (tmp_path / "download").exists()
+
+
+def test_three_jobs_in_a_row_without_a_round_end_with_the_last_reason(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="3 jobs in a row finished no round. The last one: the job left no result"):
+        train([1, 1, 1, 1], tmp_path)
