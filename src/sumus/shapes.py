@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
-FEATURES = ("none", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
+FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
 
 # The convolutional network of Papernot et al. (arXiv:2007.14191) and of the paper: (channels, kernel, stride, padding),
 # each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden layer.
@@ -98,7 +98,7 @@ def cnn_flat_features(shape: Sequence[int]) -> int:
 
 def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of one record behind the named public feature map (`sumus.training.features`)."""
-    if features == "none":
+    if features in ("none", "centred"):
         return tuple(shape)
     if features == "random" and len(shape) == 1:
         return (RANDOM_WIDTH,)

@@ -200,7 +200,7 @@ def test_a_users_frozen_network_reads_its_weights(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("gabr", GREY, "must be one of none, gabor"),
+        ("gabr", GREY, "must be one of none, centred, gabor"),
         ("gabor", (64,), "image shape"),
         ("torch.nn:NoSuchLayer", COLOUR, "importable"),
         ("torch.nn:Identity?pixels=many", COLOUR, "pixels as a number"),
@@ -216,3 +216,13 @@ def test_unknown_maps_are_refused_in_one_line(name: str, shape: tuple[int, ...],
 def test_every_named_map_has_a_size() -> None:
     for name in FEATURES:
         assert math.prod(feature_shape(name, (3, 32, 32))) > 0
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 28, 28)])
+def test_centred_records_keep_their_shape_and_lie_between_minus_one_and_one(shape: tuple[int, ...]) -> None:
+    records = np.random.default_rng(0).random((7, *shape), dtype=np.float32)
+    records.reshape(7, -1)[0, :2] = [0.0, 1.0]
+    found = feature_map("centred", shape)(records)
+    assert found.shape == records.shape
+    assert found.reshape(7, -1)[0, :2].tolist() == [-1.0, 1.0]
+    assert np.array_equal(found, 2 * records - 1)

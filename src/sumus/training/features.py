@@ -76,6 +76,7 @@ def feature_map(name: str, input_shape: tuple[int, ...], *, seed: int = 0) -> Fe
     """The map that `training.features` names.
 
     none      records as they are
+    centred   2x − 1: values from [0, 1] to [−1, 1], in the same shape
     gabor     edges and stripes of images: 8 orientations, two scales, a coarse copy; 980 numbers of 28 × 28 pixels
     phases    the same with 4 orientations and the sign of every edge; 1,764 numbers
     scatter   gabor and a second level of filters over the fine edges; 1,492 numbers
@@ -104,6 +105,8 @@ def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform,
     behind = feature_shape(name, shape)  # refuses unknown names and flat records in front of image maps
     if name == "none":
         return torch.clone, behind
+    if name == "centred":
+        return _centred, behind
     if name == "random" and len(shape) == 1:
         return RandomProjection(shape, seed=seed), behind
     if name == "random":
@@ -111,6 +114,11 @@ def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform,
     if name in _BANKS:
         return Whitened(_BANKS[name](shape), shape), behind
     return load_backbone(name), behind
+
+
+def _centred(records: torch.Tensor) -> torch.Tensor:
+    """2x − 1."""
+    return 2.0 * records - 1.0
 
 
 def _own_backbone(name: str) -> Backbone:
