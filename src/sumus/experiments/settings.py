@@ -32,6 +32,12 @@ _NO_NOISE: dict[str, object] = {  # a thousandth of one record's step: the same 
     "noise.noise_multiplier": 0.001,
     "aggregation.protocol": "trusted",
 }
+
+
+def _rate(learning_rate: float) -> dict[str, object]:
+    return {"training.learning_rate": learning_rate}
+
+
 _EPOCH: dict[str, object] = {"federation.local_epochs": 1.0}
 
 _CNN: dict[str, object] = {"training.model": "cnn"}
@@ -66,7 +72,7 @@ _FASHION = Experiment(
             label="Gabor features, convex pass",
             group="proved",
             changes=_GABOR_PASS,
-            by_rounds={5: {"training.learning_rate": 0.8}, 2: {"training.learning_rate": 0.8}},
+            by_rounds={2: _rate(0.8), 5: _rate(0.8)},
         ),
         Line(
             name="pixels-convex-pass",
@@ -103,7 +109,7 @@ _FASHION = Experiment(
             label="Gabor features, convex pass, no privacy",
             group="no privacy",
             changes=_GABOR_PASS | _NO_NOISE,
-            by_rounds={5: {"training.learning_rate": 0.8}},
+            by_rounds={5: _rate(0.8)},
         ),
         Line(
             name="cnn-fedavg",
@@ -133,25 +139,26 @@ _CIFAR = Experiment(
             name="paper-epoch",
             label="1 epoch, paper's accounting",
             group="paper",
-            changes=_PAPER | _EPOCH | _private("dp-sgd", batch_size=256.0, learning_rate=0.5, clip_norm=1.0),
+            changes=_PAPER | _EPOCH | _private("dp-sgd", batch_size=256.0, learning_rate=2.0, clip_norm=1.0),
         ),
         Line(
             name="paper-step",
             label="1 step, paper's accounting",
             group="paper",
-            changes=_PAPER | _private("single-step", batch_size=128.0, learning_rate=2.0, clip_norm=1.0),
+            changes=_PAPER | _private("single-step", batch_size=128.0, learning_rate=8.0, clip_norm=1.0),
         ),
         Line(
             name="convex-pass",
             label="convex pass",
             group="proved",
             changes=_HEAD_PASS,
+            by_rounds={40: _rate(0.3), 80: _rate(0.2), 160: _rate(0.15)},
         ),
         Line(
             name="split-noise",
             label="1 epoch, split noise",
             group="proved",
-            changes=_EPOCH | _private("split-noise", batch_size=256.0, learning_rate=0.5, clip_norm=1.0),
+            changes=_EPOCH | _private("split-noise", batch_size=256.0, learning_rate=2.0, clip_norm=1.0),
         ),
         Line(
             name="local",
@@ -163,7 +170,8 @@ _CIFAR = Experiment(
             name="single-step",
             label="1 step",
             group="proved",
-            changes=_private("single-step", sampling_rate=1.0, learning_rate=2.0, clip_norm=1.0),
+            changes=_private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
+            by_rounds={10: _rate(32.0), 40: _rate(8.0), 80: _rate(4.0), 160: _rate(2.0)},
         ),
         Line(
             name="no-noise",
