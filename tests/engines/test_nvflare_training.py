@@ -50,5 +50,5 @@ def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None
 
 
 def test_three_jobs_in_a_row_without_a_round_end_with_the_last_reason(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="3 jobs in a row finished no round. The last one: the job left no result"):
+    with pytest.raises(EngineError, match=r"3 jobs in a row finished no round\. The last one: the job left no result"):
         train([1, 1, 1, 1], tmp_path)

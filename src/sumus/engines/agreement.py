@@ -6,14 +6,13 @@ silos and record bounds in the plan. So the coordinator, who holds no record, an
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
-from sumus.data import FederatedData, PublicFacts, Records, SiloRecords, public_facts
+from sumus.data import PublicFacts, public_facts
 from sumus.data.columns import TextColumn
 from sumus.data.table import OwnTable, table_pool
 from sumus.design import NoiseDesign
@@ -24,9 +23,8 @@ from sumus.resolve import resolve
 from sumus.secagg.terms import Terms
 from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import terms_of
-from sumus.training.workbench import Workbench, prepare
 
-__all__ = ["Agreement", "agree_on", "declared_facts", "workbench_without_records"]
+__all__ = ["Agreement", "agree_on", "declared_facts"]
 
 
 @final
@@ -102,17 +100,3 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         class_names=pool.class_names,
         assumptions=pool.assumptions,
     )
-
-
-def workbench_without_records(agreement: Agreement) -> Workbench:
-    """Model and first parameters as the server needs them: everything runs on one record of zeros."""
-    facts = agreement.facts
-    blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), np.zeros(1, dtype=np.int64))
-    silo = SiloRecords("no records", blank, blank, blank)
-    data = FederatedData(facts.name, (silo,), facts.shape, facts.classes, facts.class_names)
-    bench = prepare(agreement.plan, data)
-    expected = agreement.plan.training.dimension
-    if len(bench.first_parameters) != expected:
-        rule = f"must be the {len(bench.first_parameters)} parameters of the model"
-        raise PlanError("training.dimension", expected, rule, "Omit it to have it counted.")
-    return dataclasses.replace(bench, data=data)

@@ -19,9 +19,10 @@ from typing import Any, final
 import numpy as np
 
 from sumus import __version__
-from sumus.engines.agreement import Agreement, workbench_without_records
+from sumus.engines.agreement import Agreement
 from sumus.engines.driver import Driver
 from sumus.engines.live_epsilon import LiveEpsilon
+from sumus.engines.server_bench import workbench_without_records
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted, StorageError
 from sumus.record import RoundRecord, RunFolder

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, final
-
-import numpy as np
-import numpy.typing as npt
-from torch import nn
+from typing import TYPE_CHECKING, Protocol, final
 
 from sumus import __version__
-from sumus.data.silos import FederatedData, Records
+from sumus.data.silos import FederatedData
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.silo_state import InFlight, SessionMemory, SiloState
 from sumus.engines.wire import Hello, Kind, Welcome, frame, refusal, unframe
@@ -30,9 +26,9 @@ from sumus.secagg.keys import session_digest
 from sumus.secagg.messages import DroppedSet, Invitation, KeyDirectory, decode_any
 from sumus.secagg.silo import SiloSession, SiloSetup
 from sumus.training.aggregation import unpack_model
-from sumus.training.evaluation import SecureMetrics
-from sumus.training.local_update import LocalUpdater, local_updater
-from sumus.training.workbench import prepare
+
+if TYPE_CHECKING:
+    from sumus.engines.local_work import LocalWork
 
 __all__ = ["Releases", "SiloParty"]
 
@@ -56,16 +52,13 @@ OpenReleases = Callable[[Agreement], Releases]
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Admitted:
-    """A plan that this silo has agreed to, with everything it takes to answer its rounds."""
+    """A plan that this silo has agreed to, with everything it takes to be part of its secure sums."""
 
     agreement: Agreement
     memory: SessionMemory
     setup: SiloSetup
     advert: bytes
     place: int
-    updater: LocalUpdater
-    model: nn.Module = field(repr=False)
-    test: Records = field(repr=False)
     releases: Releases = field(repr=False)
 
 
@@ -87,6 +80,7 @@ class SiloParty:
         self._name = state.identity.name
         self._lock = threading.Lock()
         self._admitted: dict[bytes, _Admitted] = {}
+        self._works: dict[bytes, LocalWork] = {}
         self._sessions: dict[bytes, SiloSession] = {}
 
     def handle(self, message: bytes) -> bytes:
@@ -105,6 +99,7 @@ class SiloParty:
         """Let another process take over the silo's folder."""
         with self._lock:
             self._admitted.clear()
+            self._works.clear()
             self._sessions.clear()
             self._state.close()
 
@@ -129,7 +124,8 @@ class SiloParty:
             return frame(Kind.READY)
         session = self._sessions.get(received.session) or self._restored(received.session)
         if isinstance(received, Invitation):
-            return frame(Kind.PROTOCOL, self._submit(self._admitted[received.session], session, body))
+            admitted = self._admitted[received.session]
+            return frame(Kind.PROTOCOL, self._submit(admitted, self._work(admitted, received.session), session, body))
         submitted = session.resume(body)
         reply = submitted.sign(body)[1] if isinstance(received, DroppedSet) else submitted.reveal(body)[1]
         return frame(Kind.PROTOCOL, reply)
@@ -145,10 +141,11 @@ class SiloParty:
         admitted = self._admitted[hello.session]
         if bytes.fromhex(admitted.agreement.plan.hash) != hello.plan_hash:
             raise PeerProtocolError("the greeting names a plan and a session that do not belong together. Refuse the server.")
+        self._work(admitted, hello.session)
         return Welcome(admitted.advert, self._state.simulation_seed is not None).encode()
 
     def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
-        """Agree to an approved plan, or raise: terms, roster, ε, policy, then the silo's own records."""
+        """Agree to an approved plan, or raise: terms, roster, ε, policy."""
         agreement, roster, identity = agree_on(plan), self._state.roster, self._state.identity
         names = [silo.name for silo in agreement.design.silos]
         if sorted(names) != list(roster.names):
@@ -158,9 +155,6 @@ class SiloParty:
                 f"silo {self._name!r} computes other terms, or holds another roster, than the server. Compare plan and roster fingerprints."
             )
         releases = self._open_releases(agreement)
-        data = self._load(agreement.plan, self._name)
-        bench, place = prepare(agreement.plan, data), names.index(self._name)
-        records = next(silo for silo in bench.data.silos if silo.name == self._name)
         memory = self._state.session(session)
         setup, advert = SiloSetup.restore(
             identity, roster, terms=agreement.terms, secret=memory.secret(RandomSource()), random=RandomSource()
@@ -170,12 +164,18 @@ class SiloParty:
             memory=memory,
             setup=setup,
             advert=advert,
-            place=place,
-            updater=local_updater(agreement.design, agreement.design.silos[place], records.train, bench.model),
-            model=bench.model,
-            test=records.test,
+            place=names.index(self._name),
             releases=releases,
         )
+
+    def _work(self, admitted: _Admitted, session: bytes) -> LocalWork:
+        """The silo's records and model, loaded when they are first needed: a process that only helps to unmask does without."""
+        if session not in self._works:
+            from sumus.engines.local_work import LocalWork
+
+            agreement = admitted.agreement
+            self._works[session] = LocalWork(agreement, self._name, self._load(agreement.plan, self._name))
+        return self._works[session]
 
     def _restored(self, session: bytes) -> SiloSession:
         """The session that another process of this silo set up before it ended."""
@@ -204,7 +204,7 @@ class SiloParty:
 
     # -- one round ----------------------------------------------------------------------------------------------------------------
 
-    def _submit(self, admitted: _Admitted, session: SiloSession, message: bytes) -> bytes:
+    def _submit(self, admitted: _Admitted, work: LocalWork, session: SiloSession, message: bytes) -> bytes:
         """The masked input for an invitation: its noise is drawn once, and the same invitation gets the very same bytes again."""
         plan, memory = admitted.agreement.plan, admitted.memory
         invited = session.receive(message)
@@ -223,18 +223,9 @@ class SiloParty:
             )
         memory.keep_in_flight(InFlight(number, transcript))  # from here on this round's noise counts as drawn
         admitted.releases.enter(number, invited.header.round_id)
-        vector = to_ring(self._drawn(admitted, number, parameters, invited.removable_seeds), plan.aggregation.modulus_bits)
-        reply = invited.submit(vector)[1]
+        seed = self._state.simulation_seed
+        source = RandomSource() if seed is None else RandomSource.simulation(seed, number, "silo", admitted.place)
+        vector = work.vector(parameters, source, invited.removable_seeds)
+        reply = invited.submit(to_ring(vector, plan.aggregation.modulus_bits))[1]
         memory.keep_in_flight(InFlight(number, transcript, reply))
         return reply
-
-    def _drawn(
-        self, admitted: _Admitted, number: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes]
-    ) -> npt.NDArray[np.int64]:
-        design, seed = admitted.agreement.design, self._state.simulation_seed
-        source = RandomSource() if seed is None else RandomSource.simulation(seed, number, "silo", admitted.place)
-        vector = np.asarray(admitted.updater(parameters, source, seeds).vector, dtype=np.int64)
-        if design.plan.evaluation.metrics != "secure":
-            return vector
-        counts = SecureMetrics(design).encode(admitted.model, parameters, admitted.test, source)
-        return np.concatenate([vector, counts])

@@ -1,0 +1,45 @@
+"""What a silo computes in a round: its noised update, and the noisy counts of its metrics if the plan asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.data.silos import FederatedData
+from sumus.engines.agreement import Agreement
+from sumus.randomness import RandomSource
+from sumus.training.evaluation import SecureMetrics
+from sumus.training.local_update import local_updater
+from sumus.training.workbench import prepare
+
+__all__ = ["LocalWork"]
+
+
+@final
+class LocalWork:
+    """One silo's records under one plan.
+
+    Args:
+        agreement: the plan that the silo has agreed to.
+        name: of the silo.
+        data: the silo's own records.
+    """
+
+    def __init__(self, agreement: Agreement, name: str, data: FederatedData) -> None:
+        self._design = agreement.design
+        bench = prepare(agreement.plan, data)
+        records = next(silo for silo in bench.data.silos if silo.name == name)
+        own = next(silo for silo in self._design.silos if silo.name == name)
+        self._model, self._test = bench.model, records.test
+        self._update = local_updater(self._design, own, records.train, bench.model)
+
+    def vector(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        """The vector that goes into the sum, noise included, in grid steps; every call draws anew."""
+        vector = np.asarray(self._update(parameters, source, seeds).vector, dtype=np.int64)
+        if self._design.plan.evaluation.metrics != "secure":
+            return vector
+        counts = SecureMetrics(self._design).encode(self._model, parameters, self._test, source)
+        return np.concatenate([vector, counts])
