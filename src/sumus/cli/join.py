@@ -12,7 +12,7 @@ from sumus.cli.keys import fingerprint
 from sumus.cli.options import guarantee_text
 from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.executor import STATE_FOLDER
-from sumus.engines.nvflare.kits import client_command, close_down_silo, kit_owner
+from sumus.engines.nvflare.kits import CONNECTED, client_command, close_down_silo, kit_owner
 from sumus.engines.processes import supervise
 from sumus.engines.releases import LedgerReleases
 from sumus.engines.site import Site, approve, require_unchanged, settle
@@ -64,8 +64,13 @@ def join_command(
     settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text())
     approve(state, plans)
     close_down_silo(kit)
-    console.print(f"joined; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}", highlight=False, soft_wrap=True)
-    raise typer.Exit(supervise(client_command(kit), log=kit / "silo.log"))
+    console.print(f"joining; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}", highlight=False, soft_wrap=True)
+
+    def tell(line: str) -> None:
+        if CONNECTED in line:
+            console.print("connected to the server", highlight=False)
+
+    raise typer.Exit(supervise(client_command(kit), log=kit / "silo.log", tell=tell))
 
 
 def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:

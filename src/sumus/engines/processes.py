@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self, final
@@ -135,8 +135,12 @@ class PartyProcesses:
         self.close()
 
 
-def supervise(command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> int:
-    """Run a command until this process is asked to stop; when it dies, start it again after a pause that grows to half a minute."""
+def supervise(command: Sequence[str], *, log: Path, tell: Callable[[str], None] = lambda line: None) -> int:
+    """Run a command until this process is asked to stop; when it dies, start it again after a pause that grows to half a minute.
+
+    Args:
+        tell: called with every new line of the log.
+    """
     stopping: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -144,17 +148,22 @@ def supervise(command: Sequence[str], *, log: Path, environment: Mapping[str, st
 
     previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     pause = 1.0
+    log.touch()
     try:
-        while not stopping:
-            began = time.monotonic()
-            child = OwnedProcess(command, log=log, environment=environment)
-            while child.running and not stopping:
-                time.sleep(0.2)
-            child.stop()
-            pause = 1.0 if time.monotonic() - began > 60.0 else min(2.0 * pause, 30.0)
-            until = time.monotonic() + pause
-            while not stopping and time.monotonic() < until:
-                time.sleep(0.1)
+        with log.open(errors="replace") as written:
+            written.seek(0, os.SEEK_END)
+            while not stopping:
+                began = time.monotonic()
+                child = OwnedProcess(command, log=log)
+                while child.running and not stopping:
+                    time.sleep(0.2)
+                    for line in written:
+                        tell(line)
+                child.stop()
+                pause = 1.0 if time.monotonic() - began > 60.0 else min(2.0 * pause, 30.0)
+                until = time.monotonic() + pause
+                while not stopping and time.monotonic() < until:
+                    time.sleep(0.1)
     finally:
         for each, handler in previous.items():
             signal.signal(each, handler)

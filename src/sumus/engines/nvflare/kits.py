@@ -24,6 +24,7 @@ from sumus.errors import DataError, EngineError
 
 __all__ = [
     "ADMIN",
+    "CONNECTED",
     "Address",
     "client_command",
     "close_down_server",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 ADMIN = "operator@sumus.local"
+CONNECTED = "Successfully registered client"
+"""What a silo's log says when the server has let it in."""
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
 _SILENCE_SECONDS = 60
