@@ -40,7 +40,13 @@ def _rate(learning_rate: float) -> dict[str, object]:
 
 _EPOCH: dict[str, object] = {"federation.local_epochs": 1.0}
 
-_CNN: dict[str, object] = {"training.model": "cnn"}
+_CNN: dict[str, object] = {"training.model": "cnn", "training.features": "centred"}
+_CNN_EPOCH: dict[str, object] = _CNN | {
+    "federation.local_epochs": 1.0,  # eleven steps
+    "training.server_learning_rate": 2.0,
+    "training.server_momentum": 0.6,
+}
+_CNN_STEP: dict[str, object] = _CNN | {"training.server_momentum": 0.8}
 _GABOR: dict[str, object] = {"training.model": "softmax", "training.features": "gabor"}
 
 _GABOR_PASS: dict[str, object] = _GABOR | {
@@ -59,13 +65,13 @@ _FASHION = Experiment(
             name="cnn-paper-epoch",
             label="CNN, 1 epoch, paper's accounting",
             group="paper",
-            changes=_CNN | _PAPER | _EPOCH | _private("dp-sgd", batch_size=512.0, learning_rate=0.5, clip_norm=1.0),
+            changes=_CNN_EPOCH | _PAPER | _private("dp-sgd", batch_size=512.0, learning_rate=0.8, clip_norm=1.0),
         ),
         Line(
             name="cnn-paper-step",
             label="CNN, 1 step, paper's accounting",
             group="paper",
-            changes=_CNN | _PAPER | _private("single-step", batch_size=128.0, learning_rate=2.0, clip_norm=1.0),
+            changes=_CNN_STEP | _PAPER | _private("single-step", batch_size=128.0, learning_rate=4.0, clip_norm=1.0),
         ),
         Line(
             name="features-convex-pass",
@@ -90,19 +96,19 @@ _FASHION = Experiment(
             name="cnn-split-noise",
             label="CNN, 1 epoch, split noise",
             group="proved",
-            changes=_CNN | _EPOCH | _private("split-noise", batch_size=512.0, learning_rate=0.5, clip_norm=1.0),
+            changes=_CNN_EPOCH | _private("split-noise", batch_size=512.0, learning_rate=0.8, clip_norm=1.0, state_noise=8.0),
         ),
         Line(
             name="cnn-local",
             label="CNN, 1 epoch, local noise",
             group="proved",
-            changes=_CNN | _EPOCH | _private("dp-sgd", batch_size=512.0, learning_rate=0.5, clip_norm=1.0),
+            changes=_CNN_EPOCH | _private("dp-sgd", batch_size=512.0, learning_rate=0.8, clip_norm=1.0),
         ),
         Line(
             name="cnn-single-step",
             label="CNN, 1 step",
             group="proved",
-            changes=_CNN | _private("single-step", sampling_rate=1.0, learning_rate=2.0, clip_norm=1.0),
+            changes=_CNN_STEP | _private("single-step", sampling_rate=1.0, learning_rate=8.0, clip_norm=1.0),
         ),
         Line(
             name="features-no-noise",
