@@ -38,7 +38,7 @@ def draw_theorem(folder: Path, audit: TheoremAudit, *, trials: int = 500_000, so
         ("split-noise, attack A", _GREEN, "D", partial(threshold_attack, designs["split-noise"], first)),
         ("convex-pass, the same records", _VIOLET, "v", partial(ConvexAttack, designs["convex-pass"])),
     ]
-    curves = [_curve(each, _STAGGER * number, trials, source) for number, each in enumerate(wanted)]
+    curves = [_curve(each, _STAGGER * (number % 4), trials, source) for number, each in enumerate(wanted)]
     return draw_roc(
         folder,
         title="Was the record there? What was claimed, what is measured",
