@@ -113,7 +113,7 @@ def audit_theorem(
         confidence: of all lower bounds of one analysis together: both attacks, all models, recursion and code, both error rates.
         models: "logistic", "least-squares" or both.
         trials: of attack A's recursion on the claim, per model; attack B gets a quarter, the proved analyses a tenth.
-        code_trials: of attack A on the silos' own code, per model; the proved analyses get a sixteenth; attack B a 32nd of A's.
+        code_trials: of attack A on the silos' own code, per model; attack B and the proved analyses get a sixteenth.
         workers: processes; 1 computes everything in this one. The result for a given source does not depend on it.
         source: random bits; from the operating system if omitted.
     """
@@ -198,7 +198,7 @@ def _tasks(designs: dict[str, NoiseDesign], chosen: Sequence[Regression], effort
     tasks: list[_Task] = []
     for analysis in ("per-step", "local", "split-noise"):
         whole = (effort if analysis == "per-step" else effort.part(10, 16)).shared_by(4 * len(chosen))
-        for make, share in ((threshold_attack, whole), (forgetting_attack, whole.part(4, 32))):
+        for make, share in ((threshold_attack, whole), (forgetting_attack, whole.part(4, 16))):
             tasks += [(analysis, partial(make, designs[analysis], regression), share) for regression in chosen]
     convex = partial(ConvexAttack, designs["convex-pass"])
     return [*tasks, ("convex-pass", convex, effort.part(10, 16).shared_by(2))]
