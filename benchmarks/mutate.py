@@ -1,7 +1,8 @@
 """`make mutate`: break the guarantee on purpose, one change at a time, and see a test fail each time.
 
 Every mutation of tests/mutations/mutations.toml is applied to a copy of the source tree, and its tests run against it. Prints a table and
-exits with 1 if a mutation survives, that is, if all its tests pass, or if they cannot be run at all.
+exits with 1 if a mutation survives, that is, if all its tests pass, or if they cannot be run at all or do not end in time: only a test
+that failed has caught anything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("src", "tests", "plans", "pyproject.toml")
-CAUGHT, SURVIVED = 1, 0  # exit codes of pytest: tests failed, all passed
+CAUGHT, SURVIVED, UNFINISHED = 1, 0, -1  # exit codes of pytest: tests failed, all passed; and ours for no end
 
 
 def copy_of_the_tree(folder: Path) -> Path:
@@ -40,7 +41,7 @@ def run_tests(tree: Path, tests: list[str], *, timeout: float) -> tuple[int, str
     try:
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        return CAUGHT, "no end within the time limit"
+        return UNFINISHED, f"no end within {timeout:g} seconds; give more with --timeout"
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))] or done.stdout.splitlines()[-1:]
     return done.returncode, (lines or [done.stderr.strip()[-200:]])[0]
 
