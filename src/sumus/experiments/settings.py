@@ -78,7 +78,9 @@ _FASHION = Experiment(
             label="Gabor features, convex pass",
             group="proved",
             changes=_GABOR_PASS,
-            by_rounds={2: _rate(0.8), 5: _rate(0.8)},
+            by_rounds={1: _rate(1.6), 2: _rate(0.8), 5: _rate(0.8), 80: _rate(0.2), 160: _rate(0.15)},
+            by_epsilon={0.1: _rate(0.1), 0.3: _rate(0.2)},
+            by_silos={2: _rate(0.1), 5: _rate(0.2), 30: _rate(0.8), 100: _rate(1.6)},  # a silo's step is divided by the number of silos
         ),
         Line(
             name="pixels-convex-pass",
@@ -91,6 +93,8 @@ _FASHION = Experiment(
             label="Gabor features, 1 step",
             group="proved",
             changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
+            by_rounds={80: _rate(8.0), 160: _rate(4.0)},
+            by_epsilon={0.1: _rate(8.0)},
         ),
         Line(
             name="cnn-split-noise",
