@@ -58,10 +58,10 @@ class Notes:
         with (self.folder / "blows").open("a") as file:
             file.write(" ".join([str(time.time()), *words]) + "\n")
 
-    def recoveries(self, *, of: str | None = None) -> list[float]:
-        """For every blow, the seconds to the next finished round (in which `of` took part)."""
+    def next_rounds(self, *, of: str | None = None) -> list[tuple[float, list[str]]]:
+        """For every blow the next finished round (in which `of` took part): seconds after the blow, survivors."""
         found = []
         for blow in self.lines("blows"):
-            later = (when for when, _, survivors in self.rounds if when > float(blow[0]) and (of is None or of in survivors))
-            found.append(next(later, float("nan")) - float(blow[0]))
+            rounds = ((when - float(blow[0]), survivors) for when, _, survivors in self.rounds if of is None or of in survivors)
+            found.append(next((each for each in rounds if each[0] > 0.0), (float("nan"), [])))
         return found

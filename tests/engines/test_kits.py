@@ -138,7 +138,7 @@ def test_an_identity_of_somebody_else_is_noticed_before_anything_starts(federati
     (tmp_path / "new.key").write_text(SiloIdentity.generate("silo-0", RandomSource()).secret_text())
     code, shown = join(federation, "", "--identity", str(tmp_path / "new.key"), *plan, capsys=capsys)
     assert code != 0
-    assert "the roster holds another key of 'silo-0'" in shown
+    assert "the roster has another key for silo 'silo-0'" in shown
 
 
 def test_joining_checks_the_policy_before_anything_starts(federation: Federation, capsys) -> None:
