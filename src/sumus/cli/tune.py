@@ -14,6 +14,7 @@ from sumus.experiments.space import SearchSpace, default_space
 from sumus.experiments.tuning import Tuned, TuneOptions, tune
 from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
+from sumus.record_lines import rounded_up
 from sumus.storage import replace_atomically
 
 __all__ = ["tune_app"]
@@ -100,12 +101,14 @@ def _accounted(
         print_json(body | {"epsilon": found.epsilon, "delta": found.account.delta, "account": found.account.as_json()})
         return
     screen = console()
-    screen.print(guarantee_text(found.account))
+    training, validation = rounded_up(found.account.tuning_epsilon or found.epsilon), rounded_up(found.validation_epsilon)
     screen.print(
-        f"[bold]search and best model together: ε ≤ {found.epsilon:.4g} at δ = {found.account.delta:g}[/bold], proved; one record, add or "
-        f"remove (training records {found.account.tuning_epsilon:.4g}, validation records {found.validation_epsilon:.4g})",
+        f"[bold]search and best model together: ε ≤ {rounded_up(found.epsilon)} at δ = {found.account.delta:g}[/bold], proved; one record, "
+        f"add or remove (training records {training}, validation records {validation})",
         soft_wrap=True,
     )
+    screen.print("Every run of the search, of which only the best is shown:")
+    screen.print(guarantee_text(found.account))
     screen.print(f"noisy validation accuracy {found.score:.4f} of the model before its last round")
     for key, value in found.values.items():
         screen.print(f"  {key} = {value}")

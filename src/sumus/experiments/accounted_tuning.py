@@ -100,6 +100,7 @@ def accounted_tuning(
         ledger: of the data set; the search is entered before it begins, with the ε of all of it.
     """
     base = tuning_plan(plan).replace("evaluation", metrics="secure").replace("privacy", tuning_runs=expected_runs)
+    base = base.replace("aggregation", protocol=plan.aggregation.protocol)
     data = without_test_records(load(base))
     facts = data.facts()
     public = RandomSource.simulation(seed, "tuning candidates")
