@@ -12,7 +12,7 @@ import pytest
 
 from sumus.data import FederatedData, load
 from sumus.data.silos import Records
-from sumus.data.synthetic import write_patients
+from sumus.data.synthetic import HOSPITALS, write_patients
 from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments import accounted_tuning as accounted
 from sumus.experiments import tuning
@@ -103,7 +103,7 @@ def test_runs_train_on_seventy_per_cent_of_the_training_records() -> None:
 
 def test_a_search_on_own_rows_keeps_the_test_rows_of_the_plan(tmp_path: Path) -> None:
     path = write_patients(tmp_path / "patients.csv", records=300)
-    entries = {"path": str(path), "silo_column": "hospital", "label_column": "readmitted", "records_per_silo": [300] * 5}
+    entries = {"path": str(path), "silo_column": "hospital", "label_column": "readmitted", "records_per_silo": [300] * len(HOSPITALS)}
     plan = TrainingPlan.from_table({"data": entries, "privacy": {"epsilon": 1.0}})
     for searched, final in zip(load(tuning.tuning_plan(plan)).silos, load(plan).silos, strict=True):
         assert np.array_equal(searched.test.x, final.test.x)
