@@ -13,6 +13,7 @@ import pytest
 from engines.federation import LocalFederation, Patience, plan
 from sumus import __version__
 from sumus.data import load
+from sumus.engines.server_party import ServerParty
 from sumus.engines.server_run import finish, is_over, open_run
 from sumus.engines.wire import Hello, Kind, frame, readable, unframe
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted
@@ -286,6 +287,24 @@ class Crash(Exception):  # noqa: N818 - what happens to the process
     """The silo's process ends."""
 
 
+def kill_server(federation: LocalFederation, server: ServerParty, run: RunFolder, *, after: int) -> None:
+    """Let the server die when the answers to its `after`-th exchange of the training have come; three exchanges make a round."""
+    exchange, seen = federation.driver.exchange, [0]
+
+    def dying(messages, *, deadline_seconds):
+        seen[0] += 1
+        answers = exchange(messages, deadline_seconds=deadline_seconds)
+        if seen[0] == after:
+            raise Crash
+        return answers
+
+    federation.driver.exchange = dying
+    with pytest.raises(Crash):
+        list(server.train(run))
+    run.close()
+    federation.driver.exchange = exchange
+
+
 def crash_once(federation: LocalFederation, silo: int, *, at: int, when: str) -> None:
     """Let a silo die in its `at`-th message after set-up, before or after it did its work, and come back from its disk."""
     seen = [0]
@@ -366,20 +385,7 @@ def test_a_server_killed_in_any_stage_repeats_the_round_word_for_word(federation
     server = across.server()
     server.greet()
     run = across.run_folder(void="public seed")
-    exchange, seen = across.driver.exchange, [-1]
-
-    def dying(messages, *, deadline_seconds):
-        seen[0] += 1
-        answers = exchange(messages, deadline_seconds=deadline_seconds)
-        if seen[0] == 3 + stage:
-            raise Crash
-        return answers
-
-    across.driver.exchange = dying
-    with pytest.raises(Crash):
-        list(server.train(run))
-    run.close()
-    across.driver.exchange = exchange
+    kill_server(across, server, run, after=4 + stage)
     again = across.server()
     again.greet()
     with RunFolder.open(run.path, resume=True) as resumed:
@@ -394,17 +400,7 @@ def test_a_round_that_cannot_be_repeated_is_lost_and_never_noised_again(federati
     server = across.server()
     server.greet()
     run = across.run_folder()
-    exchange = across.driver.exchange
-
-    def dying(messages, *, deadline_seconds):
-        exchange(messages, deadline_seconds=deadline_seconds)
-        raise Crash
-
-    across.driver.exchange = dying
-    with pytest.raises(Crash):
-        list(server.train(run))
-    run.close()
-    across.driver.exchange = exchange
+    kill_server(across, server, run, after=1)
     across.stop(3)
     again = across.server(SHORT)
     again.greet()
