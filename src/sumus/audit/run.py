@@ -178,7 +178,8 @@ def audit_released_sum(
     with one_torch_thread():
         for number in range(runs):
             found.append(rounds.run())
-            progress(f"run {number + 1} of {runs}")
+            if (number + 1) % -(-runs // 8) == 0:
+                progress(f"run {number + 1} of {runs}")
     separation = rounds.separation
     trials = runs * rounds.canaries
     far = best_test(separation, trials=trials, delta=account.delta, confidence=confidence).threshold

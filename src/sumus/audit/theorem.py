@@ -99,7 +99,7 @@ def audit_theorem(
     confidence: float = 0.999,
     models: Sequence[str] = tuple(REGRESSIONS),
     trials: int = 20_000_000,
-    code_trials: int = 65_536,
+    code_trials: int = 49_152,
     workers: int = 1,
     source: RandomSource | None = None,
     progress: Progress = lambda _: None,

@@ -43,7 +43,7 @@ def theorem_command(
     model: Annotated[Model, typer.Option(help="What the silos train.")] = Model.both,
     confidence: Confidence = 0.999,
     trials: Annotated[int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")] = 20_000_000,
-    code_trials: Annotated[int, typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds.")] = 65_536,
+    code_trials: Annotated[int, typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds.")] = 49_152,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per processor.")] = 0,
     plot: PlotFolder = None,
     as_json: AsJson = False,
