@@ -79,7 +79,8 @@ def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -
     """Refuse an identity that the roster does not name, or one that is not the folder's own."""
     roster.number(identity.name)
     if roster.public_keys[identity.name] != identity.public_key:
-        raise StorageError(f"the roster has another key for silo {identity.name!r}. Send the coordinator {identity.name}.pub of this identity.")
+        fix = f"Join with the key whose {identity.name}.pub is on the roster."
+        raise StorageError(f"the roster has another key for silo {identity.name!r}. {fix}")
     for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
         path = folder / name
         if path.exists() and path.read_text() != text:
