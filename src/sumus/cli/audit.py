@@ -272,4 +272,7 @@ def membership_command(
     for curve in audit.curves:
         table.add_row(curve.name, f"{curve.area:.3f}", *(f"{100 * rate:.2f} %" for rate in curve.true_rate_at.values()))
     screen.print(table)
+    screen.print(
+        f"{audit.members} members, {audit.others} others; a false positive rate below {100 / audit.others:.2g} % means none at all"
+    )
     screen.print("An attack that finds little proves little; the guarantee is what `sumus account` prints.", style="dim")
