@@ -212,8 +212,7 @@ _ADAM: dict[str, object] = {  # encodings differ in scale by far: one rate per c
     "training.server_learning_rate": 0.3,
     "training.server_momentum": 0.5,
 }
-_TWO_ROUNDS: dict[str, object] = {"training.server_optimizer": "sgd", "training.server_learning_rate": 1.0, "training.server_momentum": 0.0}
-_INCOME_PASS: dict[str, object] = _ADAM | {
+_INCOME_PASS: dict[str, object] = {
     "training.algorithm": "convex-pass",
     "training.batch_size": 8.0,
     "training.learning_rate": 2.0,
@@ -242,7 +241,6 @@ _INCOME = Experiment(
             label="convex pass",
             group="proved",
             changes=_INCOME_PASS,
-            by_rounds={2: _TWO_ROUNDS},
         ),
         Line(
             name="split-noise",
@@ -268,7 +266,6 @@ _INCOME = Experiment(
             label="convex pass, no privacy",
             group="no privacy",
             changes=_INCOME_PASS | _NO_NOISE,
-            by_rounds={2: _TWO_ROUNDS},
         ),
         Line(
             name="fedavg",
