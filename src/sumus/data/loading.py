@@ -59,7 +59,8 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     pool = table_pool(table, plan.data)
     names, silo_of = pool.silo_names or (), pool.silo_of
     if silo_of is None or silo not in names or not np.any(silo_of == names.index(silo)):
-        raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(names[:20])}.")
+        found = [name for place, name in enumerate(names) if silo_of is not None and np.any(silo_of == place)]
+        raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(found[:20])}.")
     if len(np.unique(silo_of)) < (plan.federation.silos or 2):
         _check_declared(plan, table.typed, tuple(table.columns))
     own = np.flatnonzero(silo_of == names.index(silo))

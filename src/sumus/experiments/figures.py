@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["blank_figure", "draw_averaging", "draw_final", "draw_frontier", "draw_rounds", "save"]
 
-_COLOURS = ("#15803d", "#1f77b4", "#b5651d", "#7c3aed", "#be123c", "#0e7490", "#a16207", "#4b5563", "#db2777", "#65a30d")
+_COLOURS = ("#15803d", "#1f77b4", "#ea580c", "#7c3aed", "#be123c", "#0e7490", "#854d0e", "#4b5563", "#db2777", "#65a30d")
 _DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
 _INK, _GRID = "#1f2937", "#e5e7eb"
 
