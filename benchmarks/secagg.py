@@ -6,8 +6,8 @@
 
 All parties run in this process, one after the other; each does its own work, so every pairwise mask is expanded at both ends and every
 signature is verified by everyone who would. `set-up` is paid once per federation, `round` every round; Flower agrees on keys anew in every
-round. Times are seconds on the clock, the least of several runs; the floor is processor time, and so is what is divided by it, because
-long masks are shared out between the cores. The last line is JSON.
+round. Times are seconds on the clock, the least of several runs; the floor is processor time, and so is `work`, which is divided by it.
+The last line is JSON.
 """
 
 from __future__ import annotations
