@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sumus.audit.one_thread import one_torch_thread
 from sumus.data.silos import FederatedData, Records
 from sumus.design import NoiseDesign, design
 from sumus.errors import DataError
 from sumus.randomness import RandomSource
 from sumus.training.federation import Federation
 from sumus.training.models import load_flat
+from sumus.training.side_by_side import one_torch_thread
 from sumus.training.workbench import Workbench, prepare
 
 __all__ = ["MembershipAudit", "MembershipCurve", "audit_membership", "roc"]

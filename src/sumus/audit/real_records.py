@@ -19,12 +19,12 @@ from torch.func import functional_call, jvp
 from torch.nn import functional
 
 from sumus.audit.confidence import bound_by_extremes
-from sumus.audit.one_thread import one_torch_thread
 from sumus.data.silos import FederatedData, Records
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError
 from sumus.randomness import RandomSource
 from sumus.training.federation import Federation
+from sumus.training.side_by_side import one_torch_thread
 from sumus.training.workbench import Workbench, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]

@@ -31,12 +31,12 @@ from sumus.audit.confidence import (
     one_run_lower_bound,
     refuted,
 )
-from sumus.audit.one_thread import one_torch_thread
 from sumus.audit.real_records import RealRecordView, audit_real_records
 from sumus.data.silos import FederatedData
 from sumus.design import NoiseDesign
 from sumus.guarantee import Account, account_of
 from sumus.randomness import RandomSource
+from sumus.training.side_by_side import one_torch_thread
 
 __all__ = ["ReleasedSumView", "RunAudit", "audit_released_sum", "audit_run"]
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from torch import nn
 
 from sumus.audit.attacks import Attack
-from sumus.audit.one_thread import one_torch_thread
 from sumus.audit.regression import Integers
 from sumus.data.silos import Records
 from sumus.randomness import RandomSource
 from sumus.training.aggregation import SecureAggregation
 from sumus.training.local_update import LocalUpdater, local_updater
+from sumus.training.side_by_side import one_torch_thread
 
 __all__ = ["records_of", "released_by_silos"]
 

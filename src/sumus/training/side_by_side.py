@@ -6,16 +6,28 @@ treats a record alike however many chunks there are, so that its bits cannot dep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import torch
 
-__all__ = ["one_thread_each"]
+__all__ = ["one_thread_each", "one_torch_thread"]
 
 T = TypeVar("T")
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def one_thread_each(work: Sequence[Callable[[], T]]) -> list[T]:
@@ -23,11 +35,8 @@ def one_thread_each(work: Sequence[Callable[[], T]]) -> list[T]:
     threads = torch.get_num_threads()
     if threads > 1 and len(work) > 1:
         return list(_workers(threads).map(_without_gradients, work))
-    torch.set_num_threads(1)
-    try:
+    with one_torch_thread():
         return [_without_gradients(each) for each in work]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _without_gradients(work: Callable[[], T]) -> T:
@@ -37,4 +46,10 @@ def _without_gradients(work: Callable[[], T]) -> T:
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="sumus-chunk", initializer=torch.set_num_threads, initargs=(1,))
+    return ThreadPoolExecutor(threads, thread_name_prefix="sumus-chunk", initializer=_settle_on_one_thread)
+
+
+def _settle_on_one_thread() -> None:
+    """A thread takes over the process's number of threads when torch first runs in it; so let it, and only then tell it otherwise."""
+    torch.get_num_threads()
+    torch.set_num_threads(1)
