@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.masking import add_masks, as_words, pack, packed_bytes, reduce, unpack, word_type
+from sumus.secagg.masking import add_masks, as_integers, as_words, pack, packed_bytes, reduce, unpack, word_type, write_masked
 
 
 @given(bits=st.integers(1, 64), length=st.integers(1, 70), seed=st.integers(0, 2**32))
@@ -48,6 +48,21 @@ def test_many_masks_over_many_pieces_are_their_keystreams() -> None:
         stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(words.nbytes))
         (np.add if sign > 0 else np.subtract)(expected, np.frombuffer(stream, dtype=np.uint32), out=expected)
     assert np.array_equal(words, expected)
+
+
+@pytest.mark.parametrize("bits", [1, 13, 16, 20, 31, 32, 33, 48, 64])
+@pytest.mark.parametrize("length", [1, 7, 16_384, 65_537, 140_001])
+@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.int16])
+def test_a_message_holds_the_packed_sum_of_vector_and_masks(bits: int, length: int, kind: type[np.integer]) -> None:
+    limits = np.iinfo(kind)
+    vector = np.random.default_rng(bits).integers(limits.min, limits.max, length, dtype=kind)
+    masks = [(bytes([number] * 32), 1 if number % 2 else -1) for number in range(3)]
+    words = as_words(vector, modulus_bits=bits, length=length)
+    add_masks(words, masks)
+    reduce(words, bits)
+    room = bytearray(packed_bytes(length, bits))
+    write_masked(memoryview(room), as_integers(vector, length), masks, modulus_bits=bits)
+    assert room == pack(words, bits)
 
 
 def test_negative_numbers_stand_for_their_residues() -> None:

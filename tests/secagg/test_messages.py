@@ -4,6 +4,7 @@ import hashlib
 import time
 import timeit
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -89,6 +90,25 @@ def messages(draw: Callable[..., object]) -> Message:
 @settings(max_examples=300, deadline=None)
 def test_every_message_survives_its_own_encoding(message: Message) -> None:
     assert decode(message.encode(), type(message)) == message
+
+
+@given(headers(), fields, fields, fields)
+def test_a_vector_written_in_place_gives_the_same_bytes(header: RoundHeader, corrections: bytes, tags: bytes, vector: bytes) -> None:
+    message = MaskedInput(
+        sender=1,
+        session=header.session,
+        round_id=header.round_id,
+        transcript=header.transcript,
+        salt=bytes(8),
+        corrections=corrections,
+        tags=tags,
+        vector=vector,
+    )
+
+    def write(room: memoryview) -> None:
+        room[:] = vector
+
+    assert replace(message, vector=b"").encode_with(write, size=len(vector)) == message.encode()
 
 
 @given(messages(), st.data())

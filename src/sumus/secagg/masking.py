@@ -1,9 +1,9 @@
 """Masks: AES-256-CTR keystreams added over the ring Z_(2^bits), and the packing of ring elements on the wire.
 
 A vector lives in the smallest unsigned word that holds the modulus. Addition wraps inside the word; reducing to the modulus
-once at the end is exact because the modulus divides the word size. The keystream is made in pieces that stay in cache, so a
-mask costs little more than its encryption. (Sharing the pieces out between two cores was 1.1 to 1.2 times as fast on the clock and
-took a tenth more work: the interpreter's lock changes hands twice a piece.)
+once at the end is exact because the modulus divides the word size. Keystreams are made piece by piece and not mask by mask, so
+that a piece stays in cache and a mask costs little more than its encryption. (Sharing the pieces out between two cores was 1.1 to
+1.2 times as fast on the clock and took a tenth more work: the interpreter's lock changes hands twice a piece.)
 """
 
 from __future__ import annotations
@@ -17,9 +17,22 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.compiled import compiled
 
-__all__ = ["Words", "add_masks", "as_words", "pack", "packed_bytes", "raw_bytes", "reduce", "unpack", "word_type"]
+__all__ = [
+    "Words",
+    "add_masks",
+    "as_integers",
+    "as_words",
+    "pack",
+    "packed_bytes",
+    "raw_bytes",
+    "reduce",
+    "unpack",
+    "word_type",
+    "write_masked",
+]
 
 Words = npt.NDArray[np.unsignedinteger]
+Masks = Sequence[tuple[bytes, int]]  # (seed, +1 or −1)
 
 _PIECE_BYTES = 1 << 17
 _ZEROS = memoryview(bytes(_PIECE_BYTES))
@@ -30,6 +43,16 @@ def word_type(modulus_bits: int) -> np.dtype[np.unsignedinteger]:
     return np.dtype(np.uint16 if modulus_bits <= 16 else np.uint32 if modulus_bits <= 32 else np.uint64)
 
 
+def as_integers(vector: npt.ArrayLike, length: int) -> npt.NDArray[np.integer]:
+    """The vector itself, if it holds `length` integers."""
+    values = np.asarray(vector)
+    if values.dtype.kind not in "iu":
+        raise LocalProtocolError(f"vectors must hold integers, got {values.dtype}. Round to the grid before the secure sum.")
+    if values.shape != (length,):
+        raise LocalProtocolError(f"the vector must have shape ({length},), got {values.shape}. Check the model against the plan.")
+    return values
+
+
 def as_words(vector: npt.ArrayLike, *, modulus_bits: int, length: int) -> Words:
     """A private copy of an integer vector, reduced into the ring.
 
@@ -38,12 +61,7 @@ def as_words(vector: npt.ArrayLike, *, modulus_bits: int, length: int) -> Words:
         modulus_bits: the ring is Z_(2^modulus_bits).
         length: d, the agreed number of words.
     """
-    values = np.asarray(vector)
-    if values.dtype.kind not in "iu":
-        raise LocalProtocolError(f"vectors must hold integers, got {values.dtype}. Round to the grid before the secure sum.")
-    if values.shape != (length,):
-        raise LocalProtocolError(f"the vector must have shape ({length},), got {values.shape}. Check the model against the plan.")
-    words = values.astype(word_type(modulus_bits), copy=True)
+    words = as_integers(vector, length).astype(word_type(modulus_bits), copy=True)
     reduce(words, modulus_bits)
     return words
 
@@ -59,23 +77,51 @@ def reduce(words: Words, modulus_bits: int) -> None:
         np.bitwise_and(words, words.dtype.type((1 << modulus_bits) - 1), out=words)
 
 
-def add_masks(words: Words, masks: Sequence[tuple[bytes, int]]) -> None:
+class _Keystreams:
+    """The masks of several seeds, made side by side in pieces that stay in cache."""
+
+    def __init__(self, masks: Masks, *, word: np.dtype[np.unsignedinteger], length: int) -> None:
+        start = modes.CTR(bytes(16))
+        self._streams = [(Cipher(algorithms.AES(seed), start).encryptor(), np.add if sign > 0 else np.subtract) for seed, sign in masks]
+        self.step = _PIECE_BYTES // word.itemsize
+        self._piece = np.empty(min(self.step, length), dtype=word)
+        self._raw = raw_bytes(self._piece)
+
+    def apply(self, target: Words) -> None:
+        """Add every mask's next `target.size` words to the target."""
+        zeros, room, piece = _ZEROS[: target.nbytes], self._raw[: target.nbytes], self._piece[: target.size]
+        for stream, add in self._streams:
+            stream.update_into(zeros, room)
+            add(target, piece, out=target)
+
+
+def add_masks(words: Words, masks: Masks) -> None:
     """Add (+1) or subtract (−1) the masks of all given (seed, sign), in place.
 
     Guarantee: under one fresh uniform 256-bit seed the result is indistinguishable from uniform words; adding and subtracting
         the same seed cancels exactly.
     """
-    start = modes.CTR(bytes(16))
-    streams = [(Cipher(algorithms.AES(seed), start).encryptor(), sign) for seed, sign in masks]
-    step = _PIECE_BYTES // words.itemsize
-    buffer = np.empty(min(step, words.size), dtype=words.dtype)
-    raw = raw_bytes(buffer)
-    for first in range(0, words.size, step):  # piece by piece and not mask by mask, so that the piece stays in cache
-        target = words[first : first + step]
-        zeros, room, piece = _ZEROS[: target.nbytes], raw[: target.nbytes], buffer[: target.size]
-        for stream, sign in streams:
-            stream.update_into(zeros, room)
-            (np.add if sign > 0 else np.subtract)(target, piece, out=target)
+    streams = _Keystreams(masks, word=words.dtype, length=words.size)
+    for first in range(0, words.size, streams.step):
+        streams.apply(words[first : first + streams.step])
+
+
+def write_masked(room: memoryview, values: npt.NDArray[np.integer], masks: Masks, *, modulus_bits: int) -> None:
+    """Write the packed, masked vector where it is sent from.
+
+    The same bytes as packing the sum of `as_words` and `add_masks`; the unmasked words exist a cached piece at a time only.
+    """
+    word = word_type(modulus_bits)
+    streams = _Keystreams(masks, word=word, length=values.size)
+    words = np.empty(min(streams.step, values.size), dtype=word)
+    for first in range(0, values.size, streams.step):  # a multiple of eight words, so that every piece is whole bytes
+        part = values[first : first + streams.step]
+        piece = words[: part.size]
+        np.copyto(piece, part, casting="unsafe")  # negative numbers stand for their residues
+        streams.apply(piece)
+        reduce(piece, modulus_bits)
+        start = packed_bytes(first, modulus_bits)
+        room[start : start + packed_bytes(part.size, modulus_bits)] = pack(piece, modulus_bits)
 
 
 def packed_bytes(length: int, modulus_bits: int) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from itertools import pairwise
 from typing import ClassVar, Self, TypeVar, final
 
@@ -246,6 +247,15 @@ class MaskedInput(Message):
     def _body(self) -> Iterable[bytes | memoryview]:
         fields = (self.corrections, self.tags, self.vector)
         return (self.transcript, self.salt, *(part for field in fields for part in (_sized(field), field)))
+
+    def encode_with(self, write: Callable[[memoryview], None], *, size: int) -> bytes:
+        """The canonical bytes of this message with a vector of `size` bytes in place of its empty one, written where it is sent from."""
+        head = self.encode()[: -len(_sized(b""))] + size.to_bytes(8, "little")
+        message = BytesIO(bytes(len(head) + size))  # whose memory becomes the message: a vector of megabytes is not copied again
+        with message.getbuffer() as view, view[len(head) :] as room:
+            view[: len(head)] = head
+            write(room)
+        return message.getvalue()
 
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> MaskedInput:

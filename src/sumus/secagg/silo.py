@@ -24,7 +24,7 @@ from sumus.randomness import RandomSource
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.guard import RoundGuard
 from sumus.secagg.keys import Roster, SiloIdentity, session_digest
-from sumus.secagg.masking import add_masks, as_words, pack, reduce
+from sumus.secagg.masking import as_integers, packed_bytes, write_masked
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -226,7 +226,7 @@ class SiloInvited:
             them a second time.
         """
         session, terms, transcript = self.session, self.session.terms, self.header.transcript
-        words = as_words(vector, modulus_bits=terms.modulus_bits, length=terms.length)
+        values = as_integers(vector, terms.length)
         if session.guard.claimed(self.header.round_id, "input") == self._salt:  # the same masks on a second vector give the difference
             raise LocalProtocolError("this invitation was answered already, and masks are used once. Send the stored answer again.")
         session.guard.claim(self.header.round_id, "input", self._salt)
@@ -235,8 +235,7 @@ class SiloInvited:
         self_seed = self._own_key().self_seed()
         seeds = [self_seed, *(pair_keys[v].mask_seed() for v in layout.partners), *self.removable_seeds]
         signs = (pair_sign(session.number, partner) for partner in layout.partners)
-        add_masks(words, [(self_seed, 1), *zip(seeds[1:], signs, strict=False)])
-        reduce(words, terms.modulus_bits)
+        masks = [(self_seed, 1), *zip(seeds[1:], signs, strict=False)]
         reply = MaskedInput(
             sender=session.number,
             session=session.session,
@@ -245,9 +244,13 @@ class SiloInvited:
             salt=self._salt,
             corrections=self._corrections(layout, seeds=seeds, pair_keys=pair_keys),
             tags=b"".join(map(seed_tag, seeds)),
-            vector=pack(words, terms.modulus_bits),
+            vector=b"",
         )
-        return SiloSubmitted(session, self.header), reply.encode()
+        message = reply.encode_with(
+            lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits),
+            size=packed_bytes(terms.length, terms.modulus_bits),
+        )
+        return SiloSubmitted(session, self.header), message
 
     def _corrections(self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]) -> bytes:
         """Secret by secret, what makes t of the derived pads determine it."""
