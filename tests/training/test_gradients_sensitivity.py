@@ -175,6 +175,22 @@ def test_a_batch_is_exactly_the_sum_of_its_records(name: str, threads: int, monk
     assert torch.equal(everything, integers(slice(1, 75)) + alone[0])
 
 
+@pytest.mark.parametrize("name", ["softmax", "mlp"])
+def test_very_long_and_short_neighbours_leave_a_record_its_integers(name: str) -> None:
+    """Records of extreme length take another road through the loops; those next to them must not."""
+    model, x, y = make(name)
+    x *= torch.tensor([1.0, 1e-30, 1e30, 0.0, 1e-12])[torch.arange(75) * 7 % 5][:, None]
+    gradients, theta = PerRecordGradients(model), flat_parameters(model)
+
+    def integers(rows: slice) -> torch.Tensor:
+        return gradients.clipped_sum(theta, x[rows], y[rows], clip_norm=1e-3, resolution=1 << 20).integers
+
+    alone = [integers(slice(index, index + 1)) for index in range(75)]
+    assert sum(bool(one.any()) for one in alone) > 60  # a saturated softmax has gradient zero
+    assert torch.equal(integers(slice(0, 75)), sum(alone))
+    assert torch.equal(integers(slice(1, 75)), sum(alone[1:]))
+
+
 @pytest.mark.parametrize("width", [3, 30, 79, 981])
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("name", ["softmax", "mlp"])

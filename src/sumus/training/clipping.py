@@ -9,10 +9,10 @@ layer, which is never stored.
 
 Guarantee: ‖trunc(scale_j · g_j)‖₂ ≤ r for every finite float gradient with d ≤ 2^28 coordinates and every C ≥ 1e-100; a record with a
     NaN or an infinity has scale 0 and contributes exactly zero. Proof: a coordinate that survives truncation has magnitude at least 1,
-    so it and its factors are normal floats and carry at most three relative errors of 2^-24 (float32 scale, factor and product;
-    float64 errors are smaller); the norm is low by at most d·2^-53 ≤ 2^-25 relatively: squares of a row that underflow belong to
-    coordinates below 1e-140, which truncate to zero, and a factor whose squares underflow makes the record count as not finite.
-    (1 − 2^-20)(1 + 2^-24)³(1 + 2^-24) < 1.
+    so it and its factors are normal floats (of an outer product too, whose inputs have lengths between 2^-60 and 2^60 or are brought to
+    length 1) and carry at most three relative errors of 2^-24 (float32 scale, factor and product; float64 errors are smaller); the norm
+    is low by at most d·2^-53 ≤ 2^-25 relatively: squares of a row that underflow belong to coordinates below 1e-140, which truncate to
+    zero, and a factor whose squares underflow makes the record count as not finite. (1 − 2^-20)(1 + 2^-24)³(1 + 2^-24) < 1.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ SMALLEST_SQUARE = 1e-280  # a sum of squares below it may have lost digits to un
 _SHRINK = 1.0 - 2.0**-20
 # float32 scales must be normal numbers with room on both sides; outside this range the product is taken in float64
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
+# between these |scale·δ| is at most r·2^60, and a factor of it that underflows makes products far below one grid step
+_SHORTEST_INPUT, _LONGEST_INPUT = 2.0**-60, 2.0**60
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -66,6 +68,16 @@ def row_norms2(rows: Floats, norms2: npt.NDArray[np.float64]) -> None:
             value = np.float64(row[index])
             total += value * value
         norms2[record] += total
+
+
+@compiled
+def _length(row: Floats) -> float:
+    """L2 norm, summed in float64."""
+    total = 0.0
+    for index in range(row.size):
+        value = np.float64(row[index])
+        total += value * value
+    return float(np.sqrt(total))
 
 
 @compiled
@@ -127,29 +139,29 @@ def add_outer_truncated(
 ) -> None:
     """weight_total += trunc(scale_j · δ_j ⊗ a_j), bias_total += trunc(scale_j · δ_j); an empty `bias_total` means no bias.
 
-    δ is brought to grid steps times ‖a‖ and a to unit length before both become float32, so no factor over- or underflows
+    Where a is very long or short it is brought to unit length first and δ takes its length, so that no factor over- or underflows
     unless its product truncates to zero.
     """
     width, together = inputs.shape[1], 4  # records that share one pass over the totals
-    units = np.zeros((together, width), np.float32)
-    steep = np.zeros(together, np.float32)
+    units = np.zeros((together, width), inputs.dtype)
+    steep = np.zeros(together, inputs.dtype)
     lengths = np.zeros(together)
+    as_it_is = np.zeros(together, np.bool_)
     for first in range(0, scale.size, together):
         for slot in range(together):
             record = first + slot
-            lengths[slot] = 0.0
-            if record >= scale.size or scale[record] == 0.0:
+            present = record < scale.size and scale[record] != 0.0
+            length = _length(inputs[record]) if present else 0.0
+            as_it_is[slot] = _SHORTEST_INPUT < length < _LONGEST_INPUT
+            lengths[slot] = 1.0 if as_it_is[slot] else length
+            if not as_it_is[slot]:
                 units[slot] = 0.0
-                continue
-            input2 = 0.0
-            for index in range(width):
-                value = np.float64(inputs[record, index])
-                input2 += value * value
-            lengths[slot] = np.sqrt(input2)
-            shrink = 1.0 / lengths[slot] if input2 > 0.0 else 0.0
-            for index in range(width):
-                units[slot, index] = np.float32(np.float64(inputs[record, index]) * shrink)
-        unit0, unit1, unit2, unit3 = units[0], units[1], units[2], units[3]
+            if not as_it_is[slot] and length > 0.0:
+                units[slot] = inputs[record] / length
+        row0 = inputs[first] if as_it_is[0] else units[0]
+        row1 = inputs[first + 1] if as_it_is[1] else units[1]
+        row2 = inputs[first + 2] if as_it_is[2] else units[2]
+        row3 = inputs[first + 3] if as_it_is[3] else units[3]
         for output in range(deltas.shape[1]):
             for slot in range(together):
                 record = first + slot
@@ -158,15 +170,15 @@ def add_outer_truncated(
                     delta = np.float64(deltas[record, output]) * scale[record]
                     if bias_total.size:
                         bias_total[output] += np.int32(delta)
-                    steep[slot] = np.float32(delta * lengths[slot])
+                    steep[slot] = delta * lengths[slot]
             weights = weight_total[output]
             steep0, steep1, steep2, steep3 = steep[0], steep[1], steep[2], steep[3]
             for index in range(width):
                 weights[index] += (
-                    np.int32(steep0 * unit0[index])
-                    + np.int32(steep1 * unit1[index])
-                    + np.int32(steep2 * unit2[index])
-                    + np.int32(steep3 * unit3[index])
+                    np.int32(steep0 * row0[index])
+                    + np.int32(steep1 * row1[index])
+                    + np.int32(steep2 * row2[index])
+                    + np.int32(steep3 * row3[index])
                 )
 
 

@@ -4,9 +4,10 @@
     step = gradients.clipped_sum(parameters, x, y, clip_norm=1.0, resolution=1 << 16)
     step.integers                                   # Σ_j trunc(r/C · clip_C(∇f_j)), int64
 
-The fastest path is chosen by the shape of the model: `linear` (softmax and logistic regression, closed form), `layers` (chains of
-fully connected and convolutional layers, one batched pass) or `vmap` (everything else, `torch.func`). Chunks of a fixed number of
-records keep memory under a cap and give every record the same kernels whatever its batch is; the last chunk is padded.
+The fastest path is chosen by the shape of the model: `linear` (softmax and logistic regression, closed form, in one compiled loop where
+every record is rounded), `layers` (chains of fully connected and convolutional layers, one batched pass) or `vmap` (everything else,
+`torch.func`). Chunks of a fixed number of records keep memory under a cap and give every record the same kernels whatever its batch is;
+the last chunk is padded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar, final
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -26,6 +28,8 @@ from sumus.randomness import RandomSource
 from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
 from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
+from sumus.training.linear_sum import LinearModel
+from sumus.training.parts import ChunkGradients
 from sumus.training.side_by_side import one_thread_each
 from sumus.training.totals import Totals
 from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
@@ -89,6 +93,7 @@ class PerRecordGradients:
         layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
         self._path: LayeredPath | VmapPath = layered or VmapPath(model, _LOSSES[loss][1] if isinstance(loss, str) else loss)
         self.path = self._path.name
+        self._linear = LinearModel.of(model, loss) if self.path == "linear" else None
         budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
         if budget < 1:
             rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
@@ -140,23 +145,32 @@ class PerRecordGradients:
         return GradientSum(integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x))
 
     def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
-        """Go through a batch chunk by chunk; the last one is filled up with zero records that are not counted."""
+        """Go through a batch on as many threads as pay."""
         chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
-        if int(y.min()) < 0 or int(y.max()) >= max(outputs, 2):
-            raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {int(y.min())} … {int(y.max())}. Recode them.")
-        chunk_gradients = self._path.bind(parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters)
-
-        def add_share(first: int, own: Totals) -> Totals:
-            for start in starts[first :: len(shares)]:
-                chunk_x, chunk_y = _filled(x[start : start + chunk], chunk), _filled(y[start : start + chunk], chunk)
-                own.add(chunk_gradients(chunk_x, chunk_y, ghost=own.rounding == "sum"), min(chunk, len(x) - start))
-            return own
-
-        starts = range(0, len(x), chunk)
+        lowest, highest = (int(label) for label in torch.aminmax(y))
+        if lowest < 0 or highest >= max(outputs, 2):
+            raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode them.")
         large = len(x) * self.dimension >= _WORTH_A_THREAD and totals.rounding == "record" and self.path != "vmap"
-        shares = [partial(add_share, first, totals.fresh()) for first in range(min(torch.get_num_threads(), len(starts)) if large else 1)]
-        for own in self._run(shares):
+        owned = [totals, *(totals.fresh() for _ in range(1, torch.get_num_threads() if large else 1))]
+        if self._linear is not None and totals.rounding == "record" and chunk > 1:
+            linear, portions = self._linear.at(parameters), zip(x.tensor_split(len(owned)), y.tensor_split(len(owned)), strict=True)
+            shares = [partial(own.add_linear, linear, *portion) for own, portion in zip(owned, portions, strict=True)]
+        else:
+            starts = range(0, len(x), chunk)
+            bound = self._path.bind(parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters)
+            add_chunks = partial(self._add_chunks, bound, x, y, chunk=chunk)
+            shares = [partial(add_chunks, starts[first :: len(owned)], own) for first, own in enumerate(owned)]
+        self._run(shares)
+        for own in owned[1:]:
             totals.merge(own)
+
+    def _add_chunks(
+        self, chunk_gradients: ChunkGradients, x: torch.Tensor, y: torch.Tensor, starts: Sequence[int], own: Totals, *, chunk: int
+    ) -> None:
+        """Add the chunks that begin at `starts`; the last one of a batch is filled up with zero records that are not counted."""
+        for start in starts:
+            chunk_x, chunk_y = _filled(x[start : start + chunk], chunk), _filled(y[start : start + chunk], chunk)
+            own.add(chunk_gradients(chunk_x, chunk_y, ghost=own.rounding == "sum"), min(chunk, len(x) - start))
 
     def _run(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Where kernels run, when a record is examined and ever after."""
@@ -187,11 +201,14 @@ class PerRecordGradients:
         if self._one_output and logits.shape[1] != 1:
             raise PlanError("loss", "least-squares", f"must have one output, the model has {logits.shape[1]}", "Sum the outputs yourself.")
         y = torch.arange(chunk) % max(logits.shape[1], 2)
-        chunk_gradients = self._path.bind(0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype))
+        parameters = 0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype)
+        chunk_gradients, linear = self._path.bind(parameters), self._linear and self._linear.at(parameters)
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
             parts = [part for ghost in (False, True) for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)]
-            return [tensor for part in parts for tensor in part.tensors()]
+            total_grid = np.zeros(self.dimension, np.int32)
+            closed = [linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), total_grid=total_grid)[0]] if linear else []
+            return [*closed, *(tensor for part in parts for tensor in part.tensors())]
 
         isolated = self._run([lambda: is_isolated(compute, x, y)])[0]
         return (chunk if isolated else 1), logits.shape[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from sumus.mechanism.grid import Grid, Rounding
 from sumus.randomness import RandomSource
 from sumus.training.clipping import add_rows_rounded, add_rows_truncated, scales
+from sumus.training.linear_sum import LinearSum
 from sumus.training.parts import Outer, Part, Positions, Rows
 
 __all__ = ["Totals"]
@@ -55,6 +56,15 @@ class Totals:
                 part.add_weighted(scale, self._floats[start : start + part.size])
                 start += part.size
 
+    def add_linear(self, linear: LinearSum, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Add all records of a linear model, each truncated."""
+        for records in self._in_32_bits(len(x)):
+            total = np.zeros(self._dimension, np.int32)
+            _, clipped, nonfinite = linear.add(x[records], y[records], grid=self._grid, total_grid=total)
+            self._integers += total
+            self.clipped += clipped
+            self.nonfinite += nonfinite
+
     def fresh(self) -> Totals:
         """An empty sum of the same kind, for another thread."""
         return Totals(self._dimension, grid=self._grid, rounding=self.rounding, source=self._source)
@@ -72,14 +82,18 @@ class Totals:
 
     def _add_truncated(self, parts: Sequence[Outer | Rows], scale: npt.NDArray[np.float64]) -> None:
         """Add in 32 bits over as many records as cannot overflow, then in 64 bits."""
-        step = (2**31 - 1) // self._grid.resolution
-        for first in range(0, len(scale), step):
+        for records in self._in_32_bits(len(scale)):
             total = np.zeros(self._dimension, np.int32)
             start = 0
             for part in parts:
-                part.add_truncated(scale[first : first + step], first, total[start : start + part.size])
+                part.add_truncated(scale[records], records.start, total[start : start + part.size])
                 start += part.size
             self._integers += total
+
+    def _in_32_bits(self, count: int) -> Iterator[slice]:
+        """Records whose truncated gradients, at most r a coordinate, cannot overflow 32 bits together."""
+        step = (2**31 - 1) // self._grid.resolution
+        return (slice(first, first + step) for first in range(0, count, step))
 
     def _add_stochastic(self, rows: npt.NDArray[np.floating], scale: npt.NDArray[np.float64]) -> None:
         """Round each record at random; draw again what came out longer than the accounted sensitivity."""
