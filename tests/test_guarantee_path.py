@@ -102,6 +102,23 @@ def test_convex_pass_counts_its_shift_and_its_rounding() -> None:
     assert least < silo.l2_grid < least + 4.0
 
 
+@pytest.mark.parametrize("t", [None, 0.7, 0.1])
+@pytest.mark.parametrize("model", ["softmax", "logistic"])
+def test_the_worst_record_of_a_convex_pass_moves_it_by_one_clip_norm(model: str, t: float | None) -> None:
+    """A record that is certainly wrong, in a silo by itself, with hardly any noise: r grid steps, whatever the cap."""
+    outputs = CLASSES if model == "softmax" else 1
+    changes = {"privacy.epsilon": None, "noise.noise_multiplier": 0.001, "training.model": model, "training.residual_cap": t}
+    built = _built({**CONVEX, **changes, "training.dimension": FEATURES * outputs})
+    x = np.zeros((1, FEATURES), dtype=np.float32)
+    x[0, 2] = 1.0
+    weights = np.zeros((outputs, FEATURES))
+    weights[-1, 2] = 40.0
+    network = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    moved = local_updater(built, built.silos[0], Records(x, np.zeros(1, dtype=np.int64)), network)(weights.reshape(-1), RandomSource())
+    assert float(np.linalg.norm(moved.vector)) == pytest.approx(2.0**16, rel=0.02)
+    assert built.silos[0].clip_norm == pytest.approx((t or 1.0) * (math.sqrt(2.0) if model == "softmax" else 1.0), rel=1e-12)
+
+
 def test_truncated_records_count_as_the_clip_norm() -> None:
     assert _built(STEPS).silos[0].l2_grid == 2.0**16
 

@@ -42,9 +42,9 @@ _LEAST_HEADROOM = 4.0  # clip norms per coordinate and query that a silo must be
 @final
 @dataclass(frozen=True, kw_only=True)
 class ConvexBounds:
-    """Constants of a generalised linear loss on records of norm at most R (bias included).
+    """Constants of a generalised linear loss on records of norm at most R (bias included), residuals capped at t (1: not capped).
 
-    softmax: gradient norm C = √2·R, smoothness β = R²/2; binary logistic: C = R, β = R²/4.
+    softmax: gradient norm C = √2·t·R, smoothness β = R²/2; binary logistic: C = t·R, β = R²/4.
 
     Args:
         gradient_norm: C.
@@ -60,11 +60,11 @@ class ConvexBounds:
 def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
     """The constants for a resolved plan; refuses models whose loss is not known to be convex and smooth."""
     training = plan.training
-    bound2 = training.feature_bound**2
+    bound2, cap_of_residual = training.feature_bound**2, training.residual_cap or 1.0
     if training.model in ("softmax", "linear"):
-        gradient_norm, smoothness = math.sqrt(2.0 * bound2), bound2 / 2.0
+        gradient_norm, smoothness = cap_of_residual * math.sqrt(2.0 * bound2), bound2 / 2.0
     elif training.model == "logistic":
-        gradient_norm, smoothness = training.feature_bound, bound2 / 4.0
+        gradient_norm, smoothness = cap_of_residual * training.feature_bound, bound2 / 4.0
     else:
         rule = "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex smooth loss)"
         raise PlanError("training.model", training.model, rule, 'Use "split-noise" or "dp-sgd" for other models.')
@@ -80,7 +80,7 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
 def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, records: int, resolution: float) -> float:
     """Grid steps that float64 arithmetic and float32 records can add to what one record does to a convex pass.
 
-        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(d + n + 10)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(4d + n + 20)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
 
     Guarantee: holds for weights of norm at most W before the pass and bins of up to n records, in whatever order sums are taken
         (docs/mathematics.md, "rounding and floats").
@@ -92,7 +92,7 @@ def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: 
     training, bounds = plan.training, convex_bounds(plan, learning_rate)
     numbers = training.dimension or 1  # f·K ≥ f + K − 1
     largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
-    per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (numbers + records + 10.0) / training.feature_bound
+    per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (4.0 * numbers + records + 20.0) / training.feature_bound
     unit = learning_rate * bounds.gradient_norm / (training.divisor or 1.0)
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
     return rounding + training.passes * resolution * _NORM_TOLERANCE

@@ -117,6 +117,7 @@ class TrainingSectionPlan(_Section):
     batch_size: float | None = _key(None, optional(number(above=0.0)))  # expected, per silo and step
     passes: int = _key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
     clip_norm: float = _key(1.0, number(above=0.0))
+    residual_cap: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # convex-pass: the most error that counts, of 1
     learning_rate: float = _key(0.5, number(above=0.0))
     learning_rates: tuple[float, ...] | None = _key(None, optional(names(number(above=0.0))))  # one per local step, instead
     local_momentum: float = _key(0.0, number(low=0.0, below=1.0))
@@ -370,6 +371,9 @@ def _check_together(plan: TrainingPlan) -> None:
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
+    if training.algorithm != "convex-pass" and training.residual_cap is not None:
+        rule = f"has no meaning for {training.algorithm} (clip_norm bounds its gradients)"
+        raise PlanError("training.residual_cap", training.residual_cap, rule, 'Remove it, or use "convex-pass".')
     if training.learning_rates is not None and training.algorithm in ("convex-pass", "silo", "fedavg"):
         rule = f"has no meaning for {training.algorithm} (one learning rate for all its steps)"
         raise PlanError("training.learning_rates", training.learning_rates, rule, "Use learning_rate.")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import entr, expit
 
 from sumus.design import LARGEST_WEIGHT_NORM
 from sumus.errors import DataError, GuaranteeError
 from sumus.randomness import RandomSource
-from sumus.training.convex_pass import convex_pass
+from sumus.training.convex_pass import _to_residual, convex_pass
 
 
 class FixedBins:
@@ -33,17 +33,27 @@ def unit_records(rng: np.random.Generator, count: int, features: int) -> np.ndar
     return (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0) * (1 - 1e-6)).astype(np.float32)
 
 
-def naive_pass(weights, x, y, assigned, *, bins, step, decay, cap):
+def capped_softmax(z: np.ndarray, label: int, t: float) -> np.ndarray:
+    """Softmax, or the nearest thing to it that is right with probability 1 − t: the other classes share t."""
+    p = np.exp(z - z.max())
+    p /= p.sum()
+    if p[label] < 1.0 - t:
+        rest = np.delete(z, label)
+        share = np.exp(rest - rest.max())
+        p = np.insert(t * share / share.sum(), label, 1.0 - t)
+    return p
+
+
+def naive_pass(weights, x, y, assigned, *, bins, step, decay, cap, t=1.0):
     """The formula in plain numpy, bin by bin."""
     w = weights.copy()
     for s in range(bins):
         mine = np.flatnonzero(assigned == s)
         if len(w) == 1:
-            residual = (expit(x[mine] @ w[0]) - y[mine])[:, None]
+            residual = np.clip(expit(x[mine] @ w[0]) - y[mine], -t, t)[:, None]
         else:
-            z = x[mine] @ w.T
-            p = np.exp(z - z.max(1, keepdims=True)) if len(mine) else z
-            residual = (p / p.sum(1, keepdims=True) if len(mine) else p) - np.eye(len(w))[y[mine]]
+            p = [capped_softmax(w @ x[j].astype(np.float64), y[j], t) for j in mine]
+            residual = np.array(p).reshape(len(mine), len(w)) - np.eye(len(w))[y[mine]]
         gradient = residual.T @ x[mine].astype(np.float64)
         w = (1 - decay) * w - step * min(1.0, cap / max(len(mine), 1)) * gradient
         w *= min(1.0, 1000.0 / max(np.linalg.norm(w), 1e-300))
@@ -52,13 +62,15 @@ def naive_pass(weights, x, y, assigned, *, bins, step, decay, cap):
 
 @pytest.mark.parametrize("outputs", [1, 3, 10])
 @pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_the_compiled_pass_is_the_formula(outputs: int, decay: float) -> None:
+@pytest.mark.parametrize("t", [1.0, 0.6, 0.2])
+def test_the_compiled_pass_is_the_formula(outputs: int, decay: float, t: float) -> None:
     rng = np.random.default_rng(outputs)
     x, y = unit_records(rng, 60, 7), rng.integers(0, max(outputs, 2), 60)
     weights = rng.normal(size=(outputs, 7))
     assigned = rng.integers(0, 9, 60)
-    ours = convex_pass(weights, x, y, bins=9, passes=1, step=0.3, decay=decay, bin_cap=5, feature_bound=1.0, source=FixedBins(assigned))
-    np.testing.assert_allclose(ours, naive_pass(weights, x, y, assigned, bins=9, step=0.3, decay=decay, cap=5), rtol=0, atol=1e-12)
+    options = {"bins": 9, "step": 0.3, "decay": decay}
+    ours = convex_pass(weights, x, y, passes=1, bin_cap=5, feature_bound=1.0, residual_cap=t, source=FixedBins(assigned), **options)
+    np.testing.assert_allclose(ours, naive_pass(weights, x, y, assigned, cap=5, t=t, **options), rtol=0, atol=1e-12)
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,8 +81,9 @@ def test_the_compiled_pass_is_the_formula(outputs: int, decay: float) -> None:
     passes=st.integers(1, 3),
     room=st.floats(0.3, 1.0),
     spread=st.floats(0.0, 20.0),
+    t=st.sampled_from([1.0, 0.5, 0.1, 0.01]),
 )
-def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(seed, outputs, bins, passes, room, spread) -> None:
+def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(seed, outputs, bins, passes, room, spread, t) -> None:
     """Neighbours coupled on all bins; (γ/b)·cap·β ≤ 2 with cap = the fullest bin of the larger data set."""
     rng = np.random.default_rng(seed)
     count, features = 24, 4
@@ -80,10 +93,54 @@ def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(seed, outputs, bins
     smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
     step = room * 2.0 / (smoothness * cap)
     weights = spread * rng.normal(size=(outputs, features))
-    options = {"bins": bins, "passes": passes, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    options = {"bins": bins, "passes": passes, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": t}
     with_record = convex_pass(weights, x, y, source=FixedBins(*assigned), **options)
     without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(*assigned), **options)
-    assert np.linalg.norm(with_record - without) <= passes * step * gradient_norm * (1 + 1e-9)
+    assert np.linalg.norm(with_record - without) <= passes * step * t * gradient_norm * (1 + 1e-9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 10**6), classes=st.integers(2, 7), t=st.floats(0.01, 1.0), spread=st.floats(0.01, 30.0))
+def test_a_capped_residual_is_a_gradient_of_a_convex_loss_of_the_same_smoothness(seed, classes, t, spread) -> None:
+    """At the compiled residuals: the maximum of the dual problem, co-coercive with modulus 2 = 1/β, and no longer than √2·t."""
+    rng = np.random.default_rng(seed)
+    label = int(rng.integers(classes))
+    points = spread * rng.normal(size=(2, classes))
+    residuals = []
+    for z in points:
+        residual = z.copy()
+        _to_residual(residual, label, t)
+        residuals.append(residual)
+        p = residual + np.eye(classes)[label]
+        assert p.min() >= 0.0
+        assert p.sum() == pytest.approx(1.0, abs=1e-14)
+        assert p[label] >= 1.0 - t - 1e-15
+        assert np.linalg.norm(residual) <= math.sqrt(2.0) * t * (1 + 1e-14)
+        value = p @ z + entr(p).sum()
+        for _ in range(20):  # any other feasible p is worse
+            other = rng.dirichlet(np.full(classes, rng.choice([0.2, 1.0])))
+            other *= min(1.0, t / max(1.0 - other[label], 1e-300))
+            other[label] += 1.0 - other.sum()
+            assert other @ z + entr(other).sum() <= value + 1e-12 * (1 + np.abs(z).max())
+    apart, moved = points[0] - points[1], residuals[0] - residuals[1]
+    assert apart @ moved >= 2.0 * (moved @ moved) - 1e-12 * (1 + np.abs(apart).max())
+
+
+def test_clipping_the_norm_instead_would_not_be_monotone() -> None:
+    """Why residuals are capped and not clipped: with three classes the clipped field turns against the step."""
+    rng = np.random.default_rng(1)
+    worst = 0.0
+    for _ in range(4000):
+        z = 3.0 * rng.normal(size=3)
+        near = z + 1e-4 * rng.normal(size=3)
+
+        def clipped(point: np.ndarray) -> np.ndarray:
+            residual = np.exp(point - point.max())
+            residual = residual / residual.sum() - np.eye(3)[0]
+            return residual * min(1.0, 0.3 / np.linalg.norm(residual))
+
+        worst = min(worst, float((clipped(z) - clipped(near)) @ (z - near)) / float((z - near) @ (z - near)))
+    assert worst < -1e-4
 
 
 @settings(max_examples=100, deadline=None)
@@ -98,7 +155,7 @@ def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(seed, outpu
     step = 2.0 / (smoothness * cap)
     weights = rng.normal(size=(outputs, 3))
     weights *= LARGEST_WEIGHT_NORM * (1.0 - 1e-12) / np.linalg.norm(weights)
-    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": 1.0}
     with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
     without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
     assert np.linalg.norm(with_record - without) <= step * gradient_norm * (1.0 + 1e-6)
@@ -116,7 +173,7 @@ def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap) -> No
     smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
     step = 2.0 / (smoothness * cap)
     weights = rng.normal(size=(outputs, 3))
-    options = {"bins": 1, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0}
+    options = {"bins": 1, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": 1.0}
     with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
     without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
     assert np.linalg.norm(with_record - without) <= 2.0 * step * gradient_norm
@@ -129,7 +186,7 @@ def test_without_the_cap_the_bound_would_fail() -> None:
     x = np.ones((per_bin * (bins - 1) + 1, 1), np.float32)
     y = np.arange(len(x)) % 2
     assigned = np.append(np.repeat(np.arange(1, bins), per_bin), 0)  # the last record is alone in the first bin
-    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "feature_bound": 1.0}
+    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "feature_bound": 1.0, "residual_cap": 1.0}
     moved = {}
     for cap in (per_bin // 3, 10**6):
         a = convex_pass(np.zeros((1, 1)), x, y, source=FixedBins(assigned), bin_cap=cap, **options)
@@ -141,7 +198,7 @@ def test_without_the_cap_the_bound_would_fail() -> None:
 
 def test_records_over_the_bound_and_bad_labels_are_refused() -> None:
     weights, source = np.zeros((3, 2)), RandomSource()
-    options = {"bins": 2, "passes": 1, "step": 0.1, "decay": 0.0, "bin_cap": 4, "feature_bound": 1.0, "source": source}
+    options = {"bins": 2, "passes": 1, "step": 0.1, "decay": 0.0, "bin_cap": 4, "feature_bound": 1.0, "residual_cap": 1.0, "source": source}
     with pytest.raises(DataError, match="norm at most"):  # speaks of a record, so it must not be told to the server
         convex_pass(weights, np.array([[3.0, 0.0]], np.float32), np.array([0]), **options)
     with pytest.raises(DataError, match="norm at most"):

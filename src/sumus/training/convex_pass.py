@@ -1,6 +1,10 @@
 """The noiseless local pass of `convex-pass`: softmax or logistic regression on records of bounded norm, one step per bin.
 
     θ ← Π_W[(1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)],   Π_W the projection onto the ball of radius W
+    ∇f_j = (p − y_j) ⊗ x_j,   p maximises ⟨p, logits⟩ + entropy(p) over all p with p_{y_j} ≥ 1 − t
+
+With t = 1 (no cap) p is the softmax. A cap t below 1 bounds the gradient by C = √2·t·R as clipping would, and unlike clipping it leaves
+the loss convex and as smooth as it was: a record's loss grows no faster than t times its margin.
 
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one record moves the result by at most
     γC/b per pass, or twice that if its own bin holds more than cap records (co-coercivity; docs/mathematics.md). All arithmetic is
@@ -34,6 +38,7 @@ def convex_pass(
     decay: float,
     bin_cap: int,
     feature_bound: float,
+    residual_cap: float,
     source: RandomSource,
 ) -> npt.NDArray[np.float64]:
     """The weights after `passes` passes, each with fresh independent uniform bins for every record.
@@ -46,6 +51,7 @@ def convex_pass(
         step: γ/b.
         decay: γλ.
         bin_cap: the most records a bin may hold for a step of full length.
+        residual_cap: t, the most of a record's probability that may count as wrong.
         source: secret random bits for the bins.
     """
     _check(weights, x, y, feature_bound)
@@ -54,7 +60,7 @@ def convex_pass(
         assigned = source.below(bins, len(x))
         order = np.argsort(assigned, kind="stable")
         ends = np.cumsum(np.bincount(assigned, minlength=bins))
-        _run_pass(trained, np.ascontiguousarray(x), y, order, ends, step, decay, float(bin_cap), LARGEST_WEIGHT_NORM)
+        _run_pass(trained, np.ascontiguousarray(x), y, order, ends, step, decay, float(bin_cap), LARGEST_WEIGHT_NORM, residual_cap)
     return trained
 
 
@@ -71,6 +77,24 @@ def _check(weights: npt.NDArray[np.float64], x: npt.NDArray[np.float32], y: npt.
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator,unused-ignore]
+def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> None:
+    """From logits to the gradient at them, in place: p − y with p = softmax where p_y ≥ 1 − cap, and otherwise the p that keeps it so."""
+    if residual.size == 1:
+        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
+        return
+    largest = residual.max()
+    for k in range(residual.size):
+        residual[k] = np.exp(residual[k] - largest)
+    own = residual[label]
+    residual[label] = 0.0
+    others = residual.sum()
+    wrong = min(others / (others + own), cap)  # 1 − p_y
+    for k in range(residual.size):
+        residual[k] *= wrong / others if others > 0.0 else 0.0
+    residual[label] = -wrong
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator,unused-ignore]
 def _run_pass(
     weights: npt.NDArray[np.float64],
     x: npt.NDArray[np.float32],
@@ -81,6 +105,7 @@ def _run_pass(
     decay: float,
     bin_cap: float,
     radius: float,
+    residual_cap: float,
 ) -> None:
     """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
     outputs, features = weights.shape
@@ -93,23 +118,12 @@ def _run_pass(
         for position in range(begin, end):
             record = order[position]
             row = x[record]
-            largest = -np.inf
             for k in range(outputs):
                 logit = 0.0
                 for f in range(features):
                     logit += weights[k, f] * row[f]
                 residual[k] = logit
-                largest = max(largest, logit)
-            if outputs == 1:
-                residual[0] = 1.0 / (1.0 + np.exp(-residual[0])) - y[record]
-            else:
-                total = 0.0
-                for k in range(outputs):
-                    residual[k] = np.exp(residual[k] - largest)
-                    total += residual[k]
-                for k in range(outputs):
-                    residual[k] /= total
-                residual[y[record]] -= 1.0
+            _to_residual(residual, y[record], residual_cap)
             for k in range(outputs):
                 for f in range(features):
                     gradient[k, f] += residual[k] * row[f]
