@@ -39,7 +39,24 @@ def _rate(learning_rate: float) -> dict[str, object]:
     return {"training.learning_rate": learning_rate}
 
 
+def _clip(clip_norm: float) -> dict[str, object]:
+    return {"training.clip_norm": clip_norm}
+
+
+def _adam(server_learning_rate: float, *, momentum: float = 0.5) -> dict[str, object]:
+    return {
+        "training.server_optimizer": "adam",
+        "training.server_learning_rate": server_learning_rate,
+        "training.server_momentum": momentum,
+    }
+
+
+def _capped(residual_cap: float, learning_rate: float) -> dict[str, object]:
+    return {"training.residual_cap": residual_cap} | _rate(learning_rate)
+
+
 _EPOCH: dict[str, object] = {"federation.local_epochs": 1.0}
+_NO_MOMENTUM: dict[str, object] = {"training.server_learning_rate": 1.0, "training.server_momentum": 0.0}
 
 _CNN: dict[str, object] = {"training.model": "cnn", "training.features": "centred"}
 _CNN_EPOCH: dict[str, object] = _CNN | {
@@ -50,17 +67,20 @@ _CNN_EPOCH: dict[str, object] = _CNN | {
 _CNN_STEP: dict[str, object] = _CNN | {"training.server_momentum": 0.8}
 _GABOR: dict[str, object] = {"training.model": "softmax", "training.features": "gabor"}
 
-_GABOR_PASS: dict[str, object] = _GABOR | {
-    "federation.local_steps": 1400,
-    "training.algorithm": "convex-pass",
-    "training.learning_rate": 0.4,
-}
+_GABOR_PASS: dict[str, object] = (
+    _GABOR
+    | {
+        "federation.local_steps": 1400,
+        "training.algorithm": "convex-pass",
+    }
+    | _capped(0.5, 0.8)
+)
 
 _FASHION = Experiment(
     title="Fashion-MNIST, 10 silos",
     base=_PRIVACY | {"data.name": "fashion-mnist", "federation.silos": 10},
     rounds=(20,),
-    fewer={"features-convex-pass": (5,), "features-single-step": (5,)},
+    fewer={"features-convex-pass": (5,), "features-single-step": (5,), "features-uncapped-pass": (5,), "features-no-noise": (5,)},
     lines=(
         Line(
             name="cnn-paper-epoch",
@@ -79,23 +99,36 @@ _FASHION = Experiment(
             label="Gabor features, convex pass",
             group="proved",
             changes=_GABOR_PASS,
-            by_rounds={1: _rate(1.6), 2: _rate(0.8), 5: _rate(0.8), 80: _rate(0.2), 160: _rate(0.15)},
-            by_epsilon={0.1: _rate(0.1) | _COARSE, 0.3: _rate(0.2)},
-            by_silos={2: _rate(0.1), 5: _rate(0.2), 30: _rate(0.8), 100: _rate(1.6)},  # a silo's step is divided by the number of silos
+            by_rounds={1: _capped(0.7, 2.0), 2: _capped(0.7, 2.0), 5: _capped(0.7, 1.2), 80: _capped(0.15, 0.8), 160: _capped(0.1, 0.6)},
+            by_epsilon={0.1: _capped(0.1, 0.4) | _COARSE, 0.3: _capped(0.2, 0.6), 3.0: _rate(1.2), 8.0: _rate(1.2)},
+            by_silos={2: _rate(0.2), 5: _rate(0.4), 30: _rate(1.6), 100: _rate(1.6)},  # a silo's step is divided by the number of silos
         ),
         Line(
             name="pixels-convex-pass",
             label="pixels, convex pass",
             group="proved",
-            changes={"federation.local_steps": 1400, "training.algorithm": "convex-pass", "training.learning_rate": 0.4},
+            changes={"federation.local_steps": 1400, "training.algorithm": "convex-pass"} | _capped(0.5, 0.8),
+        ),
+        Line(
+            name="features-uncapped-pass",
+            label="Gabor features, convex pass, no cap",
+            group="proved",
+            changes=_GABOR_PASS | {"training.residual_cap": None, "training.learning_rate": 0.4},
+            by_rounds={5: _rate(0.8)},
         ),
         Line(
             name="features-single-step",
-            label="Gabor features, 1 step",
+            label="Gabor features, 1 step, Adam",
             group="proved",
-            changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
-            by_rounds={80: _rate(8.0), 160: _rate(4.0)},
-            by_epsilon={0.1: _rate(8.0) | _COARSE},
+            changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=0.25) | _adam(0.1),
+            by_rounds={
+                1: _clip(0.5) | _adam(0.3, momentum=0.0),
+                2: _clip(1.0) | _rate(32.0) | {"training.server_optimizer": "sgd", "training.iterate_average": 0.5} | _NO_MOMENTUM,
+                5: _clip(0.5) | _adam(0.2),
+                80: _clip(0.5) | _adam(0.03),
+                160: _clip(0.5) | _adam(0.02),
+            },
+            by_epsilon={0.1: _adam(0.06) | _COARSE},
         ),
         Line(
             name="cnn-split-noise",
@@ -120,7 +153,7 @@ _FASHION = Experiment(
             label="Gabor features, convex pass, no privacy",
             group="no privacy",
             changes=_GABOR_PASS | _NO_NOISE,
-            by_rounds={5: _rate(0.8)},
+            by_rounds={5: _capped(0.7, 1.2)},
         ),
         Line(
             name="cnn-fedavg",
@@ -139,7 +172,7 @@ _FASHION = Experiment(
 )
 
 _HEAD: dict[str, object] = {"training.model": "softmax"}
-_HEAD_PASS: dict[str, object] = {"federation.local_steps": 1200, "training.algorithm": "convex-pass", "training.learning_rate": 0.4}
+_HEAD_PASS: dict[str, object] = {"federation.local_steps": 1200, "training.algorithm": "convex-pass"} | _capped(0.3, 0.6)
 _CIFAR = Experiment(
     title="CIFAR-10 behind a frozen network, 10 silos",
     base=_PRIVACY | _HEAD | {"data.name": "cifar10-features", "federation.silos": 10},
@@ -163,6 +196,13 @@ _CIFAR = Experiment(
             label="convex pass",
             group="proved",
             changes=_HEAD_PASS,
+            by_rounds={10: _capped(0.3, 1.2), 40: _capped(0.2, 0.6), 80: _capped(0.2, 0.3), 160: _capped(0.2, 0.1)},
+        ),
+        Line(
+            name="uncapped-pass",
+            label="convex pass, no cap",
+            group="proved",
+            changes=_HEAD_PASS | {"training.residual_cap": None, "training.learning_rate": 0.4},
             by_rounds={40: _rate(0.3), 80: _rate(0.2), 160: _rate(0.15)},
         ),
         Line(
@@ -207,11 +247,7 @@ _CIFAR = Experiment(
 )
 
 _TWENTIETH: dict[str, object] = {"training.sampling_rate": 0.05}
-_ADAM: dict[str, object] = {  # encodings differ in scale by far: one rate per coordinate does what many steps would
-    "training.server_optimizer": "adam",
-    "training.server_learning_rate": 0.3,
-    "training.server_momentum": 0.5,
-}
+_ADAM = _adam(0.3)  # encodings differ in scale by far: one rate per coordinate does what many steps would
 _INCOME_PASS: dict[str, object] = {
     "training.algorithm": "convex-pass",
     "training.batch_size": 8.0,
