@@ -15,14 +15,15 @@ from sumus import __version__
 from sumus.data import load
 from sumus.engines.server_party import ServerParty
 from sumus.engines.server_run import finish, is_over, open_run
-from sumus.engines.wire import Hello, Kind, frame, readable, unframe
+from sumus.engines.silo_party import SiloParty
+from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted
 from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
 from sumus.policy import Policy
 from sumus.record import RunFolder
 from sumus.secagg.keys import session_digest
-from sumus.secagg.messages import Invitation, KeyDirectory, decode_any
+from sumus.secagg.messages import Invitation, KeyAdvert, KeyDirectory, decode, decode_any
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
@@ -274,6 +275,37 @@ def test_attack_a_model_that_breaks_the_silo(federation, parameters) -> None:
 def test_attack_bytes_that_are_no_message(federation, message) -> None:
     across = federation()
     assert ask(across, 0, message)[0] is Kind.REFUSED
+
+
+# -- what a hostile silo may want ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_attack_one_silos_key_that_makes_everybody_refuse_the_set_up(federation, copied) -> None:
+    """A key of low order costs its owner only; a copied one its owner or, if the copy comes first, the silo it was copied from as well."""
+    across, key = federation({"federation.silos": 5, "federation.dropouts": 2}), bytes(32)
+    if copied:
+        key = decode(Welcome.decode(unframe(across.parties[0].handle(hello(across)))[1]).advert, KeyAdvert).agreement_key
+
+    def hostile(party: SiloParty, message: bytes) -> bytes:
+        kind, body = unframe(party.handle(message))
+        if kind is not Kind.WELCOME:
+            return frame(kind, body)
+        honest = decode(Welcome.decode(body).advert, KeyAdvert)
+        signed = KeyAdvert.signed_part(sender=honest.sender, session=honest.session, agreement_key=key)
+        signature = party._state.identity.sign(signed)
+        forged = KeyAdvert(sender=honest.sender, session=honest.session, agreement_key=key, signature=signature)
+        return Welcome(forged.encode(), simulation=False).encode()
+
+    across.stop(3)
+    across.start(3, hostile)
+    server = across.server()
+    server.greet()
+    assert {"silo-1", "silo-2", "silo-4"} | ({"silo-0"} if not copied else set()) <= set(server.present)
+    assert "silo-3" in server.refusals
+    assert any(("advertises the key of" if copied else "'silo-3' has low order") in reason for reason in server.refusals.values())
+    record = next(server.train(across.run_folder()))
+    assert "silo-3" in record.dropped
 
 
 def test_a_refusal_cannot_write_to_the_operators_terminal(federation) -> None:

@@ -131,14 +131,14 @@ class ServerParty:
         digest = session_digest(self._terms, self._roster)
         hello = Hello(plan_hash=bytes.fromhex(self._agreement.plan.hash), session=digest, version=__version__)
         replies = self._driver.exchange(dict.fromkeys(silos, hello.encode()), deadline_seconds=deadline_seconds)
-        refused = set()
+        setup, refused = self._setup(), set()
         for silo, reply in replies.items():
             try:
                 kind, body = unframe(reply)
                 if kind is not Kind.WELCOME:
                     raise PeerProtocolError(readable(body) if kind is Kind.REFUSED else f"answered a greeting with {kind.name}")
                 welcome = Welcome.decode(body)
-                ServerSetup(self._roster, self._terms).receive(welcome.advert, sender=silo)
+                setup.receive(welcome.advert, sender=silo)
             except ProtocolError as error:
                 self.refusals[self._roster.names[silo]] = str(error)
                 refused.add(silo)
@@ -148,13 +148,17 @@ class ServerParty:
             self.refusals.pop(self._roster.names[silo], None)
         return frozenset(refused)
 
-    def _pass_keys_round(self, *, deadline_seconds: float) -> None:
+    def _setup(self) -> ServerSetup:
+        """The set-up with the keys that were accepted so far, so that a new one is checked against all of them."""
         setup = ServerSetup(self._roster, self._terms)
         for silo, advert in self._adverts.items():
             setup.receive(advert, sender=silo)
+        return setup
+
+    def _pass_keys_round(self, *, deadline_seconds: float) -> None:
         if len(self._adverts) < self._terms.minimum_survivors:
             raise EngineError(self._too_few())
-        self._session, directories = setup.close()
+        self._session, directories = self._setup().close()
         framed = {silo: frame(Kind.PROTOCOL, directory) for silo, directory in directories.items()}
         replies = self._driver.exchange(framed, deadline_seconds=deadline_seconds)
         self._present = frozenset(silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY)

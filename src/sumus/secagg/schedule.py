@@ -29,10 +29,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sumus.errors import PeerProtocolError
 from sumus.secagg.sharing import FIELD_PRIME
 
-__all__ = ["SALT_BYTES", "TAG_BYTES", "OwnKey", "OwnRoot", "PairKey", "agree", "expand", "keystream", "seed_tag"]
+__all__ = ["SALT_BYTES", "TAG_BYTES", "OwnKey", "OwnRoot", "PairKey", "agree", "expand", "keystream", "refuse_low_order", "seed_tag"]
 
 SALT_BYTES = 8
 TAG_BYTES = 16
+_PROBE = X25519PrivateKey.from_private_bytes(bytes(32))  # a public number, no secret
 
 
 def expand(key: bytes, label: bytes) -> bytes:
@@ -50,17 +51,30 @@ def seed_tag(seed: bytes) -> bytes:
     return hmac.digest(seed, b"sumus seed tag", "sha256")[:TAG_BYTES]
 
 
-def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes) -> bytes:
-    """The pair root of two silos in one session.
+def refuse_low_order(public: bytes, *, owner: str) -> None:
+    """Refuse a key with which every shared secret would be zero; for a party that shares none itself.
+
+    A private key is a scalar 8k with 2^251 ≤ k < 2^252, which is below the large prime in the order of the curve and of its twist: the
+    product is zero for all private keys or for none, so one public probe tells (RFC 7748, sections 5 and 6.1).
+    """
+    _exchange(_PROBE, public, owner=owner)
+
+
+def _exchange(own: X25519PrivateKey, public: bytes, *, owner: str) -> bytes:
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise PeerProtocolError(f"the X25519 key of {owner} has low order: every shared secret would be zero. Leave it out.") from None
+
+
+def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes, peer: str) -> bytes:
+    """The pair root of two silos in one session; `peer` names the other one should its key be refused.
 
     Guarantee: equal at both ends and unknown to anyone else if both public keys are authentic; bound to the session and to
         both public keys, so it cannot be carried into another federation.
     """
     own_public = own.public_key().public_bytes_raw()
-    try:
-        shared = own.exchange(X25519PublicKey.from_public_bytes(peer_public))
-    except ValueError:
-        raise PeerProtocolError("a silo's X25519 key has low order, so the shared secret would be zero. Refuse the silo.") from None
+    shared = _exchange(own, peer_public, owner=peer)
     info = b"sumus pair root" + min(own_public, peer_public) + max(own_public, peer_public)
     return HKDF(algorithm=SHA256(), length=32, salt=session, info=info).derive(shared)
 

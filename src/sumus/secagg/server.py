@@ -34,7 +34,7 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
 )
-from sumus.secagg.schedule import TAG_BYTES, seed_tag
+from sumus.secagg.schedule import TAG_BYTES, refuse_low_order, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, recover
 from sumus.secagg.terms import Terms
@@ -68,6 +68,7 @@ class ServerSetup:
         self._roster, self._terms = roster, terms
         self._session = session_digest(terms, roster)
         self._adverts: dict[int, tuple[int, bytes, bytes]] = {}
+        self._owners: dict[bytes, int] = {}
 
     @property
     def waiting_for(self) -> frozenset[int]:
@@ -75,12 +76,20 @@ class ServerSetup:
         return frozenset(range(self._terms.silos)) - set(self._adverts)
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
-        """Take one silo's advert."""
+        """Take one silo's advert, unless its key would make every other silo refuse the directory."""
         advert = decode(message, KeyAdvert)
         _require_sender(advert.sender, session=self._session, given=advert.session, among=self._terms.silos, claimed=sender)
         signed = KeyAdvert.signed_part(sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key)
         self._roster.verify(advert.sender, signature=advert.signature, message=signed)
-        self._adverts.setdefault(advert.sender, (advert.sender, advert.agreement_key, advert.signature))
+        if advert.sender in self._adverts:
+            return
+        name = self._roster.names[advert.sender]
+        refuse_low_order(advert.agreement_key, owner=f"silo {name!r}")
+        owner = self._owners.setdefault(advert.agreement_key, advert.sender)
+        if owner != advert.sender:
+            first = self._roster.names[owner]
+            raise PeerProtocolError(f"silo {name!r} advertises the key of silo {first!r}, which came first. Leave it out.")
+        self._adverts[advert.sender] = (advert.sender, advert.agreement_key, advert.signature)
 
     def close(self) -> tuple[ServerSession, dict[int, bytes]]:
         """A directory for each silo: the keys of those it masks with."""

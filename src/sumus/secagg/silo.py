@@ -104,7 +104,8 @@ class SiloSetup:
             if silo not in topology.circle(number):
                 raise PeerProtocolError(f"the directory holds silo {silo}, which is no neighbour of silo {number}. Refuse the server.")
             if key in seen:
-                raise PeerProtocolError(f"silos {seen[key]} and {silo} have the same agreement key. One of them is an impostor.")
+                pair = f"{self.roster.names[seen[key]]!r} and {self.roster.names[silo]!r}"
+                raise PeerProtocolError(f"silos {pair} have the same agreement key. One of them is an impostor.")
             seen[key] = silo
             if silo == number:
                 if key != own_public:
@@ -112,7 +113,7 @@ class SiloSetup:
                 continue
             signed = KeyAdvert.signed_part(sender=silo, session=session, agreement_key=key)
             self.roster.verify(silo, signature=signature, message=signed)
-            roots[silo] = agree(own, key, session=session)
+            roots[silo] = agree(own, key, session=session, peer=f"silo {self.roster.names[silo]!r}")
         if own_public not in seen:
             raise PeerProtocolError(f"the directory lacks silo {number} itself. Ask the server to send the set-up again.")
         return SiloSession(

@@ -58,7 +58,7 @@ def gopa_sum(vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, rand
         traffic.down[silo] += _KEY_BYTES * len(partners[silo])
     for silo in sorted(survivors):
         words = as_words(vectors[silo], modulus_bits=terms.modulus_bits, length=terms.length)
-        seeds = (agree(keys[silo], publics[partner], session=terms.digest()) for partner in partners[silo])
+        seeds = (agree(keys[silo], publics[partner], session=terms.digest(), peer=f"silo {partner}") for partner in partners[silo])
         signs = (pair_sign(silo, partner) for partner in partners[silo])
         add_masks(words, list(zip(seeds, signs, strict=True)))
         reduce(words, terms.modulus_bits)
@@ -71,7 +71,7 @@ def gopa_sum(vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, rand
             if silo in silent:
                 raise RoundAborted(f"silo {silo} vanished before it rolled back its noise with silo {gone}. Start a new round.")
             traffic.up[silo] += _SEED_BYTES
-            seed = agree(keys[silo], publics[gone], session=terms.digest())
+            seed = agree(keys[silo], publics[gone], session=terms.digest(), peer=f"silo {gone}")
             add_masks(total, [(seed, -pair_sign(silo, gone))])
     reduce(total, terms.modulus_bits)
     return total, survivors, traffic

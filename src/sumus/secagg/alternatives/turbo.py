@@ -99,7 +99,7 @@ class _Relay:
             traffic.up[silo] += _KEY_BYTES
 
     def _cipher(self, silo: int, peer: int, *, sender: int) -> AESGCM:
-        root = agree(self._keys[silo], self._publics[peer], session=self._terms.digest())
+        root = agree(self._keys[silo], self._publics[peer], session=self._terms.digest(), peer=f"silo {peer}")
         return AESGCM(expand(root, b"relay from" + sender.to_bytes(2, "little")))
 
     def carry(self, sender: int, receiver: int, message: bytes) -> bytes:
