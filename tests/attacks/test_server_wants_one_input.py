@@ -13,7 +13,7 @@ from sumus.errors import PeerProtocolError, PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg import MemoryRoundGuard, SiloIdentity, SiloSetup, Terms
 from sumus.secagg.masking import add_masks
-from sumus.secagg.messages import DroppedSet, Invitation, KeyAdvert, KeyDirectory, MaskedInput, SetCertificate, decode
+from sumus.secagg.messages import SERVER, DroppedSet, Invitation, KeyAdvert, KeyDirectory, MaskedInput, SetCertificate, decode
 
 VICTIM = 0
 SALTS = dict.fromkeys(range(5), bytes(8))
@@ -154,6 +154,20 @@ def test_by_inviting_to_the_same_round_twice(world: Federation) -> None:
     ):
         with pytest.raises(PeerProtocolError, match="another transcript"):
             world.silos[VICTIM].receive(other)
+
+
+def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(world: Federation) -> None:
+    """Both invitations are accepted while the round is free; one of them is answered, and no part of the other after that."""
+    invite = world.server.invite
+    first = world.silos[VICTIM].receive(invite(round_id("both"))[1])
+    second = world.silos[VICTIM].receive(invite(round_id("both"), payload=b"x")[1])
+    second.submit(world.inputs()[VICTIM])
+    with pytest.raises(PeerProtocolError, match="another transcript"):
+        first.submit(world.inputs()[VICTIM])
+    header = first.header
+    proposal = DroppedSet(sender=SERVER, session=header.session, round_id=header.round_id, header=header, dropped=frozenset())
+    with pytest.raises(PeerProtocolError, match="never invited to this round, or to another form"):
+        world.silos[VICTIM].resume(proposal.encode())
 
 
 def test_by_telling_silos_different_participants_or_payloads(world: Federation) -> None:

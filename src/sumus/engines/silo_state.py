@@ -7,9 +7,9 @@ state/                        mode 0700
   sessions/<digest>/          one per plan and roster
     secret                    what all masks of the session are derived from
     directory                 the other silos' signed keys, as last received
-    rounds.log                round ids that were used, and for what (`FileRoundGuard`)
+    rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each round of the plan
     in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
-  refusals.log                every refusal with its full reason
+  refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its masked answer before anything leaves; the
     same invitation gets the very same bytes again after any crash, and no other invitation with the same or a smaller round number is
@@ -37,6 +37,8 @@ from sumus.storage import append_durably, read_bytes, replace_atomically
 __all__ = ["InFlight", "SessionMemory", "SiloState"]
 
 _MAGIC = b"sumus in flight 1\n"
+_LOG_BYTES = 1 << 20
+_REASON_CHARACTERS = 10_000
 
 
 @final
@@ -156,10 +158,18 @@ class SiloState:
         return (self.folder / "sessions" / digest.hex() / "directory").exists()
 
     def log_refusal(self, reason: str) -> None:
-        """Write a refusal down for this silo's own people, in full."""
+        """Write a refusal down for this silo's own people.
+
+        Guarantee: however many refusals a server provokes, they take at most two files of 1 MiB; the latest are kept.
+        """
         path = self.folder / "refusals.log"
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason}, ensure_ascii=False)
-        append_durably(path, line.encode(errors="replace") + b"\n", at=path.stat().st_size if path.exists() else 0)
+        entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason[:_REASON_CHARACTERS]}
+        line = json.dumps(entry, ensure_ascii=False).encode(errors="replace") + b"\n"
+        size = path.stat().st_size if path.exists() else 0
+        if size + len(line) > _LOG_BYTES:
+            path.replace(path.with_name("refusals.old.log"))
+            size = 0
+        append_durably(path, line, at=size)
 
     @property
     def simulation_seed(self) -> int | None:

@@ -15,7 +15,7 @@ from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
 
-__all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard"]
+__all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard", "require_same"]
 
 
 class RoundGuard(Protocol):
@@ -37,7 +37,7 @@ class MemoryRoundGuard:
 
     def claim(self, round_id: bytes, step: str, digest: bytes) -> None:
         """See `RoundGuard.claim`."""
-        _require_same(self._claims.setdefault((round_id, step), digest), digest, round_id=round_id, step=step)
+        require_same(self._claims.setdefault((round_id, step), digest), digest, round_id=round_id, step=step)
 
     def claimed(self, round_id: bytes, step: str) -> bytes | None:
         """See `RoundGuard.claimed`."""
@@ -88,7 +88,7 @@ class FileRoundGuard:
         """See `RoundGuard.claim`."""
         known = self._claims.get((round_id, step))
         if known is not None:
-            _require_same(known, digest, round_id=round_id, step=step)
+            require_same(known, digest, round_id=round_id, step=step)
             return
         fields = [round_id.hex(), step, digest.hex()]
         try:
@@ -108,9 +108,9 @@ class FileRoundGuard:
         self._file.close()
 
 
-def _require_same(known: bytes, digest: bytes, *, round_id: bytes, step: str) -> None:
-    """A step of a round is bound once."""
-    if known != digest:
+def require_same(known: bytes | None, digest: bytes, *, round_id: bytes, step: str) -> None:
+    """A step of a round is bound once; `known` is what it is bound to, None if it is free."""
+    if known not in (None, digest):
         raise PeerProtocolError(
             f"round {round_id.hex()[:8]}… already has another {step}. A round id serves one {step} only; start a new round."
         )

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg.graph import Topology, topology_of
-from sumus.secagg.guard import RoundGuard
+from sumus.secagg.guard import RoundGuard, require_same
 from sumus.secagg.keys import Roster, SiloIdentity, session_digest
 from sumus.secagg.masking import as_integers, packed_bytes, write_masked
 from sumus.secagg.messages import (
@@ -147,14 +147,18 @@ class SiloSession:
     _random: RandomSource = field(repr=False)
 
     def receive(self, message: bytes) -> SiloInvited:
-        """Accept an invitation to a round that is new to this silo."""
+        """Accept an invitation to a round that is new to this silo.
+
+        Nothing is claimed yet: an invitation that the application then refuses leaves no trace, however many of them a server sends.
+        """
         invitation = decode(message, Invitation)
         header = invitation.header
         _require_server(invitation.sender, session=self.session, given=invitation.session)
         if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
             raise PeerProtocolError("the payload of the invitation is not the one its header names. Ask the server to send it again.")
         self._check_participants(header)
-        self.guard.claim(header.round_id, "transcript", header.transcript)
+        known = self.guard.claimed(header.round_id, "transcript")
+        require_same(known, header.transcript, round_id=header.round_id, step="transcript")
         return SiloInvited(self, header, bytes(invitation.payload), self._random.bytes(SALT_BYTES))
 
     def resume(self, message: bytes) -> SiloSubmitted:
@@ -230,6 +234,7 @@ class SiloInvited:
         values = as_integers(vector, terms.length)
         if session.guard.claimed(self.header.round_id, "input") == self._salt:  # the same masks on a second vector give the difference
             raise LocalProtocolError("this invitation was answered already, and masks are used once. Send the stored answer again.")
+        session.guard.claim(self.header.round_id, "transcript", transcript)
         session.guard.claim(self.header.round_id, "input", self._salt)
         layout = session._layout(self.header, session.number)
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}

@@ -1,0 +1,78 @@
+"""A server wants a silo to write down all that it is sent until the disk is full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.federation import LocalFederation, plan
+from oracles.secagg_federation import round_id
+from sumus.engines import silo_state
+from sumus.engines.wire import Kind, frame, unframe
+from sumus.secagg.keys import session_digest
+from sumus.training.aggregation import pack_model
+
+VICTIM = 0
+
+
+@pytest.fixture
+def across(tmp_path: Path) -> Iterator[LocalFederation]:
+    made = LocalFederation(tmp_path, plan())
+    yield made
+    made.close()
+
+
+def bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_by_inviting_without_end(across: LocalFederation) -> None:
+    """Every invitation has a round id of its own; those that do not continue the plan leave nothing behind."""
+    server = across.server()
+    server.greet()
+    session, size, rounds = server._session, across.agreement.plan.training.dimension, across.agreement.plan.federation.rounds
+    assert session is not None
+    assert size is not None
+
+    def invite(label: object, number: int, parameters: np.ndarray) -> Kind:
+        _, message = session.invite(round_id(label), payload=pack_model(number, parameters))
+        return unframe(across.parties[VICTIM].handle(frame(Kind.PROTOCOL, message)))[0]
+
+    assert all(invite(("kept", number), number, np.zeros(size)) is Kind.PROTOCOL for number in range(rounds - 1))
+    folder = across.folder("silo-0") / "sessions" / session_digest(across.agreement.terms, across.roster).hex()
+    before, claims = bytes_below(folder), (folder / "rounds.log").read_bytes()
+    for turn in range(50):
+        assert invite(("beyond the plan", turn), rounds + turn, np.zeros(size)) is Kind.REFUSED
+        assert invite(("answered already", turn), rounds - 2, np.ones(size)) is Kind.REFUSED
+        assert invite(("another length", turn), rounds - 1, np.zeros(size + 1)) is Kind.REFUSED
+        assert invite(("not finite", turn), rounds - 1, np.full(size, np.nan)) is Kind.REFUSED
+    assert bytes_below(folder) == before
+    assert (folder / "rounds.log").read_bytes() == claims
+    assert claims.count(b"\n") <= 4 * rounds
+    assert invite("the last one", rounds - 1, np.zeros(size)) is Kind.PROTOCOL
+
+
+def test_by_provoking_refusals_without_end(across: LocalFederation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files of the stated size at most; the latest refusals are there, each a whole line."""
+    monkeypatch.setattr(silo_state, "_LOG_BYTES", 3000)
+    folder, party = across.folder("silo-0"), across.parties[VICTIM]
+    for turn in range(200):
+        assert unframe(party.handle(bytes([Kind.READY]) * (turn + 1)))[0] is Kind.REFUSED
+    party._state.log_refusal("the latest")
+    logs = sorted(folder.glob("refusals*"))
+    assert [path.name for path in logs] == ["refusals.log", "refusals.old.log"]
+    assert all(1000 < path.stat().st_size <= 3000 for path in logs[1:])
+    assert logs[0].stat().st_size <= 3000
+    lines = [json.loads(line) for path in reversed(logs) for line in path.read_text().splitlines()]
+    assert lines[-1]["reason"] == "the latest"
+    assert all("a server does not send READY" in line["reason"] for line in lines[:-1])
+
+
+def test_by_provoking_one_refusal_of_any_length(across: LocalFederation) -> None:
+    state = across.parties[VICTIM]._state
+    state.log_refusal("x" * (silo_state._LOG_BYTES + 1))
+    assert bytes_below(across.folder("silo-0")) < silo_state._LOG_BYTES // 10
