@@ -209,7 +209,8 @@ def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refuse
     with job_folder(greedy, rounds=2, patience=PATIENCE) as job:
         outcome = submit(running, job)
     assert outcome["phase"] == "failed"
-    assert "max_epsilon_per_run" in outcome["error"]
+    assert "over the policy of silo" in outcome["error"]
+    assert "max_epsilon" not in outcome["error"]
     assert set(outcome["refusals"]) == set(running.names)
 
 

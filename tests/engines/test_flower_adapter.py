@@ -19,6 +19,7 @@ from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.engines.flower.local import write_app
 from sumus.engines.server_party import ServerParty
+from sumus.errors import EngineError
 from sumus.ledger import Ledger
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
@@ -87,6 +88,18 @@ def test_a_node_that_never_answers_is_a_silo_that_does_not_answer(across: LocalF
     assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0)) == {0, 1, 2}
     grid.errors.add(1001)
     assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=1.0)) == {0, 2}
+
+
+@pytest.mark.parametrize("kind", ["query", "query.name"])
+def test_attack_read_a_silos_folders_from_its_errors(across: LocalFederation, kind: str) -> None:
+    """Flower sends the server what an exception says; whatever is wrong with a silo's folder, its path is not in it."""
+    folder = across.folder("silo-0")
+    folder.chmod(0o755)  # open to others, so the silo refuses to use it
+    message = Message(RecordDict({"sumus": ConfigRecord({"bytes": b""})}), dst_node_id=1, message_type=kind)
+    context = Context(run_id=1, node_id=1, node_config={"state": str(folder)}, state=RecordDict(), run_config={})
+    with pytest.raises(EngineError, match="cannot open its own folder") as told:
+        app(message, context)
+    assert str(folder) not in str(told.value)
 
 
 @pytest.mark.parametrize("content", [{}, {"sumus": ConfigRecord({})}, {"sumus": ConfigRecord({"bytes": 7})}, {"sumus": MetricRecord({})}])

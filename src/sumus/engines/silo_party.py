@@ -18,7 +18,7 @@ from sumus.data.silos import FederatedData
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.silo_state import InFlight, SessionMemory, SiloState
 from sumus.engines.wire import Hello, Kind, Welcome, frame, refusal, unframe
-from sumus.errors import GuaranteeError, PeerProtocolError, PlanError, ProtocolError, StorageError, SumusError
+from sumus.errors import GuaranteeError, PeerProtocolError, PlanError, PolicyError, ProtocolError, StorageError, SumusError
 from sumus.mechanism.grid import to_ring
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -67,7 +67,8 @@ class SiloParty:
     """Answers the server's messages one at a time.
 
     Guarantee: `handle` always returns bytes and never raises; what it returns is a message of the secure sum under a plan that this silo
-        approved and certified, or a refusal. A refusal tells the server why only where the reason is made of public numbers.
+        approved and certified, or a refusal. A refusal tells the server why only where the reason is made of what the server sent and what
+        all parties share; of the silo's policy, ledger, data and disk it learns that one of them is the reason, and no number or name.
 
     Args:
         state: the silo's folder.
@@ -88,8 +89,12 @@ class SiloParty:
         with self._lock:
             try:
                 return self._answer(message)
-            except (PlanError, GuaranteeError, ProtocolError) as error:
+            except ProtocolError as error:
                 return self._refuse(str(error), str(error))
+            except PolicyError as error:
+                return self._refuse(f"this is over the policy of silo {self._name!r}. {_SEE_LOG}", str(error))
+            except (PlanError, GuaranteeError) as error:  # raised over the silo's own records too, so their numbers stay here
+                return self._refuse(f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error))
             except SumusError as error:
                 return self._refuse(f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error))
             except Exception:  # a silo's process must outlive whatever a server can provoke
@@ -149,7 +154,7 @@ class SiloParty:
         agreement, roster, identity = agree_on(plan), self._state.roster, self._state.identity
         names = [silo.name for silo in agreement.design.silos]
         if sorted(names) != list(roster.names):
-            raise PeerProtocolError(f"the plan is for silos {sorted(names)[:8]}, the roster names {list(roster.names)[:8]}. Agree on one.")
+            raise PeerProtocolError(f"the plan has other silos than the roster of silo {self._name!r}. Compare plan and roster.")
         if session_digest(agreement.terms, roster) != session:
             raise PeerProtocolError(
                 f"silo {self._name!r} computes other terms, or holds another roster, than the server. Compare plan and roster fingerprints."

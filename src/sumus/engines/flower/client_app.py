@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -9,6 +12,7 @@ from flwr.clientapp import ClientApp
 
 from sumus.engines.silo_state import SiloState
 from sumus.engines.site import open_party
+from sumus.errors import EngineError
 
 __all__ = ["BODY", "NAME_ACTION", "RECORD", "app"]
 
@@ -22,7 +26,8 @@ app = ClientApp()
 def answer(message: Message, context: Context) -> Message:
     """Hand a message to the silo's party and its answer back."""
     body = message.content.config_records[RECORD][BODY]
-    party = open_party(_folder(context))
+    with _reasons_stay_here():
+        party = open_party(_folder(context))
     try:
         reply = party.handle(bytes(body) if isinstance(body, bytes) else b"")
     finally:
@@ -33,8 +38,19 @@ def answer(message: Message, context: Context) -> Message:
 @app.query(NAME_ACTION)  # type: ignore[untyped-decorator]
 def name(message: Message, context: Context) -> Message:
     """Which silo this node belongs to; whoever lies about it fails the first signature."""
-    own = SiloState(_folder(context)).identity.name
+    with _reasons_stay_here():
+        own = SiloState(_folder(context)).identity.name
     return Message(RecordDict({RECORD: ConfigRecord({BODY: own.encode()})}), reply_to=message)
+
+
+@contextmanager
+def _reasons_stay_here() -> Iterator[None]:
+    """Flower tells the server what an exception says, and ours name folders of this silo: they go into its own log instead."""
+    try:
+        yield
+    except Exception:
+        logging.getLogger(__name__).exception("the silo's folder cannot be opened")
+        raise EngineError("a silo cannot open its own folder. Its own people find the reason in the log of its SuperNode.") from None
 
 
 def _folder(context: Context) -> Path:
