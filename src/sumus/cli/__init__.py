@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from typing import Any, final
 
 import click
 import typer
+from typer.core import TyperArgument
+from typer.utils import get_params_from_function
 
 from sumus.errors import SumusError
 
@@ -56,6 +59,7 @@ class _Commands(click.Group):
         module = importlib.import_module(f"sumus.cli.{cmd_name}")
         command = typer.main.get_command(_app(module, cmd_name))
         command.name = cmd_name
+        _restore_argument_help(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,6 +74,18 @@ def _app(module: Any, name: str) -> typer.Typer:
     app = typer.Typer()
     app.command()(getattr(module, f"{name}_command"))
     return app
+
+
+def _restore_argument_help(command: click.Command) -> None:
+    """Give positional arguments their help back: typer 0.20 sets it before click 8.5's constructor clears it."""
+    for each in getattr(command, "commands", {}).values():
+        _restore_argument_help(each)
+    if command.callback is None:
+        return
+    declared = get_params_from_function(inspect.unwrap(command.callback))
+    for argument in command.params:
+        if isinstance(argument, TyperArgument) and argument.help is None:
+            argument.help = declared[str(argument.name)].default.help
 
 
 def _root() -> click.Group:

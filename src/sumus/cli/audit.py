@@ -36,10 +36,10 @@ class Model(StrEnum):
 
 @audit_app.command("theorem")
 def theorem_command(
-    silos: Annotated[int, typer.Option(min=2, help="N")] = 10,
-    local_steps: Annotated[int, typer.Option(min=2, help="S")] = 2,
+    silos: Annotated[int, typer.Option(min=2, help="Number of silos N.")] = 10,
+    local_steps: Annotated[int, typer.Option(min=2, help="Local steps per round S.")] = 2,
     epsilon: Annotated[float, typer.Option(min=0.01, help="What the per-step accounting claims.")] = 1.0,
-    delta: Annotated[float, typer.Option(min=1e-9, max=0.1)] = 1e-5,
+    delta: Annotated[float, typer.Option(min=1e-9, max=0.1, help="δ of that claim.")] = 1e-5,
     model: Annotated[Model, typer.Option(help="What the silos train.")] = Model.both,
     confidence: Confidence = 0.999,
     trials: Annotated[int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")] = 20_000_000,

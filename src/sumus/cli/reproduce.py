@@ -20,7 +20,7 @@ reproduce_app = typer.Typer()
 
 @reproduce_app.command(name="reproduce")
 def reproduce_command(
-    name: Annotated[str, typer.Argument(help=f"{' | '.join(NAMES)} | all")],
+    name: Annotated[str, typer.Argument(help=f"The experiment: {', '.join(NAMES)} or all.")],
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per setting: 0, 1, …")] = 5,
     rounds: Annotated[str | None, typer.Option(help="Numbers of rounds, separated by commas, instead of the paper's.")] = None,
     epsilons: Annotated[str | None, typer.Option(help="Values of ε, separated by commas, instead of the paper's.")] = None,
@@ -33,7 +33,7 @@ def reproduce_command(
 ) -> None:
     """Measure an experiment of the paper: tables, figures and JSON, with the noise really drawn. Resumable.
 
-    NAME is table1, fashion-mnist, cifar10, income, averaging or all. Of several lists (--rounds, --epsilons, --silos) one varies at a time
+    Of several lists (--rounds, --epsilons, --silos) one varies at a time
     while the others stay at the paper's value: a frontier.
     """
     if name not in (*NAMES, "all"):
