@@ -282,6 +282,14 @@ def test_a_search_is_paid_for_by_the_silo_that_it_costs_most() -> None:
     assert search_epsilon([alike, mixed]) == pytest.approx(made.tuning_epsilon)
 
 
+def test_a_search_of_one_run_costs_what_its_dearest_candidate_costs() -> None:
+    """Nothing is selected from one run; from the first moment that a second one is possible, something is."""
+    cheap, dear = (_design(CONVEX, privacy__tuning_runs=1, privacy__epsilon=epsilon) for epsilon in (0.5, 1.0))
+    assert account_of(dear).tuning_epsilon == account_of(dear).epsilon <= 1.0
+    assert search_epsilon([cheap, dear]) == search_epsilon([dear, cheap]) == account_of(dear).epsilon
+    assert search_epsilon([_design(CONVEX, privacy__tuning_runs=1.001, privacy__epsilon=1.0)]) > 1.1
+
+
 # -- ring -----------------------------------------------------------------------------------------------------------------------------
 
 

@@ -322,7 +322,7 @@ def metrics_epsilon(plan: TrainingPlan, *, search: bool = False) -> float:
     privacy, release, sums = plan.privacy, count_release(plan), float(plan.federation.rounds * METRIC_COORDINATES)
     drawn = inexactness_of_draws(count_noise(plan), plan.noise_contributors, sums=sums, draws_per_sum=plan.noise_contributors)
     try:
-        if search:
+        if search and not _is_one_run(privacy):
             return _of_search(renyi_values(release, ORDERS), drawn, privacy)
         return drawn.paid_for(lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant), delta=privacy.delta)
     except GuaranteeError:
@@ -333,9 +333,10 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
     """ε of releasing the best of a random number of runs (`privacy.tuning_runs`), each of any one of the candidates.
 
     Guarantee: upper bound for the training records of every silo: the Rényi curve that is charged lies above that of every silo under
-        every candidate, at every order.
+        every candidate, at every order. One run (`tuning_runs` = 1) selects nothing, and its candidate is drawn without a look at the
+        records: it costs what the dearest candidate costs.
     """
-    curves, drawn = [], Inexactness()
+    dearest, curves, drawn = 0.0, [], Inexactness()
     for built in candidates:
         if built.coins is not None:
             rule = "cannot be accounted for poisson-binomial"
@@ -343,9 +344,16 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
         own = inexactness_of(built)
         drawn = Inexactness(log_ratio=max(drawn.log_ratio, own.log_ratio), tail_mass=max(drawn.tail_mass, own.tail_mass))
         for silo in _distinct(built):
-            name = _headline(_analyses(built, silo)).name
-            curves.append(renyi_values(release_of(name, built.setting(silo)), ORDERS))
-    return _of_search(np.max(curves, axis=0), drawn, candidates[0].plan.privacy)
+            head = _headline(_analyses(built, silo))
+            dearest = max(dearest, head.epsilon)
+            curves.append(renyi_values(release_of(head.name, built.setting(silo)), ORDERS))
+    privacy = candidates[0].plan.privacy
+    return dearest if _is_one_run(privacy) else _of_search(np.max(curves, axis=0), drawn, privacy)
+
+
+def _is_one_run(privacy: PrivacyPlan) -> bool:
+    """Whether the number of tuning runs is 1 for certain; the law with mean 1 has no other value, so `draw_run_count` draws none."""
+    return privacy.tuning_runs == 1.0
 
 
 def _of_search(curve: Values, drawn: Inexactness, privacy: PrivacyPlan) -> float:

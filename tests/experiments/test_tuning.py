@@ -168,6 +168,15 @@ def test_accounted_tuning_pays_for_the_search(tmp_path: Path) -> None:
     assert 0.0 <= found.score <= 1.0
 
 
+def test_a_search_of_one_run_is_charged_as_one_run(tmp_path: Path) -> None:
+    ledger = Ledger.of_dataset("digits", state=tmp_path)
+    found = accounted.accounted_tuning(PLAN, SPACE, expected_runs=1.0, candidates=3, ledger=ledger)
+    assert found.account.tuning_epsilon == found.account.epsilon <= (PLAN.privacy.epsilon or 0.0)
+    assert found.validation_epsilon == found.account.metrics_epsilon
+    (entry,) = ledger.entries()
+    assert entry.epsilon == found.epsilon == max(found.account.epsilon, found.validation_epsilon)
+
+
 def test_accounted_candidates_must_release_alike() -> None:
     space = SearchSpace.from_table({"federation": {"rounds": {"choices": [1, 2]}}})
     with pytest.raises(PlanError, match="must leave privacy, rounds"):
