@@ -56,7 +56,11 @@ def _capped(residual_cap: float, learning_rate: float) -> dict[str, object]:
 
 
 _EPOCH: dict[str, object] = {"federation.local_epochs": 1.0}
-_NO_MOMENTUM: dict[str, object] = {"training.server_learning_rate": 1.0, "training.server_momentum": 0.0}
+_AVERAGING: dict[str, object] = {
+    "training.server_optimizer": "sgd",
+    "training.server_learning_rate": 1.0,
+    "training.server_momentum": 0.0,
+}
 
 _CNN: dict[str, object] = {"training.model": "cnn", "training.features": "centred"}
 _CNN_EPOCH: dict[str, object] = _CNN | {
@@ -67,14 +71,7 @@ _CNN_EPOCH: dict[str, object] = _CNN | {
 _CNN_STEP: dict[str, object] = _CNN | {"training.server_momentum": 0.8}
 _GABOR: dict[str, object] = {"training.model": "softmax", "training.features": "gabor"}
 
-_GABOR_PASS: dict[str, object] = (
-    _GABOR
-    | {
-        "federation.local_steps": 1400,
-        "training.algorithm": "convex-pass",
-    }
-    | _capped(0.5, 0.8)
-)
+_GABOR_PASS: dict[str, object] = _GABOR | {"federation.local_steps": 1400, "training.algorithm": "convex-pass"} | _capped(0.5, 0.8)
 
 _FASHION = Experiment(
     title="Fashion-MNIST, 10 silos",
@@ -123,7 +120,7 @@ _FASHION = Experiment(
             changes=_GABOR | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=0.25) | _adam(0.1),
             by_rounds={
                 1: _clip(0.5) | _adam(0.3, momentum=0.0),
-                2: _clip(1.0) | _rate(32.0) | {"training.server_optimizer": "sgd", "training.iterate_average": 0.5} | _NO_MOMENTUM,
+                2: _clip(1.0) | _rate(32.0) | _AVERAGING | {"training.iterate_average": 0.5},
                 5: _clip(0.5) | _adam(0.2),
                 80: _clip(0.5) | _adam(0.03),
                 160: _clip(0.5) | _adam(0.02),
