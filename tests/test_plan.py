@@ -146,7 +146,6 @@ BAD = [
     ("[federation]\nsilos = 3\ndropouts = 2\ncolluding = 1", "federation.dropouts must leave at least one of 3 silos whose noise counts"),
     ("[federation]\nlocal_steps = 3\nlocal_epochs = 1", "federation.local_epochs cannot stand beside local_steps"),
     ("[aggregation]\nmodulus_bits = 1000", "aggregation.modulus_bits must be the exponent of a power of two"),
-    ("[training]\nalgorithm = 'single-step'\nresidual_cap = 0.5", "training.residual_cap has no meaning for single-step"),
     ("[training]\nresidual_cap = 1.5", "training.residual_cap must be a finite number in"),
     ("[training]\nalgorithm = 'convex-pass'\nlocal_momentum = 0.9", "training.local_momentum must be 0 for convex-pass"),
     ("[training]\nlearning_rates = [1.0]", "training.learning_rates has no meaning for convex-pass"),
