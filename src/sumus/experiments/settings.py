@@ -121,7 +121,7 @@ _FASHION = Experiment(
             by_rounds={
                 1: _clip(0.5) | _adam(0.3, momentum=0.0),
                 2: _clip(1.0) | _rate(32.0) | _AVERAGING | {"training.iterate_average": 0.5},
-                5: _clip(0.5) | _adam(0.2),
+                5: _clip(0.5) | _rate(48.0) | _AVERAGING,
                 80: _clip(0.5) | _adam(0.03),
                 160: _clip(0.5) | _adam(0.02),
             },
