@@ -131,8 +131,9 @@ def _is_number(value: object) -> bool:
 
 _SERVER: Final = {"server_momentum": {"low": 0.0, "high": 0.8}, "iterate_average": {"choices": [0.0, 0.5, 0.8]}}
 _NOISY: Final = {"learning_rate": {"low": 0.05, "high": 8.0, "log": True}, "clip_norm": {"low": 0.1, "high": 4.0, "log": True}}
+_CONVEX: Final = {"learning_rate": {"low": 0.05, "high": 4.0, "log": True}, "residual_cap": {"low": 0.1, "high": 1.0, "log": True}}
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "convex-pass": {"training": {"learning_rate": {"low": 0.05, "high": 4.0, "log": True}, **_SERVER}},
+    "convex-pass": {"training": {**_CONVEX, **_SERVER}},
     "dp-sgd": {"training": {**_NOISY, **_SERVER}},
     "split-noise": {"training": {**_NOISY, **_SERVER, "state_noise": {"low": 0.5, "high": 8.0, "log": True}}},
     "single-step": {"training": {**_NOISY, **_SERVER}},
