@@ -164,7 +164,7 @@ class ServerParty:
         self._present = frozenset(silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY)
 
     def _too_few(self) -> str:
-        there = len(self._present or self._adverts)
+        there = len(self._present if self._session else self._adverts)
         why = self._reasons() or " Nobody refused; check that the silos have joined."
         return f"{there} of {self._terms.silos} silos take part, a round needs {self._terms.minimum_survivors}.{why}"
 
