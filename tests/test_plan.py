@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sumus.errors import PlanError
-from sumus.plan import _SECTIONS, TrainingPlan
+from sumus.plan import TrainingPlan
+from sumus.plan_sections import SECTIONS
 
 GOLDEN = """
 [privacy]
@@ -100,10 +101,10 @@ def test_minus_zero_is_zero() -> None:
     assert TrainingPlan.from_toml("[training]\nl2_penalty = -0.0").hash == TrainingPlan.from_toml("[training]\nl2_penalty = 0").hash
 
 
-@given(section=st.sampled_from(sorted(_SECTIONS)), key=st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=20))
+@given(section=st.sampled_from(sorted(SECTIONS)), key=st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_unknown_keys_are_refused(section: str, key: str) -> None:
-    known = {each.name for each in dataclasses.fields(_SECTIONS[section])}
+    known = {each.name for each in dataclasses.fields(SECTIONS[section])}
     if key in known:
         return
     with pytest.raises(PlanError) as caught:
@@ -111,7 +112,7 @@ def test_unknown_keys_are_refused(section: str, key: str) -> None:
     assert f"{section}.{key} is not a key of the plan" in str(caught.value)
 
 
-@given(st.text(alphabet=string.ascii_lowercase, min_size=1, max_size=12).filter(lambda title: title not in {*_SECTIONS, "silo"}))
+@given(st.text(alphabet=string.ascii_lowercase, min_size=1, max_size=12).filter(lambda title: title not in {*SECTIONS, "silo"}))
 @settings(max_examples=30, deadline=None)
 def test_unknown_sections_are_refused(title: str) -> None:
     with pytest.raises(PlanError, match="is not a section of the plan"):

@@ -14,12 +14,24 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, final
 
 from sumus.errors import PlanError
-from sumus.plan_rules import Rule, bit_count, choice, flag, names, number, optional, table, text, whole
+from sumus.plan_sections import (
+    SECTIONS,
+    AggregationPlan,
+    DataPlan,
+    EvaluationPlan,
+    FederationPlan,
+    NoisePlan,
+    PrivacyPlan,
+    ReportPlan,
+    SiloPlan,
+    TrainingSectionPlan,
+)
+from sumus.ruled_table import closest, parse_toml, read_toml
 
 __all__ = [
     "AggregationPlan",
@@ -35,188 +47,6 @@ __all__ = [
 ]
 
 _HASH_DOMAIN = "sumus-plan-v1"
-ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
-MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
-ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
-
-
-def _key(default: Any, rule: Rule) -> Any:
-    return field(default=default, metadata={"rule": rule})
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Section:
-    """One table of the plan; checks every value against its rule when it is made."""
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            rule: Rule = item.metadata["rule"]
-            checked = rule.check(f"{self.title()}.{item.name}", getattr(self, item.name))
-            object.__setattr__(self, item.name, checked)
-
-    @classmethod
-    def title(cls) -> str:
-        return cls.__name__.removesuffix("Plan").removesuffix("Section").lower()
-
-    @classmethod
-    def from_table(cls, entries: object, *, prefix: str | None = None) -> Self:
-        """Build the section from a TOML table, refusing keys it does not know."""
-        title = prefix or cls.title()
-        if not isinstance(entries, Mapping):
-            raise PlanError(title, entries, "must be a table of keys", f"Write [{title}] on a line of its own.")
-        known = [item.name for item in fields(cls)]
-        for key in entries:
-            if key not in known:
-                raise PlanError(f"{title}.{key}", entries[key], "is not a key of the plan", _closest(str(key), known))
-        return cls(**entries)
-
-    def as_table(self) -> dict[str, Any]:
-        """Every key that has a value, in declaration order."""
-        return {item.name: _plain(value) for item in fields(self) if (value := getattr(self, item.name)) is not None}
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class PrivacyPlan(_Section):
-    """What is promised. `epsilon` is the target that noise is calibrated to."""
-
-    epsilon: float | None = _key(None, optional(number(above=0.0)))
-    delta: float = _key(1e-5, number(above=0.0, below=1.0))
-    unit: str = _key("record", choice("record", "silo"))
-    accountant: str = _key("pld", choice(*ACCOUNTANTS))
-    calibrate_to: str = _key("proved", choice("proved", "per-step"))  # "per-step": the paper's theorem 4.5, not proved for S > 1
-    tuning_runs: float | None = _key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class FederationPlan(_Section):
-    """Who takes part, how often, and whom the guarantee counts on."""
-
-    silos: int | None = _key(None, optional(whole(low=1)))  # omitted: taken from the data
-    rounds: int = _key(10, whole(low=1))
-    local_steps: int | None = _key(None, optional(whole(low=1)))
-    local_epochs: float | None = _key(None, optional(number(above=0.0)))
-    dropouts: int = _key(0, whole(low=0))  # tolerated per round
-    colluding: int = _key(0, whole(low=0))  # silos that may share what they know with the server
-    selection: str = _key("all", choice("all", "fixed", "poisson"))
-    selected: int | None = _key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
-    selection_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class TrainingSectionPlan(_Section):
-    """What every silo computes."""
-
-    algorithm: str = _key("convex-pass", choice(*ALGORITHMS))
-    model: str = _key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
-    features: str = _key("none", text())  # public fixed feature map in front of the model
-    feature_bound: float = _key(1.0, number(above=0.0))  # every record is scaled to norm at most this, bias included
-    sampling_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))
-    batch_size: float | None = _key(None, optional(number(above=0.0)))  # expected, per silo and step
-    passes: int = _key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
-    clip_norm: float = _key(1.0, number(above=0.0))
-    residual_cap: float | None = _key(None, optional(number(above=0.0, high=1.0)))  # convex-pass: the most error that counts, of 1
-    learning_rate: float = _key(0.5, number(above=0.0))
-    learning_rates: tuple[float, ...] | None = _key(None, optional(names(number(above=0.0))))  # one per local step, instead
-    local_momentum: float = _key(0.0, number(low=0.0, below=1.0))
-    l2_penalty: float = _key(0.0, number(low=0.0))
-    divisor: float | None = _key(None, optional(number(above=0.0)))  # public; default: the expected batch size
-    dimension: int | None = _key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
-    state_noise: float = _key(2.0, number(low=0.0))  # split-noise: variance of the unsent noise, in shares (κ)
-    server_learning_rate: float = _key(1.0, number(above=0.0))
-    server_momentum: float = _key(0.0, number(low=0.0, below=1.0))
-    server_optimizer: str = _key("sgd", choice("sgd", "adam", "yogi"))
-    iterate_average: float = _key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
-    init_seed: int = _key(0, whole(low=0))  # public: the first model is no secret
-    hidden: tuple[int, ...] = _key((64,), names(whole(low=1)))  # mlp: widths of the hidden layers
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class NoisePlan(_Section):
-    """How noise is drawn and how real vectors become integers."""
-
-    mechanism: str = _key("skellam", choice(*MECHANISMS))
-    noise_multiplier: float | None = _key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
-    resolution_bits: int = _key(16, whole(low=4, high=24))
-    rounding: str = _key("auto", choice("auto", "record", "stochastic", "sum"))
-    trials: int = _key(32, whole(low=1, high=4096))  # poisson-binomial: coins per coordinate and silo
-    removable: bool = _key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class AggregationPlan(_Section):
-    """How integer vectors are summed."""
-
-    protocol: str = _key("secagg", choice("secagg", "trusted", "gopa", "turbo"))
-    modulus_bits: int = _key(32, bit_count(low=16, high=64))
-    threshold: int | None = _key(None, optional(whole(low=1)))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class DataPlan(_Section):
-    """Where records come from and what is publicly known about them."""
-
-    name: str | None = _key(None, optional(text()))
-    path: str | None = _key(None, optional(text()))
-    silo_column: str | None = _key(None, optional(text()))
-    label_column: str | None = _key(None, optional(text()))
-    columns: tuple[str, ...] | None = _key(None, optional(names(text())))  # feature columns of the file; omitted: all others
-    partition: str = _key("iid", choice("iid", "shards", "dirichlet", "natural"))
-    dirichlet_alpha: float = _key(0.5, number(above=0.0))
-    shards_per_silo: int = _key(2, whole(low=1))
-    split_seed: int = _key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
-    test_fraction: float = _key(0.2, number(low=0.0, below=1.0))
-    validation_fraction: float = _key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
-    records_per_silo: tuple[int, ...] | None = _key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
-    bounds: Mapping[str, tuple[float, float]] | None = _key(None, optional(table("bounds")))
-    categories: Mapping[str, tuple[str, ...]] | None = _key(None, optional(table("categories")))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class EvaluationPlan(_Section):
-    """How accuracy and loss are measured."""
-
-    metrics: str = _key("simulation", choice("simulation", "secure", "none"))
-    noise_multiplier: float = _key(20.0, number(above=0.0))  # secure: noise on the counts of correct records
-    every: int = _key(1, whole(low=1))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ReportPlan(_Section):
-    """Where progress is written besides the run folder."""
-
-    loggers: tuple[str, ...] = _key((), names(choice("tensorboard", "mlflow")))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class SiloPlan(_Section):
-    """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
-
-    learning_rate: float | None = _key(None, optional(number(above=0.0)))
-    clip_norm: float | None = _key(None, optional(number(above=0.0)))
-    noise_share: float | None = _key(None, optional(number(above=0.0)))  # factor on the standard deviation of its noise share
-    sampling_rate: float | None = _key(None, optional(number(above=0.0, high=1.0)))
-    local_steps: int | None = _key(None, optional(whole(low=1)))
-
-
-_SECTIONS: dict[str, type[_Section]] = {
-    "privacy": PrivacyPlan,
-    "federation": FederationPlan,
-    "training": TrainingSectionPlan,
-    "noise": NoisePlan,
-    "aggregation": AggregationPlan,
-    "data": DataPlan,
-    "evaluation": EvaluationPlan,
-    "report": ReportPlan,
-}
 
 
 @final
@@ -246,19 +76,12 @@ class TrainingPlan:
     @classmethod
     def load(cls, path: str | Path) -> TrainingPlan:
         """Read a plan from a TOML file."""
-        try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise PlanError("plan", str(path), "must be a readable TOML file", f"{error}.") from None
+        return cls.from_toml(read_toml(path, "plan"))
 
     @classmethod
     def from_toml(cls, source: str) -> TrainingPlan:
         """Parse a plan from TOML text."""
-        try:
-            entries = tomllib.loads(source)
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError("plan", source.strip()[:40], "must be valid TOML", f"{error}.") from None
-        return cls.from_table(entries)
+        return cls.from_table(parse_toml(source, "plan"))
 
     @classmethod
     def from_table(cls, entries: Mapping[str, Any]) -> TrainingPlan:
@@ -269,15 +92,15 @@ class TrainingPlan:
                 if not isinstance(value, Mapping):
                     raise PlanError("silo", value, "must be a table of tables", "Write [silo.NAME] for each silo that differs.")
                 sections["silo"] = {name: SiloPlan.from_table(each, prefix=f"silo.{name}") for name, each in sorted(value.items())}
-            elif title in _SECTIONS:
-                sections[title] = _SECTIONS[title].from_table(value)
+            elif title in SECTIONS:
+                sections[title] = SECTIONS[title].from_table(value)
             else:
-                raise PlanError(title, value, "is not a section of the plan", _closest(title, [*_SECTIONS, "silo"]))
+                raise PlanError(title, value, "is not a section of the plan", closest(title, [*SECTIONS, "silo"]))
         return cls(**sections)
 
     def as_table(self) -> dict[str, Any]:
         """The plan as nested plain tables, defaults included, unset keys left out."""
-        out: dict[str, Any] = {title: getattr(self, title).as_table() for title in _SECTIONS}
+        out: dict[str, Any] = {title: getattr(self, title).as_table() for title in SECTIONS}
         if self.silo:
             out["silo"] = {name: each.as_table() for name, each in sorted(self.silo.items())}
         return out
@@ -397,21 +220,6 @@ def _check_together(plan: TrainingPlan) -> None:
     if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):
         missing = "label_column" if plan.data.label_column is None else "silo_column"
         raise PlanError(f"data.{missing}", None, "must be set when data.path is", "Name a column of the file.")
-
-
-def _closest(key: str, known: list[str]) -> str:
-    import difflib
-
-    match = difflib.get_close_matches(key, known, n=1)
-    return f"Did you mean {match[0]}?" if match else f"Known: {', '.join(known)}."
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in sorted(value.items())}
-    return value
 
 
 def _quoted(value: str) -> str:

@@ -17,17 +17,15 @@ ledger.enter(entry, allow=policy.check_total)                   # before every r
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 from sumus.errors import PlanError, PolicyError
 from sumus.ledger import Ledger, Total
 from sumus.plan import TrainingPlan
-from sumus.plan_rules import Rule, choice, flag, names, number, optional, text, whole
+from sumus.plan_rules import choice, flag, names, number, optional, text, whole
+from sumus.ruled_table import RuledTable, key, parse_toml, read_toml
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
@@ -38,60 +36,43 @@ _ANALYSES = ("single-step", "local", "per-step", "split-noise", "convex-pass", "
 _UNITS = ("record", "silo")
 
 
-def _key(default: Any, rule: Rule) -> Any:
-    return field(default=default, metadata={"rule": rule})
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(RuledTable):
     """What one silo allows. An omitted limit does not bind, except that only proved guarantees are accepted unless it says otherwise.
 
     Guarantee: `check` returns only if the account is of this very plan and, added to everything on the ledger, stays within every limit;
         a plan without a guarantee is always refused.
     """
 
-    max_epsilon: float | None = _key(None, optional(number(above=0.0)))
-    max_epsilon_per_run: float | None = _key(None, optional(number(above=0.0)))
-    max_delta: float | None = _key(None, optional(number(above=0.0, below=1.0)))
-    min_silos: int | None = _key(None, optional(whole(low=1)))
-    min_noise_contributors: int | None = _key(None, optional(whole(low=1)))
-    allowed_analyses: tuple[str, ...] = _key(_ANALYSES, names(choice(*_ANALYSES)))
-    require_proved: bool = _key(True, flag())
-    allowed_plan_hashes: tuple[str, ...] = _key((), names(text()))
-    units: tuple[str, ...] = _key(_UNITS, names(choice(*_UNITS)))
+    document: ClassVar[str] = "policy"
+
+    max_epsilon: float | None = key(None, optional(number(above=0.0)))
+    max_epsilon_per_run: float | None = key(None, optional(number(above=0.0)))
+    max_delta: float | None = key(None, optional(number(above=0.0, below=1.0)))
+    min_silos: int | None = key(None, optional(whole(low=1)))
+    min_noise_contributors: int | None = key(None, optional(whole(low=1)))
+    allowed_analyses: tuple[str, ...] = key(_ANALYSES, names(choice(*_ANALYSES)))
+    require_proved: bool = key(True, flag())
+    allowed_plan_hashes: tuple[str, ...] = key((), names(text()))
+    units: tuple[str, ...] = key(_UNITS, names(choice(*_UNITS)))
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            rule: Rule = item.metadata["rule"]
-            object.__setattr__(self, item.name, rule.check(f"policy.{item.name}", getattr(self, item.name)))
+        super().__post_init__()
         for given in self.allowed_plan_hashes:
             if len(given) != 64 or set(given) - set("0123456789abcdef"):
-                rule_text = "must be 64 hexadecimal digits in lower case"
-                raise PlanError("policy.allowed_plan_hashes", given, rule_text, "Copy the hash that `sumus plan` prints.")
+                rule = "must be 64 hexadecimal digits in lower case"
+                raise PlanError("policy.allowed_plan_hashes", given, rule, "Copy the hash that `sumus plan` prints.")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file."""
-        try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise PlanError("policy", str(path), "must be a readable TOML file", f"{error}.") from None
+        return cls.from_toml(read_toml(path, "policy"))
 
     @classmethod
     def from_toml(cls, source: str) -> Policy:
         """Parse a policy from TOML text, refusing keys it does not know."""
-        try:
-            entries: Mapping[str, Any] = tomllib.loads(source)
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError("policy", source.strip()[:40], "must be valid TOML", f"{error}.") from None
-        known = [item.name for item in fields(cls)]
-        for key, value in entries.items():
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                fix = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(known)}."
-                raise PlanError(f"policy.{key}", value, "is not a key of a policy", fix)
-        return cls(**entries)
+        return cls.from_table(parse_toml(source, "policy"))
 
     def check(self, account: Account | None, plan: TrainingPlan, ledger: Ledger, *, run: str | None = None) -> None:
         """Refuse a plan that this silo does not allow, in one line that says why.

@@ -40,7 +40,8 @@ from sumus.record_lines import (
     software_versions,
     stored_guarantee,
 )
-from sumus.storage import FileLock, decode_arrays, encode_arrays, make_directory, read_bytes, replace_atomically
+from sumus.run_checkpoint import RunCheckpoint
+from sumus.storage import FileLock, make_directory, read_bytes, replace_atomically
 from sumus.typed_json import from_json, plain_json
 
 if TYPE_CHECKING:
@@ -236,8 +237,8 @@ class RunFolder:
 
     def read_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
         """Arrays and plain values of the last checkpoint; None before the first."""
-        stored = self._read_container()
-        return None if stored is None else (stored[0], stored[1]["meta"])
+        stored = self._checkpoint()
+        return None if stored is None else (dict(stored.arrays), dict(stored.meta))
 
     def read_secret(self) -> bytes:
         """The seed that `write_secret` stored, to repeat an interrupted round bit for bit instead of drawing its noise anew."""
@@ -248,12 +249,11 @@ class RunFolder:
         self._chain = Chain.read(self._chain.path, origin=_ORIGIN)
         self._check_header()
         self.rounds()
-        stored = self._read_container()
+        stored = self._checkpoint()
         if stored is not None:
             known = {link.hash for link in self._chain.links} | {self._chain.origin}
-            pending = _pending(stored[1])
-            if stored[1]["head"] not in known and not (pending and pending.previous in known):
-                file = self.path / "checkpoint.npz"
+            if stored.head not in known and not (stored.pending and stored.pending.previous in known):
+                file = self._checkpoint_file
                 raise StorageError(f"{file} is not of this record: record.jsonl lacks the lines before it. Restore record.jsonl.")
         file = self.path / "summary.json"
         if self.summary is not None and file.exists() and read_bytes(file) != _pretty(self.summary):
@@ -271,7 +271,8 @@ class RunFolder:
         self._check_next(record)
         body = plain_json(round_body(record))
         link = Link("round", body, self._chain.head)
-        self._write_container(arrays, meta, pending=link, head=link.hash)
+        checkpoint = RunCheckpoint(arrays=arrays, meta=meta, plan_hash=self.plan_hash, head=link.hash, pending=link)
+        checkpoint.write(self._checkpoint_file)
         return self._append_round(record)
 
     def append(self, record: RoundRecord) -> RoundRecord:
@@ -287,7 +288,8 @@ class RunFolder:
     def write_checkpoint(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Replace the checkpoint by one that belongs to the record as it stands."""
         self._writable()
-        self._write_container(arrays, meta, pending=None, head=self._chain.head)
+        checkpoint = RunCheckpoint(arrays=arrays, meta=meta, plan_hash=self.plan_hash, head=self._chain.head)
+        checkpoint.write(self._checkpoint_file)
 
     def write_secret(self, secret: bytes) -> None:
         """Keep the seed of the silos' randomness until the run is finished, readable by its owner only."""
@@ -342,39 +344,21 @@ class RunFolder:
         self._chain = self._chain.appended("round", round_body(record))
         return replace(record, previous=before)
 
-    def _write_container(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, pending: Link | None, head: str) -> None:
-        line = None if pending is None else {"kind": pending.kind, "body": pending.body, "previous": pending.previous}
-        stored = {"meta": plain_json(meta), "plan_hash": self.plan_hash, "head": head, "pending": line}
-        replace_atomically(self.path / "checkpoint.npz", encode_arrays(arrays, stored))
+    @property
+    def _checkpoint_file(self) -> Path:
+        return self.path / "checkpoint.npz"
 
-    def _read_container(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
-        file = self.path / "checkpoint.npz"
-        if not file.exists():
-            return None
-        arrays, stored = decode_arrays(read_bytes(file), file)
-        if not isinstance(stored, dict) or not {"meta", "plan_hash", "head", "pending"} <= stored.keys():
-            raise StorageError(f"{file} is not a checkpoint of a run. Restore it from a backup.")
-        if stored["plan_hash"] != self.plan_hash:
-            raise StorageError(f"{file} belongs to another plan ({str(stored['plan_hash'])[:8]}). Restore the checkpoint of this run.")
-        return arrays, stored
+    def _checkpoint(self) -> RunCheckpoint | None:
+        return RunCheckpoint.read(self._checkpoint_file, plan_hash=self.plan_hash)
 
     def _adopt_pending(self) -> None:
         """Append the line of a round whose checkpoint was written but whose line was not."""
-        stored = self._read_container()
-        if stored is None:
+        stored = self._checkpoint()
+        if stored is None or stored.head in {link.hash for link in self._chain.links}:
             return
-        known, pending = {link.hash for link in self._chain.links}, _pending(stored[1])
-        if stored[1]["head"] in known:
-            return
-        if pending is None or pending.previous != self._chain.head:
-            file = self._chain.path
-            raise StorageError(f"{file} lacks lines that checkpoint.npz already knows. Restore it from a backup.")
-        self._chain = self._chain.appended(pending.kind, pending.body)
-
-
-def _pending(stored: Mapping[str, Any]) -> Link | None:
-    line = stored["pending"]
-    return None if line is None else Link(line["kind"], line["body"], line["previous"])
+        if stored.pending is None or stored.pending.previous != self._chain.head:
+            raise StorageError(f"{self._chain.path} lacks lines that checkpoint.npz already knows. Restore it from a backup.")
+        self._chain = self._chain.appended(stored.pending.kind, stored.pending.body)
 
 
 def _digest(text: str) -> str:

@@ -18,7 +18,8 @@ from sumus.experiments import accounted_tuning as accounted
 from sumus.experiments import tuning
 from sumus.experiments.space import SearchSpace, default_space
 from sumus.ledger import Ledger
-from sumus.plan import ALGORITHMS, TrainingPlan
+from sumus.plan import TrainingPlan
+from sumus.plan_sections import ALGORITHMS
 from sumus.randomness import RandomSource
 
 PLAN = TrainingPlan.from_toml(

@@ -13,7 +13,6 @@ choices = [0.0, 0.3, 0.6]         # a list instead of bounds
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, Final, final
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.ruled_table import parse_toml, read_toml
 
 __all__ = ["Dimension", "SearchSpace", "default_space"]
 
@@ -79,10 +79,7 @@ class SearchSpace:
     @classmethod
     def load(cls, path: str | Path) -> SearchSpace:
         """Read a space from a TOML file."""
-        try:
-            return cls.from_table(tomllib.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise PlanError("--space", str(path), "must be a readable TOML file", f"{error}.") from None
+        return cls.from_table(parse_toml(read_toml(path, "--space"), "--space"))
 
     @classmethod
     def from_table(cls, entries: Mapping[str, Any]) -> SearchSpace:

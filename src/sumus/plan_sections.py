@@ -1,0 +1,173 @@
+"""The tables of a training plan: every key with its default and the rule that its value must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from sumus.plan_rules import bit_count, choice, flag, names, number, optional, table, text, whole
+from sumus.ruled_table import RuledTable, key
+
+__all__ = [
+    "ALGORITHMS",
+    "MECHANISMS",
+    "SECTIONS",
+    "AggregationPlan",
+    "DataPlan",
+    "EvaluationPlan",
+    "FederationPlan",
+    "NoisePlan",
+    "PrivacyPlan",
+    "ReportPlan",
+    "SiloPlan",
+    "TrainingSectionPlan",
+]
+
+ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
+MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
+ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPlan(RuledTable):
+    """What is promised. `epsilon` is the target that noise is calibrated to."""
+
+    epsilon: float | None = key(None, optional(number(above=0.0)))
+    delta: float = key(1e-5, number(above=0.0, below=1.0))
+    unit: str = key("record", choice("record", "silo"))
+    accountant: str = key("pld", choice(*ACCOUNTANTS))
+    calibrate_to: str = key("proved", choice("proved", "per-step"))  # "per-step": the paper's theorem 4.5, not proved for S > 1
+    tuning_runs: float | None = key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FederationPlan(RuledTable):
+    """Who takes part, how often, and whom the guarantee counts on."""
+
+    silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
+    rounds: int = key(10, whole(low=1))
+    local_steps: int | None = key(None, optional(whole(low=1)))
+    local_epochs: float | None = key(None, optional(number(above=0.0)))
+    dropouts: int = key(0, whole(low=0))  # tolerated per round
+    colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
+    selection: str = key("all", choice("all", "fixed", "poisson"))
+    selected: int | None = key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
+    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrainingSectionPlan(RuledTable):
+    """What every silo computes."""
+
+    algorithm: str = key("convex-pass", choice(*ALGORITHMS))
+    model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
+    features: str = key("none", text())  # public fixed feature map in front of the model
+    feature_bound: float = key(1.0, number(above=0.0))  # every record is scaled to norm at most this, bias included
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
+    batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
+    passes: int = key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
+    clip_norm: float = key(1.0, number(above=0.0))
+    residual_cap: float | None = key(None, optional(number(above=0.0, high=1.0)))  # convex-pass: the most error that counts, of 1
+    learning_rate: float = key(0.5, number(above=0.0))
+    learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
+    local_momentum: float = key(0.0, number(low=0.0, below=1.0))
+    l2_penalty: float = key(0.0, number(low=0.0))
+    divisor: float | None = key(None, optional(number(above=0.0)))  # public; default: the expected batch size
+    dimension: int | None = key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
+    state_noise: float = key(2.0, number(low=0.0))  # split-noise: variance of the unsent noise, in shares (κ)
+    server_learning_rate: float = key(1.0, number(above=0.0))
+    server_momentum: float = key(0.0, number(low=0.0, below=1.0))
+    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
+    iterate_average: float = key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
+    init_seed: int = key(0, whole(low=0))  # public: the first model is no secret
+    hidden: tuple[int, ...] = key((64,), names(whole(low=1)))  # mlp: widths of the hidden layers
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoisePlan(RuledTable):
+    """How noise is drawn and how real vectors become integers."""
+
+    mechanism: str = key("skellam", choice(*MECHANISMS))
+    noise_multiplier: float | None = key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
+    resolution_bits: int = key(16, whole(low=4, high=24))
+    rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))
+    trials: int = key(32, whole(low=1, high=4096))  # poisson-binomial: coins per coordinate and silo
+    removable: bool = key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AggregationPlan(RuledTable):
+    """How integer vectors are summed."""
+
+    protocol: str = key("secagg", choice("secagg", "trusted", "gopa", "turbo"))
+    modulus_bits: int = key(32, bit_count(low=16, high=64))
+    threshold: int | None = key(None, optional(whole(low=1)))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DataPlan(RuledTable):
+    """Where records come from and what is publicly known about them."""
+
+    name: str | None = key(None, optional(text()))
+    path: str | None = key(None, optional(text()))
+    silo_column: str | None = key(None, optional(text()))
+    label_column: str | None = key(None, optional(text()))
+    columns: tuple[str, ...] | None = key(None, optional(names(text())))  # feature columns of the file; omitted: all others
+    partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))
+    dirichlet_alpha: float = key(0.5, number(above=0.0))
+    shards_per_silo: int = key(2, whole(low=1))
+    split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
+    test_fraction: float = key(0.2, number(low=0.0, below=1.0))
+    validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
+    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
+    bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")))
+    categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan(RuledTable):
+    """How accuracy and loss are measured."""
+
+    metrics: str = key("simulation", choice("simulation", "secure", "none"))
+    noise_multiplier: float = key(20.0, number(above=0.0))  # secure: noise on the counts of correct records
+    every: int = key(1, whole(low=1))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ReportPlan(RuledTable):
+    """Where progress is written besides the run folder."""
+
+    loggers: tuple[str, ...] = key((), names(choice("tensorboard", "mlflow")))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SiloPlan(RuledTable):
+    """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
+
+    learning_rate: float | None = key(None, optional(number(above=0.0)))
+    clip_norm: float | None = key(None, optional(number(above=0.0)))
+    noise_share: float | None = key(None, optional(number(above=0.0)))  # factor on the standard deviation of its noise share
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
+    local_steps: int | None = key(None, optional(whole(low=1)))
+
+
+SECTIONS: dict[str, type[RuledTable]] = {
+    "privacy": PrivacyPlan,
+    "federation": FederationPlan,
+    "training": TrainingSectionPlan,
+    "noise": NoisePlan,
+    "aggregation": AggregationPlan,
+    "data": DataPlan,
+    "evaluation": EvaluationPlan,
+    "report": ReportPlan,
+}

@@ -1,0 +1,87 @@
+"""A TOML table as a frozen value whose every key carries its rule; unknown keys are refused with the closest known one.
+
+class Policy(RuledTable):
+    max_epsilon: float | None = key(None, optional(number(above=0.0)))
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from sumus.errors import PlanError
+from sumus.plan_rules import Rule
+
+__all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml"]
+
+
+def key(default: Any, rule: Rule) -> Any:
+    """A field with a default and the rule that its value must satisfy."""
+    return field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuledTable:
+    """One table; checks every value against its rule when it is made."""
+
+    document: ClassVar[str] = "plan"  # what the table is part of, for messages
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            rule: Rule = item.metadata["rule"]
+            checked = rule.check(f"{self.title()}.{item.name}", getattr(self, item.name))
+            object.__setattr__(self, item.name, checked)
+
+    @classmethod
+    def title(cls) -> str:
+        return cls.__name__.removesuffix("Plan").removesuffix("Section").lower()
+
+    @classmethod
+    def from_table(cls, entries: object, *, prefix: str | None = None) -> Self:
+        """Build the value from a TOML table, refusing keys it does not know."""
+        title = prefix or cls.title()
+        if not isinstance(entries, Mapping):
+            raise PlanError(title, entries, "must be a table of keys", f"Write [{title}] on a line of its own.")
+        known = [item.name for item in fields(cls)]
+        for name in entries:
+            if name not in known:
+                raise PlanError(f"{title}.{name}", entries[name], f"is not a key of the {cls.document}", closest(str(name), known))
+        return cls(**entries)
+
+    def as_table(self) -> dict[str, Any]:
+        """Every key that has a value, in declaration order."""
+        return {item.name: _plain(value) for item in fields(self) if (value := getattr(self, item.name)) is not None}
+
+
+def read_toml(path: str | Path, document: str) -> str:
+    """The text of a TOML file; `document` says what it should hold."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(document, str(path), "must be a readable TOML file", f"{error}.") from None
+
+
+def parse_toml(source: str, document: str) -> dict[str, Any]:
+    """The tables of TOML text."""
+    try:
+        return tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(document, source.strip()[:40], "must be valid TOML", f"{error}.") from None
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """The fix for a misspelt name."""
+    match = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {match[0]}?" if match else f"Known: {', '.join(known)}."
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in sorted(value.items())}
+    return value
