@@ -13,7 +13,7 @@ from sumus.experiments.averaging import PAPER_TABLE, AveragingRow, averaging_row
 from sumus.experiments.comparison import Experiment, Line
 from sumus.experiments.measure import Benches, measure
 from sumus.experiments.reproduce import Options, reproduce
-from sumus.experiments.settings import settings_of
+from sumus.experiments.settings import EXPERIMENTS
 
 _BASE = {"privacy.epsilon": 1.0, "privacy.delta": 1e-4, "data.name": "digits", "federation.silos": 5}
 
@@ -50,7 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> str:
             changes={"training.algorithm": "fedavg", "training.sampling_rate": 0.1, "federation.local_epochs": 1.0},
         ),
     )
-    made = Experiment(title="digits", base=_BASE, rounds=(2,), fewer={"convex-pass": (1,)}, lines=lines)
+    made = Experiment(name="digits", title="digits", base=_BASE, rounds=(2,), fewer={"convex-pass": (1,)}, lines=lines)
     monkeypatch.setitem(settings.EXPERIMENTS, "digits", made)
     return "digits"
 
@@ -105,7 +105,7 @@ def test_the_frontier_is_measured_point_by_point_and_drawn(small: str, tmp_path:
 
 
 def test_without_noise_no_epsilon_is_shown_and_the_model_is_better(small: str) -> None:
-    noisy, plain = (next(each for each in settings_of(small) if each.name == name) for name in ("convex-pass", "no-noise"))
+    noisy, plain = (next(each for each in EXPERIMENTS[small].settings() if each.name == name) for name in ("convex-pass", "no-noise"))
     benches = Benches()
     clean = measure(plain, 0, benches=benches)
     assert clean.epsilon is None
@@ -114,7 +114,7 @@ def test_without_noise_no_epsilon_is_shown_and_the_model_is_better(small: str) -
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(small: str) -> None:
-    setting, benches = settings_of(small)[0], Benches()
+    setting, benches = EXPERIMENTS[small].settings()[0], Benches()
     one, two = measure(setting, 0, benches=benches), measure(setting, 0, benches=Benches())
     assert one.accuracies == two.accuracies
     assert measure(setting, 1, benches=benches).losses != one.losses
@@ -123,14 +123,14 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(small: str) -
 def test_the_trusted_sum_and_the_secure_sum_give_the_same_model(small: str) -> None:
     from dataclasses import replace
 
-    setting = settings_of(small)[0]
+    setting = EXPERIMENTS[small].settings()[0]
     trusted = replace(setting, plan=setting.plan.replace("aggregation", protocol="trusted"))
     benches = Benches()
     assert measure(setting, 3, benches=benches).losses == measure(trusted, 3, benches=benches).losses
 
 
 def test_the_claimed_epsilon_is_never_the_proved_one(small: str) -> None:
-    setting = next(each for each in settings_of(small) if each.name == "paper-epoch")
+    setting = next(each for each in EXPERIMENTS[small].settings() if each.name == "paper-epoch")
     found = measure(setting, 0, benches=Benches())
     assert found.claimed_epsilon is not None
     assert found.claimed_epsilon <= 1.0

@@ -9,39 +9,39 @@ import pytest
 from sumus.data import public_facts
 from sumus.errors import PlanError, SumusError
 from sumus.experiments.comparison import GROUPS, Setting
-from sumus.experiments.settings import EXPERIMENTS, settings_of
+from sumus.experiments.settings import EXPERIMENTS
 from sumus.guarantee import account_of, calibrate_design
 from sumus.resolve import resolve
 
 
 def found(experiment: str, name: str, rounds: int) -> Setting:
-    return next(each for each in settings_of(experiment) if each.name == name and each.plan.federation.rounds == rounds)
+    return next(each for each in EXPERIMENTS[experiment].settings() if each.name == name and each.plan.federation.rounds == rounds)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_names_are_unique_and_groups_known(experiment: str) -> None:
-    settings = settings_of(experiment)
+    settings = EXPERIMENTS[experiment].settings()
     assert len({each.key for each in settings}) == len(settings)
     assert {each.group for each in settings} == set(GROUPS)
 
 
 def test_rounds_and_silos_of_the_paper() -> None:
-    assert {each.plan.federation.rounds for each in settings_of("cifar10")} == {10, 20, 40, 80, 160}
-    assert {each.plan.federation.silos for each in settings_of("fashion-mnist")} == {10}
-    assert {each.plan.federation.silos for each in settings_of("income")} == {51}
+    assert {each.plan.federation.rounds for each in EXPERIMENTS["cifar10"].settings()} == {10, 20, 40, 80, 160}
+    assert {each.plan.federation.silos for each in EXPERIMENTS["fashion-mnist"].settings()} == {10}
+    assert {each.plan.federation.silos for each in EXPERIMENTS["income"].settings()} == {51}
     assert found("income", "paper-epoch", 10).plan.training.sampling_rate == 0.05
 
 
 def test_only_and_rounds_and_quick() -> None:
-    assert {each.plan.federation.rounds for each in settings_of("income", rounds=(3, 4))} == {3, 4}
-    assert [each.key for each in settings_of("income", quick=True, only=("convex-pass",))] == ["convex-pass-2-rounds"]
+    assert {each.plan.federation.rounds for each in EXPERIMENTS["income"].settings(rounds=(3, 4))} == {3, 4}
+    assert [each.key for each in EXPERIMENTS["income"].settings(quick=True, only=("convex-pass",))] == ["convex-pass-2-rounds"]
     with pytest.raises(PlanError, match="must be one of"):
-        settings_of("income", only=("unknown",))
+        EXPERIMENTS["income"].settings(only=("unknown",))
 
 
 def test_lists_of_epsilon_rounds_and_silos_span_a_star_around_the_papers_values() -> None:
     names = ("features-convex-pass", "cnn-fedavg")
-    star = settings_of("fashion-mnist", rounds=(1, 20), epsilons=(0.1, 1.0), silos=(2, 10), only=names)
+    star = EXPERIMENTS["fashion-mnist"].settings(rounds=(1, 20), epsilons=(0.1, 1.0), silos=(2, 10), only=names)
     points = {(each.plan.federation.rounds, each.plan.privacy.epsilon, each.plan.federation.silos) for each in star}
     assert points == {(20, 1.0, 10), (1, 1.0, 10), (20, 0.1, 10), (20, 1.0, 2)}
     assert [each.key for each in star if each.name == names[0]] == [
@@ -54,13 +54,13 @@ def test_lists_of_epsilon_rounds_and_silos_span_a_star_around_the_papers_values(
 
 
 def test_a_list_without_the_papers_value_moves_the_star_to_its_first() -> None:
-    found = settings_of("fashion-mnist", rounds=(5,), epsilons=(3.0, 8.0), only=("features-single-step",))
+    found = EXPERIMENTS["fashion-mnist"].settings(rounds=(5,), epsilons=(3.0, 8.0), only=("features-single-step",))
     assert [each.key for each in found] == [f"features-single-step-5-rounds-epsilon-{epsilon}" for epsilon in (3, 8)]
     assert [each.plan.privacy.epsilon for each in found] == [3.0, 8.0]
 
 
 def test_bins_keep_their_size_when_silos_change() -> None:
-    for setting in settings_of("fashion-mnist", silos=(2, 10, 100), only=("features-convex-pass",)):
+    for setting in EXPERIMENTS["fashion-mnist"].settings(silos=(2, 10, 100), only=("features-convex-pass",)):
         facts = public_facts(setting.plan)
         assert facts.records_per_silo[0] / (setting.plan.federation.local_steps or 0) == pytest.approx(4.0)
 
@@ -69,7 +69,7 @@ def test_natural_silos_cannot_be_changed(tmp_path: Path, capsys: pytest.CaptureF
     from sumus.cli import main
 
     with pytest.raises(PlanError, match="51 silos are the data's own"):
-        settings_of("income", silos=(2,))
+        EXPERIMENTS["income"].settings(silos=(2,))
     assert main(["reproduce", "all", "--silos", "2", "--out", str(tmp_path)]) == PlanError.exit_code
     assert "Name fashion-mnist or cifar10" in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_fashion_mnist_epoch_has_the_papers_steps_and_noise() -> None:
 @pytest.mark.parametrize("experiment", ["fashion-mnist"])
 @pytest.mark.parametrize("group", ["proved"])
 def test_every_proved_setting_meets_the_target(experiment: str, group: str) -> None:
-    for setting in settings_of(experiment):
+    for setting in EXPERIMENTS[experiment].settings():
         if setting.group != group:
             continue
         facts = public_facts(setting.plan)

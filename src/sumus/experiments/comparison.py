@@ -70,12 +70,14 @@ class Experiment:
     """A data set, its federation, and the settings that are compared on it.
 
     Args:
+        name: on the command line and in file names.
         title: for tables and figures.
         base: what all settings share, ε and silos among it.
         rounds: numbers of rounds by default; the first is the paper's headline.
         fewer: of these settings only, further numbers of rounds.
     """
 
+    name: str
     title: str
     base: Mapping[str, object]
     rounds: tuple[int, ...]
@@ -93,7 +95,6 @@ class Experiment:
 
     def settings(
         self,
-        name: str,
         *,
         rounds: Sequence[int] = (),
         epsilons: Sequence[float] = (),
@@ -107,7 +108,6 @@ class Experiment:
         if they do not hold it: a star, not a grid.
 
         Args:
-            name: of the experiment.
             rounds: instead of the experiment's own numbers of rounds, for every setting.
             epsilons: instead of the experiment's own ε, for every setting with privacy.
             silos: instead of the experiment's own number of silos; bins of a pass keep their size.
@@ -119,22 +119,22 @@ class Experiment:
             known = f"must be one of {', '.join(line.name for line in self.lines)}"
             raise PlanError("--only", unknown[0], known, "Name a setting of the experiment.")
         if silos and self.base.get("data.partition") == "natural":
-            rule = f"must be left out for {name}, whose {self.silos} silos are the data's own"
+            rule = f"must be left out for {self.name}, whose {self.silos} silos are the data's own"
             raise PlanError("--silos", silos[0], rule, "Remove it.")
         own_rounds = (self.quick_rounds,) if quick else self.rounds
         centre = _Point(rounds=_centre(rounds, own_rounds[0]), epsilon=_centre(epsilons, self.epsilon), silos=_centre(silos, self.silos))
         plain = not (rounds or epsilons or silos or quick)
         points = [replace(centre, rounds=each) for each in rounds or (own_rounds if plain else (centre.rounds,))]
         points += [replace(centre, epsilon=each) for each in epsilons] + [replace(centre, silos=each) for each in silos]
-        made = [self._setting(name, line, point) for point in points[:1] for line in self.lines]
+        made = [self._setting(line, point) for point in points[:1] for line in self.lines]
         if plain:
             fewer = [(line, each) for line in self.lines for each in self.fewer.get(line.name, ())]
-            made += [self._setting(name, line, replace(centre, rounds=each)) for line, each in fewer]
-        made += [self._setting(name, line, point) for point in points[1:] for line in self.lines]
+            made += [self._setting(line, replace(centre, rounds=each)) for line, each in fewer]
+        made += [self._setting(line, point) for point in points[1:] for line in self.lines]
         kept = {each.key: each for each in made if not only or each.name in only}  # the middle of the star lies on every list
         return list(kept.values())
 
-    def _setting(self, name: str, line: Line, point: _Point) -> Setting:
+    def _setting(self, line: Line, point: _Point) -> Setting:
         changes: dict[str, Any] = {**self.base, "privacy.epsilon": point.epsilon, **line.changes}
         changes |= {"federation.rounds": point.rounds, "federation.silos": point.silos}
         key = f"{line.name}-{point.rounds}-rounds"
@@ -149,7 +149,7 @@ class Experiment:
         for tuned in (line.by_rounds.get(point.rounds), line.by_epsilon.get(point.epsilon), line.by_silos.get(point.silos)):
             changes |= tuned or {}
         plan = TrainingPlan().with_overrides(changes)
-        return Setting(experiment=name, name=line.name, key=key, label=line.label, group=line.group, plan=plan, alone=line.alone)
+        return Setting(experiment=self.name, name=line.name, key=key, label=line.label, group=line.group, plan=plan, alone=line.alone)
 
 
 def _centre(given: Sequence[_Number], own: _Number) -> _Number:

@@ -15,7 +15,7 @@ from sumus.experiments.comparison import Setting
 from sumus.experiments.figures import draw_averaging, draw_final, draw_frontier, draw_rounds, save
 from sumus.experiments.measure import Benches, measure
 from sumus.experiments.results import Measurement, Store, Summary, summarise
-from sumus.experiments.settings import EXPERIMENTS, settings_of
+from sumus.experiments.settings import EXPERIMENTS
 from sumus.experiments.tables import experiment_table
 from sumus.storage import replace_atomically
 
@@ -74,8 +74,8 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
 
     Guarantee: what is finished survives an interruption; a stored measurement is used only for the plan that it was made with.
     """
-    settings = settings_of(
-        name, rounds=options.rounds, epsilons=options.epsilons, silos=options.silos, quick=options.quick, only=options.only
+    settings = EXPERIMENTS[name].settings(
+        rounds=options.rounds, epsilons=options.epsilons, silos=options.silos, quick=options.quick, only=options.only
     )
     named_set(str(settings[0].plan.data.name)).place(None)  # a missing data set is reported before anything runs
     store, benches = Store(options.out), Benches()

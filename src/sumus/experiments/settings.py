@@ -12,11 +12,9 @@ step against one local epoch, expected batches of 512 and 128 (Fashion-MNIST), 2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from sumus.experiments.comparison import Experiment, Line
 
-from sumus.experiments.comparison import Experiment, Line, Setting
-
-__all__ = ["EXPERIMENTS", "settings_of"]
+__all__ = ["EXPERIMENTS"]
 
 _PRIVACY: dict[str, object] = {"privacy.epsilon": 1.0, "privacy.delta": 1e-5}
 _PAPER: dict[str, object] = {"privacy.accountant": "renyi-mironov", "privacy.calibrate_to": "per-step"}
@@ -74,6 +72,7 @@ _GABOR: dict[str, object] = {"training.model": "softmax", "training.features": "
 _GABOR_PASS: dict[str, object] = _GABOR | {"federation.local_steps": 1400, "training.algorithm": "convex-pass"} | _capped(0.5, 0.8)
 
 _FASHION = Experiment(
+    name="fashion-mnist",
     title="Fashion-MNIST, 10 silos",
     base=_PRIVACY | {"data.name": "fashion-mnist", "federation.silos": 10},
     rounds=(20,),
@@ -171,6 +170,7 @@ _FASHION = Experiment(
 _HEAD: dict[str, object] = {"training.model": "softmax"}
 _HEAD_PASS: dict[str, object] = {"federation.local_steps": 1200, "training.algorithm": "convex-pass"} | _capped(0.3, 0.6)
 _CIFAR = Experiment(
+    name="cifar10",
     title="CIFAR-10 behind a frozen network, 10 silos",
     base=_PRIVACY | _HEAD | {"data.name": "cifar10-features", "federation.silos": 10},
     rounds=(20, 10, 40, 80, 160),
@@ -252,6 +252,7 @@ _INCOME_PASS: dict[str, object] = {
     "aggregation.modulus_bits": 36,
 }
 _INCOME = Experiment(
+    name="income",
     title="ACS Income 2018, 51 silos",
     base=_PRIVACY | {"data.name": "income", "data.partition": "natural", "federation.silos": 51, "training.model": "logistic"},
     rounds=(10,),
@@ -316,18 +317,4 @@ _INCOME = Experiment(
     ),
 )
 
-EXPERIMENTS: dict[str, Experiment] = {"fashion-mnist": _FASHION, "cifar10": _CIFAR, "income": _INCOME}
-
-
-def settings_of(
-    experiment: str,
-    *,
-    rounds: Sequence[int] = (),
-    epsilons: Sequence[float] = (),
-    silos: Sequence[int] = (),
-    quick: bool = False,
-    only: Sequence[str] = (),
-) -> list[Setting]:
-    """The settings of a named experiment; see `Experiment.settings`."""
-    chosen = EXPERIMENTS[experiment]
-    return chosen.settings(experiment, rounds=rounds, epsilons=epsilons, silos=silos, quick=quick, only=only)
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (_FASHION, _CIFAR, _INCOME)}
