@@ -187,6 +187,20 @@ def test_overrides() -> None:
         plan.with_overrides({"privacy.epsilonn": "1"})
 
 
+def test_none_unsets_what_can_be_unset_and_is_a_word_elsewhere() -> None:
+    """`evaluation.metrics=none` once fell back to the default, which measures in the clear."""
+    plan = TrainingPlan.from_toml(GOLDEN)
+    assert plan.with_overrides({"evaluation.metrics": "none"}).evaluation.metrics == "none"
+    assert plan.with_overrides({"data.name": "none"}).data.name is None
+    assert plan.with_overrides({"silo.bergen.clip_norm": "none"}).silo["bergen"].clip_norm is None
+    with pytest.raises(PlanError, match=r"privacy\.delta must be a finite number"):
+        plan.with_overrides({"privacy.delta": "none"})
+    with pytest.raises(PlanError, match="is not a key of the plan"):
+        plan.with_overrides({"privacy.epsilom": "none"})
+    with pytest.raises(PlanError, match="is not a section of the plan"):
+        plan.with_overrides({"privacies.epsilon": "none"})
+
+
 def test_contributors() -> None:
     plan = TrainingPlan.from_toml("[federation]\nsilos = 10\ndropouts = 2\ncolluding = 1")
     assert plan.noise_contributors == 7

@@ -119,7 +119,10 @@ class TrainingPlan:
     # -- change and identity --------------------------------------------------------------------------------------------
 
     def with_overrides(self, overrides: Mapping[str, object]) -> TrainingPlan:
-        """A plan with some values replaced: keys as `section.key`, values as TOML text or as Python values ("none" unsets)."""
+        """A plan with some values replaced: keys as `section.key`, values as TOML text or as Python values.
+
+        "none" unsets a key that can be unset; for every other key it is a word like any other (`evaluation.metrics=none`).
+        """
         entries = self.as_table()
         for dotted, value in overrides.items():
             parts = dotted.split(".")
@@ -128,11 +131,11 @@ class TrainingPlan:
             target = entries
             for part in parts[:-1]:
                 target = target.setdefault(part, {})
-            parsed = _parse_value(value) if isinstance(value, str) else value
-            if parsed is None:
+            section = SiloPlan if parts[0] == "silo" else SECTIONS.get(parts[0])
+            if value is None or (str(value).strip().lower() == "none" and section is not None and section.may_be_unset(parts[-1])):
                 target.pop(parts[-1], None)
             else:
-                target[parts[-1]] = parsed
+                target[parts[-1]] = _parse_value(value) if isinstance(value, str) else value
         return TrainingPlan.from_table(entries)
 
     def replace(self, section: str, **changes: Any) -> TrainingPlan:
@@ -239,9 +242,7 @@ def _toml_value(value: Any) -> str:
 
 
 def _parse_value(source: str) -> Any:
-    """A TOML value as typed on a command line; a bare word is a string, `none` unsets the key."""
-    if source.strip().lower() == "none":
-        return None
+    """A TOML value as typed on a command line; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {source}")["value"]
     except tomllib.TOMLDecodeError:

@@ -52,6 +52,11 @@ class RuledTable:
                 raise PlanError(f"{title}.{name}", entries[name], f"is not a key of the {cls.document}", closest(str(name), known))
         return cls(**entries)
 
+    @classmethod
+    def may_be_unset(cls, name: str) -> bool:
+        """Whether the table has such a key and can do without a value for it."""
+        return any(item.name == name and item.default is None for item in fields(cls))
+
     def as_table(self) -> dict[str, Any]:
         """Every key that has a value, in declaration order."""
         return {item.name: _plain(value) for item in fields(self) if (value := getattr(self, item.name)) is not None}
@@ -62,7 +67,8 @@ def read_toml(path: str | Path, document: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(document, str(path), "must be a readable TOML file", f"{error}.") from None
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise PlanError(document, str(path), "must be a readable TOML file", f"Check the path: {reason}.") from None
 
 
 def parse_toml(source: str, document: str) -> dict[str, Any]:

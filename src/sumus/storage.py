@@ -119,9 +119,10 @@ def make_directory(path: Path, *, fresh: bool = False) -> None:
         path.mkdir(exist_ok=not fresh)
         sync_directory(path.parent)
     except FileExistsError:
-        if fresh:
+        if fresh and path.parent.is_dir():
             raise
-        raise StorageError(f"{path} must be a directory, but a file has that name. Move it away.") from None
+        taken = path if path.parent.is_dir() else path.parent
+        raise StorageError(f"{taken} must be a directory, but a file has that name. Move it away, or choose another folder.") from None
     except OSError as error:
         raise write_failure(path, error, kept="Nothing was created.") from None
 

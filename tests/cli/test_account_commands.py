@@ -14,6 +14,7 @@ import pytest
 
 import sumus
 from sumus.cli import COMMANDS, main
+from sumus.storage import encode_arrays
 
 PLAN = """
 [privacy]
@@ -223,6 +224,9 @@ def test_average_refuses_unlike_models(capsys: pytest.CaptureFixture[str], tmp_p
         capsys, 2, "average", "--checkpoints", f"{tmp_path}/a.npz,{tmp_path}/b.npz", "--out", out
     )
     assert "not a readable checkpoint" in _fails(capsys, 5, "average", "--checkpoints", f"{tmp_path}/a.npz,{tmp_path}/c.npz", "--out", out)
+    (tmp_path / "run.npz").write_bytes(encode_arrays({"w": np.zeros(3)}, {}))
+    state = f"{tmp_path}/run.npz,{tmp_path}/run.npz"
+    assert "is no array. Give models; that of a run is its model.pt" in _fails(capsys, 5, "average", "--checkpoints", state, "--out", out)
     assert "does not exist" in _fails(capsys, 5, "average", "--checkpoints", f"{tmp_path}/a.npz,{tmp_path}/none.npz", "--out", out)
     assert "must come with --checkpoints" in _fails(capsys, 2, "average", "--out", out)
     assert "whole numbers separated by commas" in _fails(capsys, 2, "average", "--parties", "1,two")

@@ -1,34 +1,56 @@
-"""What `--help` shows: a reader must not have to open the source to learn what a command wants."""
+"""What a newcomer sees: every command explains itself, and the README knows every command."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from sumus.cli import COMMANDS, _root, main
 
-
-def leaves(command: click.Command, words: str) -> Iterator[tuple[str, click.Command]]:
-    """A command, or all commands of a group, with what one types to call it."""
-    below = getattr(command, "commands", None)
-    if below is None:
-        yield words, command
-    else:
-        for name, each in below.items():
-            yield from leaves(each, f"{words} {name}")
+README = Path(__file__).parent.parent.parent / "README.md"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_argument_and_option_is_explained(name: str) -> None:
+def _commands() -> Iterator[tuple[str, click.Command]]:
     root = _root()
-    command = root.get_command(click.Context(root), name)
-    assert command is not None
-    for words, each in leaves(command, name):
-        assert each.help, f"{words} says nothing"
-        silent = [parameter.name for parameter in each.params if not getattr(parameter, "help", None)]
-        assert not silent, f"{words} does not explain {silent}"
+    for name in COMMANDS:
+        command = root.get_command(click.Context(root), name)
+        assert command is not None
+        nested = getattr(command, "commands", {})
+        yield from ((f"{name} {inner}", each) for inner, each in nested.items()) if nested else [(name, command)]
+
+
+def test_every_command_and_every_parameter_says_what_it_is_for() -> None:
+    for name, command in _commands():
+        assert command.help, name
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{name}: {parameter.name}"
+            assert "completion" not in str(parameter.name), f"{name} offers to install completion for itself"
+
+
+def test_scripts_can_read_every_command_that_ends_by_itself() -> None:
+    without = {name for name, command in _commands() if not any("--json" in parameter.opts for parameter in command.params)}
+    assert without == {"federation start", "join"}
+
+
+def test_the_readme_lists_every_command() -> None:
+    table = README.read_text(encoding="utf-8").partition("## Commands")[2].partition("\n## ")[0]
+    assert {name for name in COMMANDS if f"`sumus {name}" not in table} == set()
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"], ["federation"]])
+def test_without_arguments_there_is_help_and_not_an_error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert "Usage: sumus" in shown.out + shown.err
+    assert "error:" not in shown.err
+
+
+def test_a_question_is_not_followed_by_a_full_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["account", "--jsn"]) == 2
+    assert "?." not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

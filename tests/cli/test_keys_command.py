@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def test_new_keys_and_a_roster_fit_together(tmp_path: Path) -> None:
         assert identity.public_key == roster.public_keys[name]
         assert (tmp_path / f"{name}.key").stat().st_mode & 0o077 == 0
         assert identity.secret_text().split(":")[1].strip() not in (tmp_path / f"{name}.pub").read_text()
+
+
+def test_scripts_read_the_fingerprint(tmp_path: Path) -> None:
+    made = runner.invoke(keys_app, ["new", "north", "--out", str(tmp_path), "--json"])
+    public = json.loads(made.output)["public"]
+    found = json.loads(runner.invoke(keys_app, ["roster", public, "--out", str(tmp_path / "roster.toml"), "--json"]).output)
+    assert found["fingerprint"].replace(" ", "") == Roster.parse((tmp_path / "roster.toml").read_text()).digest().hex()
+    assert found["silos"] == ["north"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -235,6 +235,12 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert len(names) == len(set(names))
     targets = {str(attributes["href"])[1:] for _, attributes in page.elements if "href" in attributes}
     assert targets == {"run-1", "run-2"}
+    assert "do not compare" not in page.text
+
+
+def test_runs_on_different_records_say_so(tmp_path: Path) -> None:
+    paths = [made_run(tmp_path / name, rounds=2, data__name=name) for name in ("digits", "income")]
+    assert "different records (digits, income): their accuracies and losses do not compare" in Page(rendered(*paths)).text
 
 
 def test_a_run_without_privacy_is_never_drawn_as_if_it_spent_nothing(tmp_path: Path) -> None:
@@ -242,7 +248,7 @@ def test_a_run_without_privacy_is_never_drawn_as_if_it_spent_nothing(tmp_path: P
     plan = made_plan(training__algorithm="fedavg")
     with RunFolder.create(plan, None, tmp_path / "fedavg") as run:
         for number in (1, 2):
-            run.commit(made_round(number, epsilon_spent=0.0), {}, {})
+            run.commit(made_round(number, epsilon_spent=math.inf), {}, {})
     page = Page(rendered(made_run(tmp_path / "private", rounds=2), run.path))
     assert "compare-accuracy" in page.figures()
     assert "compare-epsilon" not in page.figures()

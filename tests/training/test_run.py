@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -168,6 +169,44 @@ def test_a_simulation_with_a_public_seed_says_that_its_guarantee_is_void(tmp_pat
     second = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, seed=3))
     assert torch.equal(next(first.model.parameters()), next(second.model.parameters()))
     assert "public seed" in (RunFolder.open(first.path).void or "")
+    summary = first.summary()
+    assert (summary["epsilon"], summary["proved"]) == (None, False), "a script must not read an ε that does not hold"
+    assert "public seed" in summary["void"]
+
+
+def _stopped(tmp_path: Path, **changes: object) -> Path:
+    def stop(design: object, record: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, **changes), progress=stop)
+    (path,) = (tmp_path / "runs").iterdir()
+    return path
+
+
+def test_a_run_with_secret_noise_is_never_continued_with_a_public_seed(tmp_path: Path) -> None:
+    """The record would go on claiming the guarantee, and the rest of the run would be on no ledger."""
+    path = _stopped(tmp_path)
+    with pytest.raises(PlanError, match=r"seed must be left out: .* began without a public seed, got 5"):
+        train(silos=small_data(), options=options(tmp_path, resume=path, seed=5))
+    assert RunFolder.open(path).last_round == 1
+    assert train(silos=small_data(), options=options(tmp_path, resume=path)).summary()["void"] is None
+
+
+def test_a_simulation_is_continued_with_a_public_seed_only(tmp_path: Path) -> None:
+    path = _stopped(tmp_path, seed=5)
+    with pytest.raises(PlanError, match="seed must be given"):
+        train(silos=small_data(), options=options(tmp_path, resume=path))
+    again = train(silos=small_data(), options=options(tmp_path, resume=path, seed=5))
+    assert len(again.rounds) == 4
+    assert again.summary()["void"]
+
+
+def test_a_run_without_noise_spends_everything(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"training.algorithm": "fedavg", "training.sampling_rate": 0.5})
+    run = train(plan, silos=small_data(), options=options(tmp_path))
+    assert {each.epsilon_spent for each in RunFolder.open(run.path).rounds()} == {math.inf}
+    assert run.summary()["epsilon"] is None
 
 
 def test_two_runs_of_the_same_plan_draw_different_noise(tmp_path: Path) -> None:

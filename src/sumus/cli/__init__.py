@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, final, get_type_hints
 
 import click
 import typer
-from typer.core import TyperArgument
-from typer.utils import get_params_from_function
 
 from sumus.errors import SumusError
 
@@ -59,7 +56,8 @@ class _Commands(click.Group):
         module = importlib.import_module(f"sumus.cli.{cmd_name}")
         command = typer.main.get_command(_app(module, cmd_name))
         command.name = cmd_name
-        _restore_argument_help(command)
+        for each in (command, *getattr(command, "commands", {}).values()):
+            _restore_help_of_arguments(each)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -71,21 +69,18 @@ def _app(module: Any, name: str) -> typer.Typer:
     for attribute in (f"{name}_app", "app"):
         if isinstance(found := getattr(module, attribute, None), typer.Typer):
             return found
-    app = typer.Typer()
+    app = typer.Typer(add_completion=False)
     app.command()(getattr(module, f"{name}_command"))
     return app
 
 
-def _restore_argument_help(command: click.Command) -> None:
-    """Give positional arguments their help back: typer 0.20 sets it before click 8.5's constructor clears it."""
-    for each in getattr(command, "commands", {}).values():
-        _restore_argument_help(each)
-    if command.callback is None:
-        return
-    declared = get_params_from_function(inspect.unwrap(command.callback))
-    for argument in command.params:
-        if isinstance(argument, TyperArgument) and argument.help is None:
-            argument.help = declared[str(argument.name)].default.help
+def _restore_help_of_arguments(command: click.Command) -> None:
+    """Typer before 0.21, the newest that Flower allows, sets an argument's help and then lets click 8.5 clear it."""
+    hints = get_type_hints(command.callback, include_extras=True) if command.callback is not None else {}
+    for parameter in command.params:
+        for described in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
+            if isinstance(described, typer.models.ArgumentInfo):
+                parameter.help = described.help  # type: ignore[attr-defined,unused-ignore]
 
 
 def _root() -> click.Group:
@@ -111,14 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except SumusError as error:
         return _fail(str(error), error, error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "sumus"
         message = error.format_message()
-        return _fail(f"{message}{'' if message.endswith('.') else '.'} See `{where} --help`.", error, 2)
+        return _fail(f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`.", error, 2)
     except click.ClickException as error:
         return _fail(error.format_message(), error, 2)
-    except (KeyboardInterrupt, click.Abort):
-        click.secho("stopped", fg="red", err=True)
+    except (KeyboardInterrupt, click.Abort) as error:
+        told = str(error.__cause__ or "")  # click puts an Abort in the place of what a command said
+        click.secho(f"stopped {told}".strip(), fg="red", err=True)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain about the unflushed rest

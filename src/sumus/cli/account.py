@@ -14,7 +14,7 @@ from sumus.guarantee import account_of, calibrated
 
 __all__ = ["account_app"]
 
-account_app = typer.Typer()
+account_app = typer.Typer(add_completion=False)
 
 
 @account_app.command()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_app"]
 
-audit_app = typer.Typer(help="Measure leakage and check samplers against their declared law.", no_args_is_help=True)
+audit_app = typer.Typer(help="Measure leakage and check samplers against their declared law.", no_args_is_help=True, add_completion=False)
 
 PlotFolder = Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")]
 Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
@@ -36,10 +36,10 @@ class Model(StrEnum):
 
 @audit_app.command("theorem")
 def theorem_command(
-    silos: Annotated[int, typer.Option(min=2, help="Number of silos N.")] = 10,
-    local_steps: Annotated[int, typer.Option(min=2, help="Local steps per round S.")] = 2,
+    silos: Annotated[int, typer.Option(min=2, help="Silos that train, N.")] = 10,
+    local_steps: Annotated[int, typer.Option(min=2, help="Local steps of a round, S.")] = 2,
     epsilon: Annotated[float, typer.Option(min=0.01, help="What the per-step accounting claims.")] = 1.0,
-    delta: Annotated[float, typer.Option(min=1e-9, max=0.1, help="δ of that claim.")] = 1e-5,
+    delta: Annotated[float, typer.Option(min=1e-9, max=0.1, help="δ of the claim and of every bound.")] = 1e-5,
     model: Annotated[Model, typer.Option(help="What the silos train.")] = Model.both,
     confidence: Confidence = 0.999,
     trials: Annotated[int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")] = 20_000_000,

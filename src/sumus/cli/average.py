@@ -13,10 +13,11 @@ from rich.table import Table
 from sumus.accounting.averaging import AveragedModels, average
 from sumus.cli.options import AsJson, console, print_json
 from sumus.errors import DataError, PlanError, StorageError
+from sumus.record import rounded_up
 
 __all__ = ["average_app"]
 
-average_app = typer.Typer()
+average_app = typer.Typer(add_completion=False)
 
 
 @average_app.command(name="average")
@@ -69,7 +70,7 @@ def _show(rows: list[AveragedModels], *, delta: float, steps: int, accountant: s
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
     for row in rows:
         verdict = "[green]proved[/green]" if row.proved else "[red]not proved[/red], paper's theorem 4.5"
-        noise, found, proved = f"{row.noise_multiplier:.4g}", f"{row.epsilon:.4g}", f"{row.proved_epsilon:.4g}"
+        noise, found, proved = f"{row.noise_multiplier:.4g}", rounded_up(row.epsilon), rounded_up(row.proved_epsilon)
         table.add_row(str(row.parties), noise, found, verdict, proved)
     table.caption = (
         f"δ = {delta:g}; one record of one model's data, add or remove; {steps} step{'s' if steps > 1 else ''}; all parties honest, "
@@ -114,17 +115,25 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
+                return _only_arrays(path, {name: archive[name] for name in archive.files})
         import torch
 
         state = torch.load(path, map_location="cpu", weights_only=True)
         return {name: each.detach().numpy() for name, each in state.items()}
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, StorageError):
         raise
     except Exception as error:
         raise StorageError(
             f"{path} is not a readable checkpoint ({type(error).__name__}). Give a torch state dict or an .npz file."
         ) from None
+
+
+def _only_arrays(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """What numpy found in an archive, unless some of it is no array: then it is no model but, for example, the state of a run."""
+    for name, each in found.items():
+        if not isinstance(each, np.ndarray):
+            raise StorageError(f"{path} holds {name!r}, which is no array. Give models; that of a run is its model.pt.")
+    return found
 
 
 def _store(out: Path, tensors: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from sumus.plan import TrainingPlan
 
 __all__ = ["data_app"]
 
-data_app = typer.Typer(help="List, check and prepare data sets.", no_args_is_help=True)
+data_app = typer.Typer(help="List, check and prepare data sets.", no_args_is_help=True, add_completion=False)
 
 
 @data_app.command("list")

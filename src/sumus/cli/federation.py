@@ -24,11 +24,11 @@ from sumus.engines.nvflare.kits import Address, close_down_server, server_comman
 from sumus.engines.nvflare.training import DEFAULT_PATIENCE, train_across
 from sumus.engines.processes import supervise
 from sumus.errors import EngineError, PlanError
-from sumus.record import RunFolder
+from sumus.record import RunFolder, rounded_up
 
 __all__ = ["federation_app"]
 
-federation_app = typer.Typer(help="Serve a federation across machines.", no_args_is_help=True)
+federation_app = typer.Typer(help="Serve a federation across machines.", no_args_is_help=True, add_completion=False)
 
 
 @federation_app.command("init")
@@ -197,7 +197,7 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    target = agreement.account.epsilon
+    target = rounded_up(agreement.account.epsilon)
     told: set[str] = set()
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
         task: TaskID = bar.add_task("round", total=agreement.plan.federation.rounds, state="")
@@ -208,7 +208,7 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
             for record in news["rounds"]:
                 accuracy = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.1%}  "
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
-                state = f"{accuracy}ε ≤ {record['epsilon_spent']:.3f} of {target:.3g}{missing}"
+                state = f"{accuracy}ε ≤ {rounded_up(record['epsilon_spent'])} of {target}{missing}"
                 bar.update(task, completed=record["round"], state=state)
                 if not console.is_terminal and not quiet:
                     console.print(f"round {record['round']:>3}  {state}", highlight=False)

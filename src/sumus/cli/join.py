@@ -24,7 +24,7 @@ from sumus.secagg.keys import Roster, SiloIdentity
 
 __all__ = ["join_app"]
 
-join_app = typer.Typer()
+join_app = typer.Typer(add_completion=False)
 
 
 @join_app.command()

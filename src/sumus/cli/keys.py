@@ -8,36 +8,45 @@ from typing import Annotated
 
 import typer
 
+from sumus.cli.options import AsJson, print_json
 from sumus.errors import StorageError
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
 
 __all__ = ["keys_app"]
 
-keys_app = typer.Typer(help="Make a silo's identity and the federation's roster.", no_args_is_help=True)
+keys_app = typer.Typer(help="Make a silo's identity and the federation's roster.", no_args_is_help=True, add_completion=False)
 
 
 @keys_app.command("new")
 def new(
     name: Annotated[str, typer.Argument(help="The silo's name: letters, digits, dot, underscore, dash.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder for the two files.")] = Path(),
+    as_json: AsJson = False,
 ) -> None:
     """Make a new identity: NAME.key stays secret with this silo, NAME.pub goes to whoever assembles the roster."""
     identity = SiloIdentity.generate(name, RandomSource())
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     _write_new(secret, identity.secret_text(), mode=0o600)
     _write_new(public, identity.public_text(), mode=0o644)
-    typer.echo(f"wrote {secret} (keep it secret) and {public} (send it to the roster)")
+    if as_json:
+        print_json({"name": name, "secret": str(secret), "public": str(public)})
+    else:
+        typer.echo(f"wrote {secret} (keep it secret) and {public} (send it to the roster)")
 
 
 @keys_app.command("roster")
 def roster(
     public_files: Annotated[list[Path], typer.Argument(help="The .pub files of all silos.")],
     out: Annotated[Path, typer.Option("--out", help="The roster file to write.")] = Path("roster.toml"),
+    as_json: AsJson = False,
 ) -> None:
     """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by every silo."""
     assembled = Roster.from_public_texts([_read(path) for path in public_files])
     _write_new(out, assembled.to_text(), mode=0o644)
+    if as_json:
+        print_json({"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)})
+        return
     typer.echo(f"wrote {out} with {len(assembled)} silos: {', '.join(assembled.names)}")
     typer.echo(f"fingerprint {fingerprint(assembled)}")
 

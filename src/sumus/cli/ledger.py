@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from sumus.cli.options import AsJson
 from sumus.errors import GuaranteeError, StorageError
 from sumus.ledger import Ledger, RunSpending, Total, state_directory
 from sumus.record import RunFolder, rounded_up
@@ -21,11 +22,10 @@ from sumus.typed_json import plain_json
 
 __all__ = ["ledger_app"]
 
-ledger_app = typer.Typer(help="Privacy spent on a data set across runs.", no_args_is_help=True)
+ledger_app = typer.Typer(help="Privacy spent on a data set across runs.", no_args_is_help=True, add_completion=False)
 
 _NEIGHBOURS = {"record": "one record, add or remove", "silo": "all records of one silo, present or emptied"}
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 DataSet = Annotated[str | None, typer.Argument(help="Name of the data set; omitted: all of them.")]
 Runs = Annotated[Path | None, typer.Option("--compose", help="Folder with the run folders: compose their releases, a tighter total.")]
 State = Annotated[Path | None, typer.Option("--state", help="Folder of the ledgers; default: SUMUS_STATE or the user's state folder.")]

@@ -19,7 +19,7 @@ from sumus.mechanism.noise import Gaussian
 
 __all__ = ["plan_app"]
 
-plan_app = typer.Typer()
+plan_app = typer.Typer(add_completion=False)
 
 
 @plan_app.command()
@@ -95,7 +95,7 @@ def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], file
         grid.add_row("  overflow", f"probability below 2^-40 over all rounds; {room}")
     if facts["surge_rate"] > 0.0:
         grid.add_row("  overfull bins", f"probability {facts['surge_rate']:.2g} per record and round, accounted")
-    grid.add_row("  plan", f"{facts['plan_hash'][:16]}…")
+    grid.add_row("  plan hash", facts["plan_hash"])
     screen.print(grid)
     if costs:
         screen.print()

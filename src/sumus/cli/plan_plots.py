@@ -68,7 +68,10 @@ def _epsilon_against_rounds(built: NoiseDesign, account: Account, comparison: Co
     axes.set_xlim(1, 2 * plan.federation.rounds)
     if account.target_epsilon is not None:
         axes.axhline(account.target_epsilon, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.annotate(f"target ε = {account.target_epsilon:g}", (1, account.target_epsilon), (4, 4), textcoords="offset points", fontsize=9)
+        axes.annotate(  # below the line and right of the planned rounds, where the plan's own curve has left it
+            f"target ε = {account.target_epsilon:g}", (1, account.target_epsilon), (-4, -12), xycoords=("axes fraction", "data"),
+            textcoords="offset points", fontsize=9, ha="right",
+        )  # fmt: skip
     axes.axvline(plan.federation.rounds, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
         f"{plan.federation.rounds} rounds", (plan.federation.rounds, 0), (4, 6), xycoords=("data", "axes fraction"),

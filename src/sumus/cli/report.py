@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from sumus.cli.options import AsJson
 from sumus.errors import StorageError
 from sumus.record import RunFolder
 from sumus.report.page import write_report
@@ -18,9 +19,14 @@ __all__ = ["report_command"]
 
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that `sumus train` wrote; several are compared on one page.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Where the page goes; default: report.html in the (first) run folder.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Where the page goes; default: report.html in the run folder; of several runs, comparison.html in the first."
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """One self-contained HTML page: the guarantee in words, every round, the plan and the hash chain. Needs no network."""
     found = list(dict.fromkeys(path.resolve() for path in runs))

@@ -15,7 +15,7 @@ from sumus.experiments.reproduce import NAMES, Options, Reproduction, Watch, rep
 
 __all__ = ["reproduce_app"]
 
-reproduce_app = typer.Typer()
+reproduce_app = typer.Typer(add_completion=False)
 
 
 @reproduce_app.command(name="reproduce")

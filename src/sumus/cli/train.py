@@ -17,12 +17,12 @@ from sumus.data import FederatedData
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
 from sumus.guarantee import Account
-from sumus.record import RoundRecord, RunFolder
+from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.training.run import DEFAULT_PLAN, RunOptions, TrainedRun, train
 
 __all__ = ["train_app"]
 
-train_app = typer.Typer()
+train_app = typer.Typer(add_completion=False)
 
 
 @train_app.command()
@@ -32,7 +32,7 @@ def train_command(
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
     compare: Annotated[bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")] = None,
-    threads: Annotated[int, typer.Option(help="Silos that compute at the same time; 0: one per core.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")] = 0,
     seed: Annotated[int | None, typer.Option(help="Public seed of a reproducible simulation. VOIDS THE GUARANTEE.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Simulate drop-outs: ROUND:STAGE:SILO[,SILO…]; repeatable.")] = None,
     policy: Annotated[Path | None, typer.Option(help="A silo's own policy file, enforced before the first round.")] = None,
@@ -55,7 +55,7 @@ def train_command(
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
         policy=policy,
-        threads=threads if threads > 0 else (os.cpu_count() or 1),
+        threads=threads or os.cpu_count() or 1,
     )
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -66,18 +66,22 @@ def train_command(
     )
     with Progress(*columns, console=console, disable=json_ or not console.is_terminal) as bar:
         task = bar.add_task("round", total=None, state="")
+        bound: str | None = None
 
         def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
+            nonlocal bound
             console.print("no privacy guarantee: fedavg adds no noise" if account is None else guarantee_text(account))
             for line in data.assumptions:
                 console.print(f"[dim]  assumed      {line}", highlight=False)
             if seed is not None:
                 console.print("[bold red]  --seed makes the noise public: the guarantee above is void for this run (simulation)")
+            elif account is not None:
+                bound = rounded_up(account.epsilon)
             bar.update(task, total=design.plan.federation.rounds)
 
         def progress(design: NoiseDesign, record: RoundRecord) -> None:
             accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.1%}  "
-            state = f"{accuracy}ε ≤ {record.epsilon_spent:.3f} of {design.plan.privacy.epsilon or float('nan'):g}"
+            state = accuracy + ("no guarantee" if bound is None else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}")
             bar.update(task, completed=record.round, state=state)
             if not console.is_terminal and not json_:
                 console.print(f"round {record.round:>3}  {state}", highlight=False)
@@ -95,14 +99,9 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("training")
     table.add_column("accuracy", justify="right")
     table.add_column("privacy")
-    if run.accuracy is not None:
-        proved = (
-            ""
-            if run.account is None
-            else f"ε ≤ {run.account.epsilon:.3g}, δ = {run.account.delta:g}, "
-            + (f"proved ({run.account.analysis})" if run.account.proved else "NOT PROVED")
-        )
-        table.add_row("[bold]all silos, private", f"[bold]{run.accuracy:.1%}", proved)
+    name = "no privacy" if run.account is None else "simulated" if run.void else "private"
+    measured = "not measured" if run.accuracy is None else f"{run.accuracy:.1%}"
+    table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
     if run.baselines:
         table.add_row("all silos, no privacy", f"{run.baselines['non_private']:.1%}", "none")
         spread = f"{run.baselines['alone_min']:.1%} … {run.baselines['alone_max']:.1%}"
@@ -113,6 +112,16 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
+
+
+def _guarantee(run: TrainedRun) -> str:
+    """What the accuracy was bought with, in a few words."""
+    if run.account is None:
+        return "none"
+    if run.void:
+        return f"[bold red]VOID[/bold red]: {run.void}"
+    proved = f"proved ({run.account.analysis})" if run.account.proved else "NOT PROVED"
+    return f"ε ≤ {rounded_up(run.account.epsilon)}, δ = {run.account.delta:g}, {proved}"
 
 
 def _write_report(run: TrainedRun) -> Path | None:

@@ -19,7 +19,7 @@ from sumus.storage import replace_atomically
 
 __all__ = ["tune_app"]
 
-tune_app = typer.Typer()
+tune_app = typer.Typer(add_completion=False)
 
 _WARNING = "the search is not accounted: the chosen numbers tell something about the validation records. --account E accounts for it"
 

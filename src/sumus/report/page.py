@@ -16,6 +16,7 @@ from typing import Any, final
 
 import jinja2
 
+from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.report import figures, scales
 from sumus.report.figures import Figure
@@ -79,6 +80,7 @@ def render_report(runs: Sequence[RunFolder]) -> str:
     return environment.get_template("page.html").render(
         views=views,
         comparison=figures.comparison([(view.run.name, view.rounds, view.statement) for view in views]) if len(views) > 1 else [],
+        datasets=list(dict.fromkeys(_records_of(run.plan) for run in runs)),
         differences=plan_differences([run.plan.as_table() for run in runs]),
         style=style,
         script=script,
@@ -92,6 +94,10 @@ def plan_differences(plans: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[t
     keys = list(dict.fromkeys((section, key) for plan in plans for section, entries in plan.items() for key in entries))
     rows = [(f"{section}.{key}", [_shown(plan.get(section, {}).get(key, "–")) for plan in plans]) for section, key in keys]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
+
+
+def _records_of(plan: TrainingPlan) -> str:
+    return plan.data.name or plan.data.path or "records given in Python"
 
 
 def _shown(value: object) -> str:

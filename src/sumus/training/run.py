@@ -10,7 +10,8 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -21,7 +22,7 @@ from torch import nn
 
 from sumus.data import FederatedData, from_arrays, load, public_facts
 from sumus.design import NoiseDesign
-from sumus.errors import GuaranteeError, StorageError
+from sumus.errors import GuaranteeError, PlanError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
 from sumus.plan import TrainingPlan
 from sumus.record import RoundRecord, RunFolder
@@ -81,6 +82,7 @@ class TrainedRun:
     baselines: dict[str, float]
     assumptions: tuple[str, ...]
     seconds: float
+    void: str | None = None  # why the guarantee does not hold for this run, if it does not
 
     @property
     def accuracy(self) -> float | None:
@@ -93,8 +95,8 @@ class TrainedRun:
         return next((each.loss for each in reversed(self.rounds) if each.loss is not None), None)
 
     def summary(self) -> dict[str, Any]:
-        """Plain values for `--json` and `summary.json`."""
-        account = self.account
+        """Plain values for `--json` and `summary.json`; a void run has no ε."""
+        account = None if self.void else self.account
         return {
             "accuracy": self.accuracy,
             "loss": self.loss,
@@ -102,6 +104,7 @@ class TrainedRun:
             "delta": None if account is None else account.delta,
             "proved": False if account is None else account.proved,
             "analysis": None if account is None else account.analysis,
+            "void": self.void,
             "rounds": len(self.rounds),
             "seconds": self.seconds,
             "run": str(self.path),
@@ -136,7 +139,7 @@ def train(
     """
     options = options or RunOptions()
     began = time.perf_counter()
-    plan = _resumable(RunFolder.open(options.resume).plan, options.resume) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
+    plan = _resumable(options.resume, options.seed) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
     data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else _own_records(plan, silos)
     facts = data.facts() if silos is not None else public_facts(plan)
     if model is not None and plan.training.dimension is None:
@@ -162,7 +165,7 @@ def train(
         if options.resume
         else RunFolder.create(built.plan, account, options.root, name=options.name, silos=names, void=void)
     )
-    with run:
+    with _kept(run):
         federation = Federation(built, bench, _secret(run, options), options.seed, options.threads, options.vanishing)
         _restore(federation, run)
         loggers = _loggers(built.plan, run.path)
@@ -181,13 +184,24 @@ def train(
         load_flat(bench.model, torch.tensor(federation.server.released, dtype=torch.float32))
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
-        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds)
+        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds, run.void)
         buffer = io.BytesIO()
         torch.save(bench.model.state_dict(), buffer)
         replace_atomically(run.path / "model.pt", buffer.getvalue())
         if run.summary is None:
             run.finish(result.summary())
     return result
+
+
+@contextmanager
+def _kept(run: RunFolder) -> Iterator[None]:
+    """The open run; whoever interrupts it is told how far it came and how it goes on."""
+    try:
+        with run:
+            yield
+    except KeyboardInterrupt:
+        going_on = f"kept in {run.path}" if run.plan.noise.removable else f"go on with: sumus train --resume {run.path}"
+        raise KeyboardInterrupt(f"after round {run.last_round}; {going_on}") from None
 
 
 def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
@@ -199,11 +213,18 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     return list(open_loggers(plan, path))
 
 
-def _resumable(plan: TrainingPlan, path: Path) -> TrainingPlan:
-    """The plan of a run that may be continued: removable noise comes from keys of a process that is gone, so no round can be repeated."""
-    if plan.noise.removable:
+def _resumable(path: Path, seed: int | None) -> TrainingPlan:
+    """The plan of a run that may be continued: only with randomness of the kind it began with, and only where a round can be repeated.
+
+    Removable noise comes from keys of a process that is gone, so a round in flight could not be repeated bit for bit.
+    """
+    run = RunFolder.open(path)
+    if (run.void is None) != (seed is None):
+        rule = f"must be {'left out' if run.void is None else 'given'}: {path} began with{'out' if run.void is None else ''} a public seed"
+        raise PlanError("seed", seed, rule, "Resume the run as it began.")
+    if run.plan.noise.removable:
         raise GuaranteeError(f"{path} has removable noise, so a round that was in flight would be noised a second time. Start a new run.")
-    return plan
+    return run.plan
 
 
 def _own_records(plan: TrainingPlan, silos: Sequence[Any]) -> FederatedData:
@@ -258,7 +279,7 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
     return RoundRecord(
         round=outcome.number + 1,
         round_id=_round_id(federation.design, outcome.number),
-        epsilon_spent=spent(federation.design, outcome.number + 1) if private else 0.0,
+        epsilon_spent=spent(federation.design, outcome.number + 1) if private else math.inf,
         delta=plan.privacy.delta,
         survivors=tuple(names[silo] for silo in sorted(survivors)),
         dropped=tuple(names[silo] for silo in range(len(names)) if silo not in survivors),
