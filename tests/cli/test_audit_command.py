@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sumus.cli import main
 from sumus.cli.audit import audit_app
 from sumus.mechanism.noise import IntegerNoise, Skellam
 
@@ -123,3 +124,10 @@ def test_tables_for_people(plan: str) -> None:
     assert "declared law" in result.stdout
     result = CliRunner().invoke(audit_app, ["run", plan, "--runs", "2", "--canaries", "8", "--no-final-model"])
     assert "nothing contradicts the account" in result.stdout
+
+
+def test_membership_of_what_is_not_there_names_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["audit", "membership", str(tmp_path / "nothere")]) == 5
+    assert "nothere is not a run folder" in capsys.readouterr().err
+    assert main(["audit", "membership", str(tmp_path), "--set", "privacy.epsilon=2"]) == 2
+    assert "--set cannot stand beside a run" in capsys.readouterr().err

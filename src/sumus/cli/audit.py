@@ -237,7 +237,7 @@ def membership_command(
     from sumus.audit.membership import audit_membership, released_of
     from sumus.audit.plots import draw_membership
     from sumus.data import load, public_facts
-    from sumus.errors import StorageError
+    from sumus.errors import PlanError, StorageError
     from sumus.guarantee import calibrate_design
     from sumus.plan import TrainingPlan
     from sumus.record import RunFolder
@@ -247,7 +247,9 @@ def membership_command(
     screen, released = console(), None
     folder = Path(target) if target is not None and not target.endswith(".toml") else None
     if folder is not None:
-        run = RunFolder.open(folder if folder.is_dir() else folder.parent)
+        if overrides:
+            raise PlanError("--set", overrides[0], "cannot stand beside a run", "The run folder holds its plan.")
+        run = RunFolder.open(folder.parent if folder.is_file() else folder)
         stored, chosen = run.read_checkpoint(), run.plan
         if stored is None:
             raise StorageError(f"{folder} has no checkpoint yet. Name a run that has finished a round.")

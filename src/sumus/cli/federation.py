@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from sumus.cli.keys import fingerprint
+from sumus.cli.keys import fingerprint, read_public, require_silos_of
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.kit import make_federation
@@ -44,7 +44,11 @@ def init_command(
     """Make a kit for the server, for every silo and for the operator, and the roster that says who is who."""
     names = [name.strip() for name in silos.split(",") if name.strip()]
     agreement = None if plan is None else agree_on(load_plan(str(plan), set_))
-    lines = None if keys is None else [path.read_text() for path in sorted(keys.glob("*.pub"))]
+    if agreement is not None:
+        require_silos_of([silo.name for silo in agreement.design.silos], named=names, where="--silos")
+    if keys is not None and not keys.is_dir():
+        raise PlanError("--keys", str(keys), "must be a folder", "Collect the silos' .pub files in it.")
+    lines = None if keys is None else [read_public(path) for path in sorted(keys.glob("*.pub"))]
     made = make_federation(folder, silos=names, address=Address.parse(server), public_keys=lines, agreement=agreement)
     told = {
         "folder": str(folder),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sumus.cli.keys import fingerprint
+from sumus.cli.keys import fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.executor import STATE_FOLDER
@@ -54,6 +54,7 @@ def join_command(
         agreement = agree_on(each)
         console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
         console.print(guarantee_text(agreement.account))
+        require_silos_of([silo.name for silo in agreement.design.silos], named=roster.names, where="the kit's roster")
         LedgerReleases.open(agreement, ledger, rules)
         records = site.load(agreement.plan, me.name).silos[0]
         console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)

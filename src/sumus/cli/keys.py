@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sumus.cli.options import AsJson, print_json
-from sumus.errors import StorageError
+from sumus.errors import PlanError, StorageError
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
 
-__all__ = ["keys_app"]
+__all__ = ["fingerprint", "keys_app", "read_public", "require_silos_of"]
 
 keys_app = typer.Typer(help="Make a silo's identity and the federation's roster.", no_args_is_help=True, add_completion=False)
 
@@ -42,7 +43,7 @@ def roster(
     as_json: AsJson = False,
 ) -> None:
     """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by every silo."""
-    assembled = Roster.from_public_texts([_read(path) for path in public_files])
+    assembled = Roster.from_public_texts([read_public(path) for path in public_files])
     _write_new(out, assembled.to_text(), mode=0o644)
     if as_json:
         print_json({"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)})
@@ -57,12 +58,20 @@ def fingerprint(assembled: Roster) -> str:
     return " ".join(text[start : start + 8] for start in range(0, len(text), 8))
 
 
-def _read(path: Path) -> str:
-    """A small text file."""
+def require_silos_of(plan: Sequence[str], *, named: Sequence[str], where: str) -> None:
+    """A plan is for the silos of its roster and no others: each of them would refuse it once training begins."""
+    if sorted(plan) != sorted(named):
+        rule = f"must be the silos of the plan, {', '.join(sorted(plan))}"
+        raise PlanError(where, ", ".join(sorted(named)), rule, "Make plan and roster for the same silos.")
+
+
+def read_public(path: Path) -> str:
+    """The text of a .pub file."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path} cannot be read: {error}. Give the .pub files that `sumus keys new` wrote.") from None
+        reason = "not a text file" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise StorageError(f"{path} cannot be read: {reason}. Give the .pub files that `sumus keys new` wrote.") from None
 
 
 def _write_new(path: Path, text: str, *, mode: int) -> None:
@@ -73,6 +82,6 @@ def _write_new(path: Path, text: str, *, mode: int) -> None:
     except FileExistsError:
         raise StorageError(f"{path} exists already. Move it away first; overwriting a key locks the silo out.") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error}. Choose another folder with --out.") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror}. Choose another folder with --out.") from None
     with os.fdopen(handle, "w") as file:
         file.write(text)
