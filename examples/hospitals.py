@@ -32,6 +32,17 @@ removable = true             # take the noise back that no drop-out turned out t
 path = "{path}"
 silo_column = "hospital"
 label_column = "readmitted"
+[data.bounds]
+age = [0, 110]
+stay_days = [0, 60]
+blood_pressure = [60, 240]
+creatinine = [0, 10]
+earlier_visits = [0, 20]
+[data.categories]
+sex = ["female", "male"]
+ward = ["cardiology", "general", "oncology", "surgery"]
+smoker = ["no", "yes"]
+readmitted = ["no", "yes"]
 """
 
 
@@ -44,7 +55,7 @@ def main() -> None:
         run = sumus.train(plan, options=RunOptions(root=Path("runs"), name="hospitals", compare=True))
     for line in run.assumptions:
         print("assumed:", line)
-    print(f"accuracy {run.accuracy:.1%} with ε ≤ {run.account.epsilon:.3g}, proved ({run.account.analysis})")
+    print(f"accuracy {run.accuracy:.1%} with the guarantee above")
     print(f"without privacy {run.baselines['non_private']:.1%}, each hospital alone {run.baselines['alone_mean']:.1%}")
     print(f"everything is in {run.path}")
 

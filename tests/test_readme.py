@@ -26,6 +26,16 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
     assert "proved (convex-pass)" in done.stdout
 
 
+@pytest.mark.parametrize("example", ["hospitals.py", "images.py"])
+def test_examples_run(example: str, tmp_path: Path) -> None:
+    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
+    command = [sys.executable, str(ROOT / "examples" / example)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert "proved (" in done.stdout
+    assert "accuracy " in done.stdout
+
+
 def test_exactly_two_set_up_commands_and_both_are_targets() -> None:
     commands = re.findall(r"^make (\w+)", README, flags=re.M)
     assert commands == ["demo", "test"]

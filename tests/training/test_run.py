@@ -62,6 +62,25 @@ def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) ->
     assert not list(run.path.glob("*.key")), "the secret outlives the run"
 
 
+_STEPS = {"training.algorithm": "split-noise", "training.sampling_rate": 0.3, "federation.local_steps": 2}
+_WHOLE_SILOS = {"privacy.unit": "silo", "training.algorithm": "silo", "training.sampling_rate": 0.5, "privacy.epsilon": 20.0}
+KINDS_OF_PLANS: dict[str, dict[str, object]] = {
+    "removable noise": {"noise.removable": True, "federation.dropouts": 1},
+    "coins": _WHOLE_SILOS | {"noise.mechanism": "poisson-binomial", "privacy.accountant": "renyi"},
+    "a rate per step": _STEPS | {"training.learning_rates": [0.2, 0.1]},
+    "a silo that differs": _STEPS | {"silo.silo-1.clip_norm": 0.5},
+    "some silos a round": _STEPS | {"federation.selection": "fixed", "federation.selected": 3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_PLANS)
+def test_every_kind_of_plan_can_be_compared_with_no_privacy(kind: str, tmp_path: Path) -> None:
+    """The comparison comes after the training: a plan that it cannot handle would lose a run that is already paid for."""
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1} | KINDS_OF_PLANS[kind])
+    run = train(plan, silos=small_data(silos=5), options=options(tmp_path, compare=True))
+    assert set(run.baselines) == {"non_private", "alone_mean", "alone_min", "alone_max"}
+
+
 def test_an_interrupted_run_continues_to_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The secret is the same, so the continued run must end with the very same bits as an undisturbed one."""
     monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -29,10 +31,8 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     records = [len(silo.train) for silo in bench.data.silos]
     batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(min(records)))
     steps = max(1, round(float(np.mean(records)) / batch))
-    plain = plan.replace("training", algorithm="fedavg", sampling_rate=min(1.0, batch / float(np.mean(records))), server_learning_rate=1.0)
-    plain = plain.replace("training", server_optimizer="sgd", iterate_average=0.0, server_momentum=0.0)
-    plain = plain.replace("federation", local_steps=steps, selection="all", selected=None)
-    plain = plain.replace("privacy", unit="record").replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")
+    rate = plan.training.learning_rate if plan.training.learning_rates is None else float(np.mean(plan.training.learning_rates))
+    plain = _without_noise(plan, sampling_rate=min(1.0, batch / float(np.mean(records))), local_steps=steps, learning_rate=rate)
     together = Federation(design(plain, names), bench, None, seed=0, threads=threads)
     for _ in together.rounds():
         pass
@@ -46,7 +46,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
             sampling_rate=min(1.0, batch / len(silo.train)),
-            learning_rate=plan.training.learning_rate,
+            learning_rate=rate,
             momentum=0.0,
             l2_penalty=0.0,
             source=RandomSource.simulation(0, "alone", position),
@@ -58,3 +58,14 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
         "alone_min": float(np.min(alone)),
         "alone_max": float(np.max(alone)),
     }
+
+
+def _without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int, learning_rate: float) -> TrainingPlan:
+    """Plain FedAvg with the plan's data, model and rounds; whatever belongs to one algorithm or one kind of noise is left out."""
+    plain = replace(plan, silo={}).replace(
+        "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=learning_rate, learning_rates=None,
+        server_learning_rate=1.0, server_optimizer="sgd", server_momentum=0.0, iterate_average=0.0,
+    )  # fmt: skip
+    plain = plain.replace("noise", mechanism="skellam", removable=False).replace("privacy", unit="record")
+    plain = plain.replace("federation", local_steps=local_steps, selection="all", selected=None)
+    return plain.replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")
