@@ -71,7 +71,11 @@ def parameter_count(model: str, *, shape: Sequence[int], classes: int, hidden: S
             count += filters * (channels * kernel * kernel + 1)
             channels = filters
         return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
-    raise PlanError("training.model", model, f"must be one of {', '.join(MODELS)}", "Set training.dimension for a model of your own.")
+    if ":" in model:
+        rule = f'must be set for training.model = "{model}": its parameters are counted by `sumus train` only'
+        raise PlanError("training.dimension", None, rule, "Give sum(p.numel() for p in model.parameters() if p.requires_grad).")
+    rule = f'must be one of {", ".join(MODELS)} or "package.module:Class"'
+    raise PlanError("training.model", model, rule, "Check the spelling.")
 
 
 def cnn_channels(shape: Sequence[int]) -> int:

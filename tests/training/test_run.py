@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from conftest_data import small_data
-from sumus.errors import GuaranteeError, PlanError, PolicyError, RoundAborted, StorageError
+from sumus.errors import GuaranteeError, PlanError, PolicyError, RoundAborted, StorageError, SumusError
 from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
@@ -247,6 +247,40 @@ def test_an_own_model_trains_and_batch_norm_is_refused(tmp_path: Path) -> None:
         train(plan, model=mixing, silos=small_data(), options=options(tmp_path))
     with pytest.raises(PlanError, match="convex-pass"):
         train(TrainingPlan.from_toml(PLAN), model=model, silos=small_data(), options=options(tmp_path))
+
+
+class OwnNet(torch.nn.Sequential):
+    """A model that a plan names by its path."""
+
+    def __init__(self, in_features: int, classes: int) -> None:
+        super().__init__(torch.nn.Linear(in_features, 5), torch.nn.Tanh(), torch.nn.Linear(5, classes))
+
+
+_OWN = {"training.algorithm": "split-noise", "training.sampling_rate": 0.5, "federation.local_steps": 2, "federation.rounds": 1}
+
+
+def test_the_parameters_of_a_model_named_by_its_path_are_counted(tmp_path: Path) -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides(_OWN | {"training.model": f"{__name__}:OwnNet"})
+    run = train(plan, silos=small_data(), options=options(tmp_path))
+    assert isinstance(run.model, OwnNet)
+    assert run.plan.training.dimension == 6 * 5 + 5 + 5 * 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (torch.nn.Linear(7, 3), r"records of shape \(6,\) do not fit the model"),
+        (torch.nn.Linear(6, 2), "one number for each of 3 classes, got 2"),
+        (torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Unflatten(1, (3, 1))), r"must return \(records, classes\)"),
+        (torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.BatchNorm1d(3)), "GroupNorm"),
+    ],
+)
+def test_a_model_that_does_not_fit_costs_nothing(model: torch.nn.Module, said: str, tmp_path: Path) -> None:
+    """A slip in one's own model must not use up the budget of the records: nothing was released."""
+    with pytest.raises(SumusError, match=said):
+        train(TrainingPlan.from_toml(PLAN).with_overrides(_OWN), model=model, silos=small_data(), options=options(tmp_path))
+    assert not Ledger.of_dataset("own data").entries()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_losing_too_many_silos_ends_the_run_where_it_can_be_resumed(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def object_at(path: str, *, field: str) -> Any:
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        fix = f"{error}. Install the package or correct the name."
+        fix = f"{error}. Install the package, put its folder on PYTHONPATH, or correct the name."
         raise PlanError(field, path, 'must be an importable "package.module:Name"', fix) from None
 
 

@@ -32,7 +32,7 @@ from sumus.training.aggregation import round_identifier
 from sumus.training.baselines import baselines
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.models import flat_parameters, load_flat
-from sumus.training.workbench import prepare
+from sumus.training.workbench import named_model, prepare
 from sumus.training.write_ahead import ReleaseLog
 
 __all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
@@ -142,8 +142,8 @@ def train(
     plan = _resumable(options.resume, options.seed) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
     data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else _own_records(plan, silos)
     facts = data.facts() if silos is not None else public_facts(plan)
-    if model is not None and plan.training.dimension is None:
-        plan = plan.replace("training", dimension=len(flat_parameters(model)))
+    if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
+        plan = plan.replace("training", dimension=len(flat_parameters(model or named_model(plan, facts.shape, facts.classes))))
     built = calibrate_design(resolve(plan, facts), facts.silo_names)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)
     if begun is not None:

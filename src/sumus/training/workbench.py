@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from sumus.data.silos import FederatedData, Records, SiloRecords
-from sumus.errors import PlanError
+from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
+from sumus.shapes import feature_shape
 from sumus.training.features import bounded, feature_map
+from sumus.training.isolation import refuse_mixing_layers
 from sumus.training.models import build_model, flat_parameters
 
-__all__ = ["Workbench", "prepare"]
+__all__ = ["Workbench", "named_model", "prepare"]
 
 
 @final
@@ -51,17 +55,33 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
     silos = tuple(SiloRecords(silo.name, transform(silo.train), transform(silo.validation), transform(silo.test)) for silo in data.silos)
     shape = silos[0].train.x.shape[1:]
     ready = replace(data, silos=silos, shape=tuple(int(side) for side in shape))
-    built = model if model is not None else _named_model(plan, ready, bias=not convex)
+    built = model if model is not None else _build(plan, ready.shape, data.classes)
+    if training.algorithm != "fedavg":
+        _require_fit(built, ready.shape, data.classes)
     return Workbench(ready, built, flat_parameters(built).numpy().astype(np.float64))
 
 
-def _named_model(plan: TrainingPlan, data: FederatedData, *, bias: bool) -> nn.Module:
+def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+    """The model that a plan names, for records of this shape before the plan's features."""
+    return _build(plan, feature_shape(plan.training.features, shape), classes)
+
+
+def _require_fit(model: nn.Module, shape: tuple[int, ...], classes: int) -> None:
+    """Try the model on one blank record: what does not fit is found before a round is entered into any ledger."""
+    refuse_mixing_layers(model)
+    try:
+        with torch.no_grad():
+            outputs = model(torch.zeros(1, *shape, dtype=next(model.parameters()).dtype)).shape
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"records of shape {shape} do not fit the model: {reason}. Check the data or the feature map.") from None
+    if len(outputs) != 2:
+        raise DataError(f"model must return (records, classes), got {tuple(outputs)}. Flatten its output.")
+    if outputs[1] < classes and (outputs[1], classes) != (1, 2):
+        raise DataError(f"model must return one number for each of {classes} classes, got {outputs[1]}. Widen its last layer.")
+
+
+def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
     training = plan.training
-    return build_model(
-        training.model,
-        shape=data.shape,
-        classes=data.classes,
-        hidden=training.hidden,
-        init_seed=training.init_seed,
-        bias=bias,
-    )
+    bias = training.algorithm != "convex-pass"  # whose features carry a bias feature
+    return build_model(training.model, shape=shape, classes=classes, hidden=training.hidden, init_seed=training.init_seed, bias=bias)
