@@ -97,6 +97,9 @@ def test_account_of_a_run_counts_the_rounds_that_ran(capsys: pytest.CaptureFixtu
     assert found["epsilon"] < 0.75 * whole.epsilon
     assert main(["account", folder]) == 0
     assert "2 completed" in capsys.readouterr().out
+    for untrue in ("noise.noise_multiplier=100", "federation.colluding=2", "training.clip_norm=0.1"):  # nobody drew that noise
+        assert "--set must name privacy.delta or privacy.accountant for a run" in _fails(capsys, 2, "account", folder, "--set", untrue)
+    assert _json(capsys, "account", folder, "--json", "--set", "privacy.delta=1e-6")["epsilon"] > found["epsilon"]
     with RunFolder.open(folder, resume=True) as run:
         run.note("invited", {"round": 3, "silos": list(names)})
         run.note("aborted", {"round": 3, "reason": "the server says that it saw no sum"})

@@ -9,12 +9,14 @@ import typer
 
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
 from sumus.design import NoiseDesign, design
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import account_of, calibrated
 
 __all__ = ["account_app"]
 
 account_app = typer.Typer(add_completion=False)
+
+_FREE = ("privacy.delta", "privacy.accountant")  # what may be asked of a run afterwards: where its curve is read, and by whom
 
 
 @account_app.command()
@@ -58,5 +60,9 @@ def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, i
         from sumus.data import public_facts
 
         names = public_facts(run.plan).silo_names
+    for each in overrides or ():
+        if each.partition("=")[0].strip() not in _FREE:
+            rule = f"must name {' or '.join(_FREE)} for a run: noise, trust and the rest are what they were"
+            raise PlanError("--set", each, rule, "Account for a plan to try other numbers.")
     plan = with_overrides(run.plan, overrides).replace("federation", rounds=max(run.last_asked, 1))
     return design(plan, names), run.last_round, run.last_asked, run.void
