@@ -149,6 +149,8 @@ BAD = [
     ("[aggregation]\nmodulus_bits = 1000", "aggregation.modulus_bits must be the exponent of a power of two"),
     ("[training]\nresidual_cap = 1.5", "training.residual_cap must be a finite number in"),
     ("[training]\nalgorithm = 'convex-pass'\nlocal_momentum = 0.9", "training.local_momentum must be 0 for convex-pass"),
+    ('[training]\nalgorithm = "split-noise"\nl2_penalty = 0.1', "training.l2_penalty must be 0 for split-noise"),
+    ("[aggregation]\nthreshold = 3", "aggregation.threshold is not a key of the plan"),
     ("[training]\nlearning_rates = [1.0]", "training.learning_rates has no meaning for convex-pass"),
     (
         '[training]\nalgorithm = "dp-sgd"\nlearning_rates = [1.0, 0.5]\n[silo.a]\nlocal_steps = 1',

@@ -197,6 +197,9 @@ def _check_together(plan: TrainingPlan) -> None:
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
+    if training.l2_penalty and training.algorithm in ("dp-sgd", "split-noise", "single-step"):
+        rule = f"must be 0 for {training.algorithm} (its steps are sums of clipped gradients alone)"
+        raise PlanError("training.l2_penalty", training.l2_penalty, rule, "Remove it, or use convex-pass.")
     if training.learning_rates is not None and training.algorithm in ("convex-pass", "silo", "fedavg"):
         rule = f"has no meaning for {training.algorithm} (one learning rate for all its steps)"
         raise PlanError("training.learning_rates", training.learning_rates, rule, "Use learning_rate.")

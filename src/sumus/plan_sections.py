@@ -34,10 +34,10 @@ ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 class PrivacyPlan(RuledTable):
     """What is promised. `epsilon` is the target that noise is calibrated to."""
 
-    epsilon: float | None = key(None, optional(number(above=0.0)))
-    delta: float = key(1e-5, number(above=0.0, below=1.0))
-    unit: str = key("record", choice("record", "silo"))
-    accountant: str = key("pld", choice(*ACCOUNTANTS))
+    epsilon: float | None = key(None, optional(number(above=0.0)))  # the target; or give noise.noise_multiplier
+    delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records
+    unit: str = key("record", choice("record", "silo"))  # what is protected: one record, or all records of one silo
+    accountant: str = key("pld", choice(*ACCOUNTANTS))  # privacy-loss distribution, or Rényi divergences
     calibrate_to: str = key("proved", choice("proved", "per-step"))  # "per-step": the paper's theorem 4.5, not proved for S > 1
     tuning_runs: float | None = key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
 
@@ -48,12 +48,12 @@ class FederationPlan(RuledTable):
     """Who takes part, how often, and whom the guarantee counts on."""
 
     silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
-    rounds: int = key(10, whole(low=1))
-    local_steps: int | None = key(None, optional(whole(low=1)))
-    local_epochs: float | None = key(None, optional(number(above=0.0)))
+    rounds: int = key(10, whole(low=1))  # secure sums; one model is released after each
+    local_steps: int | None = key(None, optional(whole(low=1)))  # per round; convex-pass: bins of a pass
+    local_epochs: float | None = key(None, optional(number(above=0.0)))  # instead of local_steps
     dropouts: int = key(0, whole(low=0))  # tolerated per round
     colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
-    selection: str = key("all", choice("all", "fixed", "poisson"))
+    selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
     selected: int | None = key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
     selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
 
@@ -63,23 +63,23 @@ class FederationPlan(RuledTable):
 class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
-    algorithm: str = key("convex-pass", choice(*ALGORITHMS))
+    algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
     model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
     features: str = key("none", text())  # public fixed feature map in front of the model
     feature_bound: float = key(1.0, number(above=0.0))  # every record is scaled to norm at most this, bias included
-    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
     batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
     passes: int = key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
-    clip_norm: float = key(1.0, number(above=0.0))
+    clip_norm: float = key(1.0, number(above=0.0))  # of a record's gradient; silo: of the whole update
     residual_cap: float | None = key(None, optional(number(above=0.0, high=1.0)))  # convex-pass: the most error that counts, of 1
-    learning_rate: float = key(0.5, number(above=0.0))
+    learning_rate: float = key(0.5, number(above=0.0))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
-    local_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    l2_penalty: float = key(0.0, number(low=0.0))
+    local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
+    l2_penalty: float = key(0.0, number(low=0.0))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
     divisor: float | None = key(None, optional(number(above=0.0)))  # public; default: the expected batch size
     dimension: int | None = key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
     state_noise: float = key(2.0, number(low=0.0))  # split-noise: variance of the unsent noise, in shares (κ)
-    server_learning_rate: float = key(1.0, number(above=0.0))
+    server_learning_rate: float = key(1.0, number(above=0.0))  # the server's keys act on public sums and cost no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
@@ -92,10 +92,10 @@ class TrainingSectionPlan(RuledTable):
 class NoisePlan(RuledTable):
     """How noise is drawn and how real vectors become integers."""
 
-    mechanism: str = key("skellam", choice(*MECHANISMS))
+    mechanism: str = key("skellam", choice(*MECHANISMS))  # gaussian: simulations only; poisson-binomial: whole silos
     noise_multiplier: float | None = key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
-    resolution_bits: int = key(16, whole(low=4, high=24))
-    rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))
+    resolution_bits: int = key(16, whole(low=4, high=24))  # grid steps per clip norm, as a power of two
+    rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))  # what is rounded to integers; auto: by algorithm
     trials: int = key(32, whole(low=1, high=4096))  # poisson-binomial: coins per coordinate and silo
     removable: bool = key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
 
@@ -105,9 +105,8 @@ class NoisePlan(RuledTable):
 class AggregationPlan(RuledTable):
     """How integer vectors are summed."""
 
-    protocol: str = key("secagg", choice("secagg", "trusted", "gopa", "turbo"))
-    modulus_bits: int = key(32, bit_count(low=16, high=64))
-    threshold: int | None = key(None, optional(whole(low=1)))
+    protocol: str = key("secagg", choice("secagg", "trusted", "gopa", "turbo"))  # trusted: no secrecy, for simulations
+    modulus_bits: int = key(32, bit_count(low=16, high=64))  # the ring of the sum
 
 
 @final
@@ -115,20 +114,20 @@ class AggregationPlan(RuledTable):
 class DataPlan(RuledTable):
     """Where records come from and what is publicly known about them."""
 
-    name: str | None = key(None, optional(text()))
-    path: str | None = key(None, optional(text()))
-    silo_column: str | None = key(None, optional(text()))
-    label_column: str | None = key(None, optional(text()))
+    name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
+    path: str | None = key(None, optional(text()))  # or a CSV or Parquet file
+    silo_column: str | None = key(None, optional(text()))  # of the file: whose record it is
+    label_column: str | None = key(None, optional(text()))  # of the file: what is learned
     columns: tuple[str, ...] | None = key(None, optional(names(text())))  # feature columns of the file; omitted: all others
-    partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))
-    dirichlet_alpha: float = key(0.5, number(above=0.0))
-    shards_per_silo: int = key(2, whole(low=1))
+    partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))  # how a named data set is dealt to silos
+    dirichlet_alpha: float = key(0.5, number(above=0.0))  # dirichlet: the smaller, the fewer classes a silo has
+    shards_per_silo: int = key(2, whole(low=1))  # shards: runs of records sorted by label
     split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
-    test_fraction: float = key(0.2, number(low=0.0, below=1.0))
+    test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
     records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
-    bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")))
-    categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")))
+    bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")))  # column → [low, high], public
+    categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")))  # column → its values, public
 
 
 @final
@@ -136,9 +135,9 @@ class DataPlan(RuledTable):
 class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
-    metrics: str = key("simulation", choice("simulation", "secure", "none"))
+    metrics: str = key("simulation", choice("simulation", "secure", "none"))  # in the clear, as accounted noisy sums, or not at all
     noise_multiplier: float = key(20.0, number(above=0.0))  # secure: noise on the counts of correct records
-    every: int = key(1, whole(low=1))
+    every: int = key(1, whole(low=1))  # simulation: measure every so many rounds, and after the last
 
 
 @final

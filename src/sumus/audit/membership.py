@@ -24,6 +24,7 @@ from sumus.data.silos import FederatedData, Records
 from sumus.design import NoiseDesign, design
 from sumus.errors import DataError
 from sumus.randomness import RandomSource
+from sumus.training.baselines import without_noise
 from sumus.training.federation import Federation
 from sumus.training.models import load_flat
 from sumus.training.side_by_side import one_torch_thread
@@ -161,9 +162,8 @@ def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
     """The same federation without noise: FedAvg with batches of about the plan's size, an epoch a round."""
     mean = float(np.mean([len(silo.train) for silo in data.silos]))
     batch = min(max(built.plan.training.divisor or 0.0, _LEAST_PLAIN_BATCH), mean)
-    plan = built.plan.replace("training", algorithm="fedavg", sampling_rate=batch / mean, server_optimizer="sgd", iterate_average=0.0)
-    plan = plan.replace("federation", local_steps=max(1, round(mean / batch))).replace("privacy", unit="record")
-    return design(plan.replace("aggregation", modulus_bits=64), tuple(silo.name for silo in built.silos))
+    plan = without_noise(built.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch)))
+    return design(plan, tuple(silo.name for silo in built.silos))
 
 
 def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Floats:

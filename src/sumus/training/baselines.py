@@ -16,7 +16,7 @@ from sumus.training.federation import Federation
 from sumus.training.plain_steps import plain_steps
 from sumus.training.workbench import Workbench
 
-__all__ = ["baselines"]
+__all__ = ["baselines", "without_noise"]
 
 _LEAST_BATCH = 16.0
 
@@ -31,8 +31,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     records = [len(silo.train) for silo in bench.data.silos]
     batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(min(records)))
     steps = max(1, round(float(np.mean(records)) / batch))
-    rate = plan.training.learning_rate if plan.training.learning_rates is None else float(np.mean(plan.training.learning_rates))
-    plain = _without_noise(plan, sampling_rate=min(1.0, batch / float(np.mean(records))), local_steps=steps, learning_rate=rate)
+    plain = without_noise(plan, sampling_rate=min(1.0, batch / float(np.mean(records))), local_steps=steps)
     together = Federation(design(plain, names), bench, None, seed=0, threads=threads)
     for _ in together.rounds():
         pass
@@ -46,7 +45,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
             sampling_rate=min(1.0, batch / len(silo.train)),
-            learning_rate=rate,
+            learning_rate=plain.training.learning_rate,
             momentum=0.0,
             l2_penalty=0.0,
             source=RandomSource.simulation(0, "alone", position),
@@ -60,10 +59,11 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     }
 
 
-def _without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int, learning_rate: float) -> TrainingPlan:
+def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int) -> TrainingPlan:
     """Plain FedAvg with the plan's data, model and rounds; whatever belongs to one algorithm or one kind of noise is left out."""
+    rate = plan.training.learning_rate if plan.training.learning_rates is None else float(np.mean(plan.training.learning_rates))
     plain = replace(plan, silo={}).replace(
-        "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=learning_rate, learning_rates=None,
+        "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=rate, learning_rates=None,
         server_learning_rate=1.0, server_optimizer="sgd", server_momentum=0.0, iterate_average=0.0,
     )  # fmt: skip
     plain = plain.replace("noise", mechanism="skellam", removable=False).replace("privacy", unit="record")
