@@ -97,7 +97,7 @@ _FASHION = Experiment(
             changes=_GABOR_PASS,
             by_rounds={1: _capped(0.7, 2.0), 2: _capped(0.7, 2.0), 5: _capped(0.7, 1.2), 80: _capped(0.15, 0.8), 160: _capped(0.1, 0.6)},
             by_epsilon={0.1: _capped(0.1, 0.4) | _COARSE, 0.3: _capped(0.2, 0.6), 3.0: _rate(1.2), 8.0: _rate(1.2)},
-            by_silos={2: _rate(0.2), 5: _rate(0.4), 30: _rate(1.6), 100: _capped(1.0, 1.6)},  # a silo's step is divided by the number of silos
+            by_silos={2: _rate(0.2), 5: _rate(0.4), 30: _rate(1.6), 100: _capped(1.0, 1.6)},  # a silo's step is divided by their number
         ),
         Line(
             name="pixels-convex-pass",
