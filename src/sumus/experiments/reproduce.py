@@ -124,8 +124,9 @@ def _write(name: str, summaries: Sequence[Summary], options: Options) -> Reprodu
 
 def _figures(name: str, summaries: Sequence[Summary], folder: Path) -> list[Path]:
     """Curves over rounds and their best points; where ε or silos vary, the final accuracies against ε, rounds and silos instead."""
-    title, seeds = EXPERIMENTS[name].title, min(each.seeds for each in summaries)
-    meaning = "δ = 1e-5, one record, add or remove; " + (f"mean and SEM of {seeds} seeds" if seeds > 1 else "1 seed")
+    title, seeds = EXPERIMENTS[name].title, sorted({each.seeds for each in summaries})
+    counted = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else f"{seeds[0]} seeds" if seeds[0] > 1 else "1 seed"
+    meaning = f"δ = 1e-5, one record, add or remove; {'mean and SEM of ' if seeds[-1] > 1 else ''}{counted}"
     if len({(each.first.target_epsilon, each.first.silos) for each in summaries if each.first.target_epsilon is not None}) > 1:
         return save(folder, f"{name}-frontier", lambda: draw_frontier(f"{title} ({meaning})", summaries))
     files, by_rounds = [], sorted({each.first.rounds for each in summaries})
