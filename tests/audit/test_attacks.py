@@ -14,7 +14,7 @@ from sumus.audit.convex_attack import ConvexAttack
 from sumus.audit.regression import LEAST_SQUARES, LOGISTIC, Group, Regression
 from sumus.audit.silos_code import released_by_silos
 from sumus.audit.theorem import attack_design
-from sumus.design import NoiseDesign
+from sumus.design import NoiseDesign, design
 from sumus.randomness import RandomSource
 
 BOTH = pytest.mark.parametrize("regression", [LOGISTIC, LEAST_SQUARES], ids=lambda each: each.name)
@@ -102,8 +102,10 @@ def test_forgetting_recursion_gives_the_integers_of_the_silos_code(regression: R
     assert np.array_equal(by_code, _expected(attack, _same_noise(attack, 2, 6), 2))
 
 
-def test_convex_recursion_gives_the_integers_of_the_silos_code() -> None:
-    built, rounds = _design("convex-pass", silos=3, steps=2), 3
+@pytest.mark.parametrize("residual_cap", [None, 0.3])
+def test_convex_recursion_gives_the_integers_of_the_silos_code(residual_cap: float | None) -> None:
+    plan, rounds = _design("convex-pass", silos=3, steps=2).plan, 3
+    built = design(plan.replace("training", residual_cap=residual_cap), ("a", "b", "c"))
     attack = ConvexAttack(built, 0.0)
     by_code = released_by_silos(attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(8))
     noise = np.zeros((rounds, WIDTH), dtype=np.int64)

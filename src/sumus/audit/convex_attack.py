@@ -31,7 +31,7 @@ class ConvexAttack:
     """Attack A's records at the norm bound. `threshold` is the test on the sum, in standard deviations of its noise.
 
     The bins of a trial are not simulated one by one: at this start and step length a pass moves every residual by less than 2^-40, so
-    that a pusher adds γ/b and a switch nothing, in whichever bin they fall (the tests compare with the silos' code).
+    that a pusher adds γC/b and a switch nothing, in whichever bin they fall (the tests compare with the silos' code).
     """
 
     design: NoiseDesign
@@ -43,8 +43,8 @@ class ConvexAttack:
     @property
     def _record_grid(self) -> float:
         """γC/b in grid steps: what one pusher adds, before the silo's one rounding."""
-        training = self.design.plan.training
-        return self.design.silos[0].learning_rate * training.feature_bound / (training.divisor or 1.0) / self.design.grid.granularity
+        silo, divisor = self.design.silos[0], self.design.plan.training.divisor or 1.0
+        return silo.learning_rate * silo.clip_norm / divisor / self.design.grid.granularity
 
     @property
     def _total_std(self) -> float:
