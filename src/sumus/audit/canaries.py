@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from sumus.data.silos import Records
-from sumus.design import NoiseDesign
+from sumus.design import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 from sumus.training.aggregation import Aggregator, SecureAggregation, TrustedAggregation
@@ -190,7 +190,9 @@ class _Features:
         self.canaries = _most(design, canaries, self._features if self._classes > 2 else max(1, self._features // 2))
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
-        weights[0 if self._binary else 1, columns] = _CERTAIN / self._bound
+        # as certain as the ball that silos accept weights from allows
+        certain = min(_CERTAIN / self._bound, LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20) / math.sqrt(self.canaries))
+        weights[0 if self._binary else 1, columns] = certain
         self.parameters = weights.reshape(-1)
         self._columns = columns
         used = (np.arange(self._outputs)[:, None] * self._features + columns[None, :]).reshape(-1)
