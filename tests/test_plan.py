@@ -147,6 +147,7 @@ BAD = [
     ("[federation]\nsilos = 3\ndropouts = 2\ncolluding = 1", "federation.dropouts must leave at least one of 3 silos whose noise counts"),
     ("[federation]\nlocal_steps = 3\nlocal_epochs = 1", "federation.local_epochs cannot stand beside local_steps"),
     ("[aggregation]\nmodulus_bits = 1000", "aggregation.modulus_bits must be the exponent of a power of two"),
+    ("[training]\nfeature_bound = 1e200", "training.feature_bound must be a finite number in"),
     ("[training]\nresidual_cap = 1.5", "training.residual_cap must be a finite number in"),
     ("[training]\nalgorithm = 'convex-pass'\nlocal_momentum = 0.9", "training.local_momentum must be 0 for convex-pass"),
     ('[training]\nalgorithm = "split-noise"\nl2_penalty = 0.1', "training.l2_penalty must be 0 for split-noise"),

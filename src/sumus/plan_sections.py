@@ -66,12 +66,12 @@ class TrainingSectionPlan(RuledTable):
     algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
     model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
     features: str = key("none", text())  # public fixed feature map in front of the model
-    feature_bound: float = key(1.0, number(above=0.0))  # every record is scaled to norm at most this, bias included
+    feature_bound: float = key(1.0, number(low=1e-30, high=1e30))  # every record is scaled to norm at most this, bias included
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
     batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
     passes: int = key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
     clip_norm: float = key(1.0, number(above=0.0))  # of a record's gradient; silo: of the whole update
-    residual_cap: float | None = key(None, optional(number(above=0.0, high=1.0)))  # convex-pass: the most error that counts, of 1
+    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)))  # convex-pass: the most error that counts, of 1
     learning_rate: float = key(0.5, number(above=0.0))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass

@@ -144,8 +144,8 @@ def test_clipping_the_norm_instead_would_not_be_monotone() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), bins=st.integers(1, 8))
-def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(seed, outputs, bins) -> None:
+@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), bins=st.integers(1, 8), t=st.sampled_from([1.0, 0.2]))
+def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(seed, outputs, bins, t) -> None:
     """On the edge of the ball the pass goes on, stays inside, is the formula, and its sensitivity holds."""
     rng = np.random.default_rng(seed)
     x, y = unit_records(rng, 16, 3), rng.integers(0, max(outputs, 2), 16)
@@ -155,28 +155,28 @@ def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(seed, outpu
     step = 2.0 / (smoothness * cap)
     weights = rng.normal(size=(outputs, 3))
     weights *= LARGEST_WEIGHT_NORM * (1.0 - 1e-12) / np.linalg.norm(weights)
-    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": 1.0}
+    options = {"bins": bins, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": t}
     with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
     without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
-    assert np.linalg.norm(with_record - without) <= step * gradient_norm * (1.0 + 1e-6)
+    assert np.linalg.norm(with_record - without) <= step * t * gradient_norm * (1.0 + 1e-6)
     assert np.linalg.norm(with_record) <= LARGEST_WEIGHT_NORM * (1.0 + 1e-9)
-    plain = naive_pass(weights, x, y, assigned, bins=bins, step=step, decay=0.0, cap=cap)
+    plain = naive_pass(weights, x, y, assigned, bins=bins, step=step, decay=0.0, cap=cap, t=t)
     np.testing.assert_allclose(with_record, plain, rtol=0, atol=1e-9)
 
 
 @settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), cap=st.integers(1, 6))
-def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap) -> None:
+@given(seed=st.integers(0, 10**6), outputs=st.sampled_from([1, 3]), cap=st.integers(1, 6), t=st.sampled_from([1.0, 0.2]))
+def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap, t) -> None:
     rng = np.random.default_rng(seed)
     x, y = unit_records(rng, 12, 3), rng.integers(0, max(outputs, 2), 12)
     assigned = np.zeros(12, dtype=np.int64)  # one bin, always over the cap
     smoothness, gradient_norm = (0.25, 1.0) if outputs == 1 else (0.5, math.sqrt(2.0))
     step = 2.0 / (smoothness * cap)
     weights = rng.normal(size=(outputs, 3))
-    options = {"bins": 1, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": 1.0}
+    options = {"bins": 1, "passes": 1, "step": step, "decay": 0.0, "bin_cap": cap, "feature_bound": 1.0, "residual_cap": t}
     with_record = convex_pass(weights, x, y, source=FixedBins(assigned), **options)
     without = convex_pass(weights, x[:-1], y[:-1], source=FixedBins(assigned), **options)
-    assert np.linalg.norm(with_record - without) <= 2.0 * step * gradient_norm
+    assert np.linalg.norm(with_record - without) <= 2.0 * step * t * gradient_norm
 
 
 def test_without_the_cap_the_bound_would_fail() -> None:
