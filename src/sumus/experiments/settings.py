@@ -169,6 +169,7 @@ _FASHION = Experiment(
 
 _HEAD: dict[str, object] = {"training.model": "softmax"}
 _HEAD_PASS: dict[str, object] = {"federation.local_steps": 1200, "training.algorithm": "convex-pass"} | _capped(0.3, 0.6)
+_HEAD_BY_ROUNDS = {10: _capped(0.3, 1.2), 40: _capped(0.2, 0.6), 80: _capped(0.2, 0.3), 160: _capped(0.2, 0.1)}
 _CIFAR = Experiment(
     name="cifar10",
     title="CIFAR-10 behind a frozen network, 10 silos",
@@ -193,7 +194,7 @@ _CIFAR = Experiment(
             label="convex pass",
             group="proved",
             changes=_HEAD_PASS,
-            by_rounds={10: _capped(0.3, 1.2), 40: _capped(0.2, 0.6), 80: _capped(0.2, 0.3), 160: _capped(0.2, 0.1)},
+            by_rounds=_HEAD_BY_ROUNDS,
         ),
         Line(
             name="uncapped-pass",
@@ -226,6 +227,7 @@ _CIFAR = Experiment(
             label="convex pass, no privacy",
             group="no privacy",
             changes=_HEAD_PASS | _NO_NOISE,
+            by_rounds=_HEAD_BY_ROUNDS,
         ),
         Line(
             name="fedavg",
