@@ -219,8 +219,8 @@ _CIFAR = Experiment(
             name="single-step",
             label="1 step",
             group="proved",
-            changes=_private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
-            by_rounds={10: _rate(32.0), 40: _rate(8.0), 80: _rate(4.0), 160: _rate(2.0)},
+            changes=_private("single-step", sampling_rate=1.0, learning_rate=12.0, clip_norm=1.0, server_momentum=0.3),
+            by_rounds={40: _rate(8.0) | _AVERAGING, 80: _rate(4.0) | _AVERAGING, 160: _rate(2.0) | _AVERAGING},
         ),
         Line(
             name="no-noise",
