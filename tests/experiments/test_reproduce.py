@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from sumus.errors import GuaranteeError
 from sumus.experiments import settings
 from sumus.experiments.averaging import PAPER_TABLE, AveragingRow, averaging_rows, averaging_table, train_and_average
 from sumus.experiments.comparison import Experiment, Line
@@ -90,6 +92,18 @@ def test_measured_once_then_resumed(small: str, tmp_path: Path) -> None:
     assert measured.call_count == 1
     assert gone.is_file()
     assert [line.split("|")[3] for line in again.table.splitlines()] == [line.split("|")[3] for line in first.table.splitlines()]
+
+
+def test_a_setting_that_cannot_be_certified_costs_the_others_nothing(small: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = EXPERIMENTS[small]
+    weak = replace(made.lines[0], name="weak", label="too little noise", changes={**made.lines[0].changes, "noise.noise_multiplier": 0.1})
+    monkeypatch.setitem(settings.EXPERIMENTS, small, replace(made, lines=(weak, made.lines[0]), fewer={}))
+    done = reproduce(small, Options(out=tmp_path, seeds=2))
+    assert [line.partition(":")[0] for line in done.left_out] == ["weak-2-rounds"]
+    assert "convex pass" in done.table
+    assert "too little noise" not in done.table
+    with pytest.raises(GuaranteeError, match="no setting of digits can be certified"):
+        reproduce(small, Options(out=tmp_path, seeds=1, only=("weak",)))
 
 
 def test_the_frontier_is_measured_point_by_point_and_drawn(small: str, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def reproduce_command(
             missing.append(f"{each}: {error}")
             continue
         finished.append(done)
+        missing += [f"{each}, {line}" for line in done.left_out]
         if not as_json:
             screen.print(f"\n[bold]{each}[/bold]")
             screen.print(done.table, soft_wrap=True, markup=False)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 from sumus.data.catalogue import named_set
+from sumus.errors import GuaranteeError
 from sumus.experiments.averaging import averaging_rows, averaging_table, train_and_average, trained_table
 from sumus.experiments.comparison import Setting
 from sumus.experiments.figures import draw_averaging, draw_final, draw_frontier, draw_rounds, save
@@ -63,6 +64,7 @@ class Reproduction:
     table: str
     files: tuple[Path, ...]
     summary: dict[str, Any]
+    left_out: tuple[str, ...] = ()
 
 
 Watch = Callable[[Setting, int, int, float | None], None]
@@ -72,6 +74,8 @@ Watch = Callable[[Setting, int, int, float | None], None]
 def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Reproduction:
     """Measure every setting of an experiment that is not on the disk yet, then write table, summary and figures.
 
+    A setting that cannot be certified is left out, with the reason, and costs the others nothing.
+
     Guarantee: what is finished survives an interruption; a stored measurement is used only for the plan that it was made with.
     """
     settings = EXPERIMENTS[name].settings(
@@ -80,6 +84,7 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
     named_set(str(settings[0].plan.data.name)).place(None)  # a missing data set is reported before anything runs
     store, benches = Store(options.out), Benches()
     found: list[Measurement] = []
+    left_out: list[str] = []
     for setting in _by_features(settings):
         for seed in range(options.seeds_wanted):
             known = store.find(name, setting.key, seed, plan_hash=setting.plan.hash)
@@ -91,14 +96,20 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
                     if watch is not None:
                         watch(setting, seed, number, accuracy)
 
-                known = measure(setting, seed, benches=benches, threads=options.threads, progress=progress)
+                try:
+                    known = measure(setting, seed, benches=benches, threads=options.threads, progress=progress)
+                except GuaranteeError as error:
+                    left_out.append(f"{setting.key}: {error}")
+                    break
                 store.write(known)
             elif watch is not None:
                 watch(setting, seed, setting.plan.federation.rounds, known.accuracy)
             found.append(known)
+    if not found:
+        raise GuaranteeError(f"no setting of {name} can be certified. {left_out[0]}")
     order = {setting.key: position for position, setting in enumerate(settings)}
     summaries = sorted(summarise(found), key=lambda each: order[each.first.setting])
-    return _write(name, summaries, options)
+    return replace(_write(name, summaries, options), left_out=tuple(left_out))
 
 
 def _by_features(settings: Sequence[Setting]) -> list[Setting]:
