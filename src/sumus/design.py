@@ -49,22 +49,24 @@ class ConvexBounds:
     Args:
         gradient_norm: C.
         smoothness: β.
+        residual_cap: t, which the pass takes from here, so that it caps what is accounted.
         bin_cap: the most records a bin may hold for a step of full length, ⌊(2/γ − λ)·b/β⌋, with β of records a float32 too long.
     """
 
     gradient_norm: float
     smoothness: float
+    residual_cap: float
     bin_cap: int
 
 
 def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
     """The constants for a resolved plan; refuses models whose loss is not known to be convex and smooth."""
     training = plan.training
-    bound2, cap_of_residual = training.feature_bound**2, training.residual_cap or 1.0
+    bound2, residual_cap = training.feature_bound**2, training.residual_cap or 1.0
     if training.model in ("softmax", "linear"):
-        gradient_norm, smoothness = cap_of_residual * math.sqrt(2.0 * bound2), bound2 / 2.0
+        gradient_norm, smoothness = residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0
     elif training.model == "logistic":
-        gradient_norm, smoothness = cap_of_residual * training.feature_bound, bound2 / 4.0
+        gradient_norm, smoothness = residual_cap * training.feature_bound, bound2 / 4.0
     else:
         rule = "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex smooth loss)"
         raise PlanError("training.model", training.model, rule, 'Use "split-noise" or "dp-sgd" for other models.')
@@ -74,7 +76,7 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
     if cap < 1:
         rule = f"must let a bin hold at least one record: (2/γ − λ)·b/β = {room:.3g}"
         raise PlanError("training.learning_rate", learning_rate, rule, "Lower it, or use fewer bins.")
-    return ConvexBounds(gradient_norm=gradient_norm, smoothness=smoothness, bin_cap=cap)
+    return ConvexBounds(gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap)
 
 
 def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, records: int, resolution: float) -> float:

@@ -252,10 +252,8 @@ class SiloInvited:
             tags=b"".join(map(seed_tag, seeds)),
             vector=b"",
         )
-        message = reply.encode_with(
-            lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits),
-            size=packed_bytes(terms.length, terms.modulus_bits),
-        )
+        size = packed_bytes(terms.length, terms.modulus_bits)
+        message = reply.encode_with(lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits), size=size)
         return SiloSubmitted(session, self.header), message
 
     def _corrections(self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]) -> bytes:
@@ -285,7 +283,7 @@ class _InRound:
         session, topology = self.session, self.session.topology
         self._check_server(certificate.sender, given=certificate.session, header=certificate.header)
         signers = set(certificate.signatures)
-        if len(signers) != topology.quorum or not signers <= topology.committee & header_survivors(certificate):
+        if len(signers) != topology.quorum or not signers <= topology.committee & (self.header.participants - certificate.dropped):
             raise PeerProtocolError(
                 f"a certificate needs {topology.quorum} signatures of surviving committee members, got {len(signers)}. Refuse it."
             )
@@ -393,11 +391,6 @@ def answer(session: SiloSession, message: bytes, vector_for: Callable[[SiloInvit
         return invited.submit(vector_for(invited))[1]
     submitted = session.resume(message)
     return submitted.sign(message)[1] if isinstance(received, DroppedSet) else submitted.reveal(message)[1]
-
-
-def header_survivors(certificate: SetCertificate) -> frozenset[int]:
-    """The participants that a certificate does not call dropped."""
-    return certificate.header.participants - certificate.dropped
 
 
 def _require_server(sender: int, *, session: bytes, given: bytes) -> None:

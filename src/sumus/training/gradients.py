@@ -93,7 +93,7 @@ class PerRecordGradients:
         layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
         self._path: LayeredPath | VmapPath = layered or VmapPath(model, _LOSSES[loss][1] if isinstance(loss, str) else loss)
         self.path = self._path.name
-        self._linear = LinearModel.of(model, loss) if self.path == "linear" else None
+        self._linear = LinearModel.of(model, squared=self._one_output) if self.path == "linear" else None
         budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
         if budget < 1:
             rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"

@@ -113,16 +113,16 @@ class LinearModel:
     squared: bool
 
     @classmethod
-    def of(cls, model: nn.Module, loss: object) -> LinearModel | None:
+    def of(cls, model: nn.Module, *, squared: bool) -> LinearModel | None:
         """The shape of a model that is one fully connected layer, perhaps behind `nn.Flatten`; of anything else None."""
         chain = list(model) if type(model) is nn.Sequential else [model]
         layer = chain[-1] if chain else None
-        if loss not in ("cross-entropy", "least-squares") or type(layer) is not nn.Linear or layer.weight.dtype != torch.float32:
+        if type(layer) is not nn.Linear or layer.weight.dtype != torch.float32:
             return None
         if any(type(before) is not nn.Flatten or (before.start_dim, before.end_dim) != (1, -1) for before in chain[:-1]):
             return None
         outputs, features = layer.weight.shape
-        return cls(outputs, features, bias=layer.bias is not None, squared=loss == "least-squares")
+        return cls(outputs, features, bias=layer.bias is not None, squared=squared)
 
     def at(self, parameters: torch.Tensor) -> LinearSum:
         """The model with these parameters, flat."""

@@ -166,7 +166,7 @@ class ConvexPass:
             decay=silo.learning_rate * training.l2_penalty,
             bin_cap=self._bounds.bin_cap,
             feature_bound=training.feature_bound,
-            residual_cap=training.residual_cap or 1.0,
+            residual_cap=self._bounds.residual_cap,
             source=source,
         )
         update, clamped = _saturate(design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid)
