@@ -1,16 +1,18 @@
 """Per-record gradients side by side: a plain step, Opacus and ours, in one process and one run.
 
-    python benchmarks/gradients.py [--threads 2] [--repeats 15] [--clock wall]
+    python benchmarks/gradients.py [--threads 2] [--repeats 10] [--clock wall]
 
-Prints one line of JSON. Times are the best of interleaved repeats; `--clock cpu` counts processor time instead, for a machine that
-others use too (sensible with one thread). Every step gets the same batch and starts at the same parameters. Opacus and the plain step
-are run in both memory layouts and their faster one counts; ratios against torch's default layout are given as well.
+Prints one line of JSON. In every repeat each contender takes three steps in a row, as training does, and its best step counts; `first`
+are the ratios of first steps, which find the caches full of somebody else's work. `--clock cpu` counts processor time instead, for a
+machine that others use too (sensible with one thread). Every step gets the same batch and starts at the same parameters. Opacus and the
+plain step are run in both memory layouts and their faster one counts; ratios against torch's default layout are given as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import multiprocessing
 import resource
@@ -28,6 +30,7 @@ from sumus.training.models import build_model, flat_parameters, load_flat
 
 RESOLUTION = 1 << 16
 CLIP_NORM = 1.0
+IN_A_ROW = 3
 WORKLOADS = {"cnn": ("cnn", (1, 28, 28), 512), "linear": ("softmax", (1280,), 256)}
 
 
@@ -96,18 +99,26 @@ def contenders(workload: str) -> dict[str, Callable[[], object]]:
     return steps | {rounding: our_step(workload, rounding=rounding) for rounding in ("record", "sum")}
 
 
-def milliseconds(workload: str, repeats: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Best time of each contender, interleaved."""
+def milliseconds(workload: str, repeats: int, clock: Callable[[], float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Best time of each contender over all steps, and over first steps after another contender's."""
     steps = contenders(workload)
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[str, list[list[float]]] = {name: [] for name in steps}
     for step in steps.values():
         step(), step()
     for _ in range(repeats):
         for name, step in steps.items():
-            begin = clock()
-            step()
-            times[name].append(clock() - begin)
-    return {name: 1e3 * min(values) for name, values in times.items()}
+            marks = [clock()]
+            for _ in range(IN_A_ROW):
+                step()
+                marks.append(clock())
+            times[name].append([end - begin for begin, end in itertools.pairwise(marks)])
+    every = {name: 1e3 * min(map(min, rows)) for name, rows in times.items()}
+    return every, {name: 1e3 * min(row[0] for row in rows) for name, rows in times.items()}
+
+
+def fastest(times: dict[str, float], contender: str) -> float:
+    """A contender's time in its faster memory layout."""
+    return min(value for name, value in times.items() if name.startswith(contender))
 
 
 def _peak(workload: str, contender: str, threads: int, answer: multiprocessing.SimpleQueue[float]) -> None:
@@ -144,7 +155,7 @@ def peak_megabytes(workload: str, contender: str, threads: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -152,14 +163,13 @@ def main() -> None:
     line: dict[str, object] = {"benchmark": "gradients", "threads": options.threads, "clock": options.clock}
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     for workload in WORKLOADS:
-        times = milliseconds(workload, options.repeats, clock)
-        plain = min(value for name, value in times.items() if name.startswith("plain"))
-        opacus = min(value for name, value in times.items() if name.startswith("opacus"))
+        times, first = milliseconds(workload, options.repeats, clock)
         line[f"{workload}_milliseconds"] = {name: round(value, 3) for name, value in times.items()}
         for rounding in ("record", "sum"):
-            line[f"{workload}_{rounding}_over_plain"] = round(times[rounding] / plain, 3)
-            line[f"{workload}_opacus_over_{rounding}"] = round(opacus / times[rounding], 2)
+            line[f"{workload}_{rounding}_over_plain"] = round(times[rounding] / fastest(times, "plain"), 3)
+            line[f"{workload}_opacus_over_{rounding}"] = round(fastest(times, "opacus") / times[rounding], 2)
             line[f"{workload}_opacus_default_layout_over_{rounding}"] = round(times["opacus"] / times[rounding], 2)
+            line[f"{workload}_first_opacus_over_{rounding}"] = round(fastest(first, "opacus") / first[rounding], 2)
         peaks = {name: peak_megabytes(workload, name, options.threads) for name in ("plain", "opacus", "record", "sum")}
         line[f"{workload}_peak_megabytes"] = {name: round(value, 1) for name, value in peaks.items()}
     print(json.dumps(line))

@@ -81,7 +81,8 @@ class Regression:
 def _clipped_grid(feature: float, residual: npt.NDArray[np.float64], resolution: int) -> Integers:
     """trunc(r·clip(residual·feature)), through the functions that silos clip with and the float32 product of their loop."""
     norms2, scale = np.zeros(len(residual)), np.empty(len(residual))
-    outer_norms2(residual, np.full((len(residual), 1), feature), False, norms2)
+    inputs = np.full((len(residual), 1), feature)
+    outer_norms2(residual, inputs, np.square(inputs[:, 0]), False, norms2)
     scales(norms2, 1.0, float(resolution), scale)
     narrow = (residual[:, 0] * scale * abs(feature)).astype(np.float32)
     signed: npt.NDArray[np.float32] = narrow * np.float32(math.copysign(1.0, feature))

@@ -36,6 +36,7 @@ __all__ = [
     "outer_norms2",
     "row_norms2",
     "scales",
+    "smallest_and_largest",
 ]
 
 Floats = npt.NDArray[np.floating]
@@ -71,26 +72,13 @@ def row_norms2(rows: Floats, norms2: npt.NDArray[np.float64]) -> None:
 
 
 @compiled
-def _length(row: Floats) -> float:
-    """L2 norm, summed in float64."""
-    total = 0.0
-    for index in range(row.size):
-        value = np.float64(row[index])
-        total += value * value
-    return float(np.sqrt(total))
-
-
-@compiled
-def outer_norms2(deltas: Floats, inputs: Floats, bias: bool, norms2: npt.NDArray[np.float64]) -> None:
-    """Add ‖δ ⊗ [a, 1]‖² = ‖δ‖²·(‖a‖² + 1) of each record to `norms2`; without bias ‖δ‖²·‖a‖²."""
+def outer_norms2(deltas: Floats, inputs: Floats, inputs2: npt.NDArray[np.float64], bias: bool, norms2: npt.NDArray[np.float64]) -> None:
+    """Add ‖δ ⊗ [a, 1]‖² = ‖δ‖²·(‖a‖² + 1) of each record to `norms2`; without bias ‖δ‖²·‖a‖². `inputs2` holds ‖a‖²."""
     for record in range(norms2.size):
-        delta2, input2 = 0.0, 0.0
+        delta2, input2 = 0.0, inputs2[record]
         for index in range(deltas.shape[1]):
             value = np.float64(deltas[record, index])
             delta2 += value * value
-        for index in range(inputs.shape[1]):
-            value = np.float64(inputs[record, index])
-            input2 += value * value
         norms2[record] += delta2 * (input2 + (1.0 if bias else 0.0))
         if (delta2 < SMALLEST_SQUARE and deltas[record].any()) or (input2 < SMALLEST_SQUARE and inputs[record].any()):
             norms2[record] = np.inf
@@ -133,14 +121,15 @@ def add_rows_truncated(rows: Floats, scale: npt.NDArray[np.float64], total: npt.
 def add_outer_truncated(
     deltas: Floats,
     inputs: Floats,
+    inputs2: npt.NDArray[np.float64],
     scale: npt.NDArray[np.float64],
     weight_total: npt.NDArray[np.int32],
     bias_total: npt.NDArray[np.int32],
 ) -> None:
     """weight_total += trunc(scale_j · δ_j ⊗ a_j), bias_total += trunc(scale_j · δ_j); an empty `bias_total` means no bias.
 
-    Where a is very long or short it is brought to unit length first and δ takes its length, so that no factor over- or underflows
-    unless its product truncates to zero.
+    Where a is very long or short (`inputs2` holds ‖a‖²) it is brought to unit length first and δ takes its length, so that no factor
+    over- or underflows unless its product truncates to zero.
     """
     width, together = inputs.shape[1], 4  # records that share one pass over the totals
     units = np.zeros((together, width), inputs.dtype)
@@ -151,7 +140,7 @@ def add_outer_truncated(
         for slot in range(together):
             record = first + slot
             present = record < scale.size and scale[record] != 0.0
-            length = _length(inputs[record]) if present else 0.0
+            length = np.sqrt(inputs2[record]) if present else 0.0
             as_it_is[slot] = _SHORTEST_INPUT < length < _LONGEST_INPUT
             lengths[slot] = 1.0 if as_it_is[slot] else length
             if not as_it_is[slot]:
@@ -225,3 +214,12 @@ def add_rows_weighted(rows: Floats, scale: npt.NDArray[np.float64], total: npt.N
             continue
         for index in range(total.size):
             total[index] += np.float64(rows[record, index]) * factor
+
+
+@compiled
+def smallest_and_largest(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Of one label or more."""
+    smallest = largest = labels[0]
+    for label in labels:
+        smallest, largest = min(smallest, label), max(largest, label)
+    return smallest, largest

@@ -25,7 +25,7 @@ from torch import nn
 from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.mechanism.grid import Grid
 from sumus.randomness import RandomSource
-from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
+from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM, smallest_and_largest
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
 from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
 from sumus.training.linear_sum import LinearModel
@@ -137,29 +137,33 @@ class PerRecordGradients:
             raise PlanError("parameters", tuple(parameters.shape), rule, "Use flat_parameters(model).")
         if len(x) != len(y):
             raise DataError(f"x and y must have the same length, got {len(x)} and {len(y)}. Check the data set.")
-        with torch.no_grad():
-            totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
-            if len(x):
-                self._add_batch(parameters.detach().to(self._dtype), x.to(self._dtype), y.long(), totals)
-            integers = self._path.restore(totals.integers())
+        totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
+        if len(x):
+            self._add_batch(parameters.detach().to(self._dtype), x.detach().to(self._dtype), y.long(), totals)
+        integers = self._path.restore(totals.integers())
         return GradientSum(integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x))
 
     def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
         """Go through a batch on as many threads as pay."""
         chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
-        lowest, highest = (int(label) for label in torch.aminmax(y))
+        lowest, highest = smallest_and_largest(y.numpy())
         if lowest < 0 or highest >= max(outputs, 2):
             raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode them.")
         large = len(x) * self.dimension >= _WORTH_A_THREAD and totals.rounding == "record" and self.path != "vmap"
-        owned = [totals, *(totals.fresh() for _ in range(1, torch.get_num_threads() if large else 1))]
-        if self._linear is not None and totals.rounding == "record" and chunk > 1:
-            linear, portions = self._linear.at(parameters), zip(x.tensor_split(len(owned)), y.tensor_split(len(owned)), strict=True)
+        threads = torch.get_num_threads() if large else 1
+        linear = self._linear.at(parameters) if self._linear and totals.rounding == "record" and chunk > 1 else None
+        if linear and threads == 1:
+            totals.add_linear(linear, x, y)  # no tensors in between: nothing to record gradients of or to keep on one thread
+            return
+        owned = [totals, *(totals.fresh() for _ in range(1, threads))]
+        if linear:
+            portions = zip(x.tensor_split(threads), y.tensor_split(threads), strict=True)
             shares = [partial(own.add_linear, linear, *portion) for own, portion in zip(owned, portions, strict=True)]
         else:
             starts = range(0, len(x), chunk)
             bound = self._path.bind(parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters)
             add_chunks = partial(self._add_chunks, bound, x, y, chunk=chunk)
-            shares = [partial(add_chunks, starts[first :: len(owned)], own) for first, own in enumerate(owned)]
+            shares = [partial(add_chunks, starts[first::threads], own) for first, own in enumerate(owned)]
         self._run(shares)
         for own in owned[1:]:
             totals.merge(own)
@@ -174,13 +178,17 @@ class PerRecordGradients:
 
     def _run(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Where kernels run, when a record is examined and ever after."""
-        return [each() for each in work] if self.path == "vmap" else one_thread_each(work)
+        if self.path != "vmap":
+            return one_thread_each(work)
+        with torch.no_grad():
+            return [each() for each in work]
 
     def _chunk_for(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """(records per chunk, model outputs) for a record shape; tests isolation the first time."""
         with self._lock:
             if shape not in self._chunks:
-                self._chunks[shape] = self._examine(shape)
+                with torch.no_grad():
+                    self._chunks[shape] = self._examine(shape)
             return self._chunks[shape]
 
     def _examine(self, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -206,8 +214,8 @@ class PerRecordGradients:
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
             parts = [part for ghost in (False, True) for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)]
-            total_grid = np.zeros(self.dimension, np.int32)
-            closed = [linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), total_grid=total_grid)[0]] if linear else []
+            integers = np.zeros(self.dimension, np.int64)
+            closed = [torch.from_numpy(linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), integers=integers)[0])] if linear else []
             return [*closed, *(tensor for part in parts for tensor in part.tensors())]
 
         isolated = self._run([lambda: is_isolated(compute, x, y)])[0]

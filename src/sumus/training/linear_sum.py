@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from sumus.mechanism.grid import Grid
-from sumus.training.clipping import add_outer_truncated, compiled, outer_norms2, scales
+from sumus.training.clipping import add_outer_truncated, compiled, outer_norms2, row_norms2, scales
 
 __all__ = ["LinearModel", "LinearSum"]
 
@@ -28,24 +28,33 @@ _TOGETHER = 32  # records in cache
 
 @compiled
 def _write_logits(weights: Singles, bias: Singles, x: Singles, out: Singles) -> None:
-    """out_j = W·x_j + b; every record goes through the same loop, four at a time over each row of W, the last ones repeated."""
-    last = len(x) - 1
+    """out_j = W·x_j + b; every record goes through the same loop, four records and two outputs at a time, the last ones repeated."""
+    last, last_output = len(x) - 1, len(weights) - 1
     for first in range(0, len(x), 4):
         record1, record2, record3 = min(first + 1, last), min(first + 2, last), min(first + 3, last)
         row0, row1, row2, row3 = x[first], x[record1], x[record2], x[record3]
-        for output in range(len(weights)):
-            weight = weights[output]
-            logit0, logit1, logit2, logit3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-            for index in range(weight.size):
-                logit0 += weight[index] * row0[index]
-                logit1 += weight[index] * row1[index]
-                logit2 += weight[index] * row2[index]
-                logit3 += weight[index] * row3[index]
-            shift = bias[output] if bias.size else np.float32(0)
-            out[first, output] = logit0 + shift
-            out[record1, output] = logit1 + shift
-            out[record2, output] = logit2 + shift
-            out[record3, output] = logit3 + shift
+        for output in range(0, len(weights), 2):
+            other = min(output + 1, last_output)
+            one, two = weights[output], weights[other]
+            one0, one1, one2, one3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+            two0, two1, two2, two3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+            for index in range(one.size):
+                one0 += one[index] * row0[index]
+                one1 += one[index] * row1[index]
+                one2 += one[index] * row2[index]
+                one3 += one[index] * row3[index]
+                two0 += two[index] * row0[index]
+                two1 += two[index] * row1[index]
+                two2 += two[index] * row2[index]
+                two3 += two[index] * row3[index]
+            out[first, output], out[first, other] = one0, two0
+            out[record1, output], out[record1, other] = one1, two1
+            out[record2, output], out[record2, other] = one2, two2
+            out[record3, output], out[record3, other] = one3, two3
+    if bias.size:
+        for record in range(len(x)):
+            for output in range(len(weights)):
+                out[record, output] += bias[output]
 
 
 @compiled
@@ -78,21 +87,25 @@ def _add_linear(
     clip_norm: float,
     resolution: float,
     deltas: Singles,
-    total: npt.NDArray[np.int32],
+    integers: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """total += Σ_j trunc(scale_j · δ_j ⊗ [x_j, 1]); leaves δ behind and returns (clipped, non-finite) counts."""
+    """integers += Σ_j trunc(scale_j · δ_j ⊗ [x_j, 1]), added up in 32 bits; leaves δ behind and returns (clipped, non-finite) counts."""
+    total = np.zeros(integers.size, np.int32)
     weight_total = total[: weights.size].reshape(weights.shape)
     clipped, nonfinite = 0, 0
     for first in range(0, len(x), _TOGETHER):
         rows, own = x[first : first + _TOGETHER], deltas[first : first + _TOGETHER]
         _write_logits(weights, bias, rows, own)
         _logits_to_deltas(own, y[first : first + _TOGETHER], squared)
-        norms2, scale = np.zeros(len(rows)), np.empty(len(rows))
-        outer_norms2(own, rows, bias.size > 0, norms2)
+        inputs2, norms2, scale = np.zeros(len(rows)), np.zeros(len(rows)), np.empty(len(rows))
+        row_norms2(rows, inputs2)
+        outer_norms2(own, rows, inputs2, bias.size > 0, norms2)
         counts = scales(norms2, clip_norm, resolution, scale)
         clipped += counts[0]
         nonfinite += counts[1]
-        add_outer_truncated(own, rows, scale, weight_total, total[weights.size :])
+        add_outer_truncated(own, rows, inputs2, scale, weight_total, total[weights.size :])
+    for index in range(total.size):
+        integers[index] += total[index]
     return clipped, nonfinite
 
 
@@ -126,9 +139,8 @@ class LinearModel:
 
     def at(self, parameters: torch.Tensor) -> LinearSum:
         """The model with these parameters, flat."""
-        split = self.outputs * self.features
-        weights, bias = parameters[:split].view(self.outputs, self.features), parameters[split:]
-        return LinearSum(weights.contiguous().numpy(), bias.contiguous().numpy(), self.squared)
+        flat, split = parameters.contiguous().numpy(), self.outputs * self.features
+        return LinearSum(flat[:split].reshape(self.outputs, self.features), flat[split:], self.squared)
 
 
 @final
@@ -140,14 +152,14 @@ class LinearSum:
     bias: Singles
     squared: bool
 
-    def add(self, x: torch.Tensor, y: torch.Tensor, *, grid: Grid, total_grid: npt.NDArray[np.int32]) -> tuple[torch.Tensor, int, int]:
-        """Add every record's truncated gradient to `total_grid`; returns δ, the number of clipped and of non-finite records.
+    def add(self, x: torch.Tensor, y: torch.Tensor, *, grid: Grid, integers: npt.NDArray[np.int64]) -> tuple[Singles, int, int]:
+        """Add every record's truncated gradient to `integers`; returns δ, the number of clipped and of non-finite records.
 
         Guarantee: as in `clipping`; the caller keeps records · r below 2^31 and has checked the labels.
         """
         deltas = np.empty((len(x), len(self.weights)), np.float32)
         rows = x.reshape(len(x), -1).contiguous().numpy()
         clipped, nonfinite = _add_linear(
-            self.weights, self.bias, rows, y.numpy(), self.squared, grid.clip_norm, float(grid.resolution), deltas, total_grid
+            self.weights, self.bias, rows, y.numpy(), self.squared, grid.clip_norm, float(grid.resolution), deltas, integers
         )
-        return torch.from_numpy(deltas), clipped, nonfinite
+        return deltas, clipped, nonfinite

@@ -14,6 +14,7 @@ Reference: ghost norms, Goodfellow 2015 (arXiv:1510.01799) and Li et al. 2022 (a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
@@ -57,16 +58,23 @@ class Outer:
         """What a record's gradient is computed from, records first."""
         return [self.deltas, self.inputs]
 
+    @cached_property
+    def _inputs2(self) -> Scale:
+        """‖a_j‖²."""
+        squares = np.zeros(len(self.inputs))
+        row_norms2(self.inputs.numpy(), squares)
+        return squares
+
     def add_norms2(self, norms2: Scale) -> None:
         """Add squared norms of the first len(norms2) records."""
-        outer_norms2(self.deltas.numpy(), self.inputs.numpy(), self.bias, norms2)
+        outer_norms2(self.deltas.numpy(), self.inputs.numpy(), self._inputs2, self.bias, norms2)
 
     def add_truncated(self, scale: Scale, first: int, total_grid: npt.NDArray[np.int32]) -> None:
         """Add trunc(scale · gradient) of the records from `first` on."""
         outputs, inner = self.deltas.shape[1], self.inputs.shape[1]
-        weights = total_grid[: outputs * inner].reshape(outputs, inner)
-        last = first + len(scale)
-        add_outer_truncated(self.deltas.numpy()[first:last], self.inputs.numpy()[first:last], scale, weights, total_grid[outputs * inner :])
+        weights, bias = total_grid[: outputs * inner].reshape(outputs, inner), total_grid[outputs * inner :]
+        own = slice(first, first + len(scale))
+        add_outer_truncated(self.deltas.numpy()[own], self.inputs.numpy()[own], self._inputs2[own], scale, weights, bias)
 
     def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
         """Add Σ_j scale_j · gradient_j in float64."""

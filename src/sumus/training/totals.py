@@ -17,6 +17,7 @@ from sumus.training.parts import Outer, Part, Positions, Rows
 
 __all__ = ["Totals"]
 
+_NO_FLOATS = torch.empty(0, dtype=torch.float64)
 _RETRIES = 128  # each stochastic rounding is accepted with probability ≥ 0.39, so giving up has probability below 1e-27
 
 
@@ -35,7 +36,7 @@ class Totals:
         self.rounding, self.clipped, self.nonfinite = rounding, 0, 0
         self._grid, self._source, self._dimension = grid, source, dimension
         self._integers = np.zeros(dimension, np.int64)
-        self._floats = torch.zeros(dimension if rounding == "sum" else 0, dtype=torch.float64)
+        self._floats = torch.zeros(dimension, dtype=torch.float64) if rounding == "sum" else _NO_FLOATS
 
     def add(self, parts: Sequence[Part], count: int) -> None:
         """Add the first `count` records of a chunk; the rest is padding."""
@@ -59,9 +60,7 @@ class Totals:
     def add_linear(self, linear: LinearSum, x: torch.Tensor, y: torch.Tensor) -> None:
         """Add all records of a linear model, each truncated."""
         for records in self._in_32_bits(len(x)):
-            total = np.zeros(self._dimension, np.int32)
-            _, clipped, nonfinite = linear.add(x[records], y[records], grid=self._grid, total_grid=total)
-            self._integers += total
+            _, clipped, nonfinite = linear.add(x[records], y[records], grid=self._grid, integers=self._integers)
             self.clipped += clipped
             self.nonfinite += nonfinite
 
