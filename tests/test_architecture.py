@@ -6,9 +6,11 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 
@@ -148,6 +150,23 @@ def test_loading_it_does_not_load_torch(module: str) -> None:
 def test_import_sumus_is_light() -> None:
     code = "import sys, sumus; sys.exit(any(name in sys.modules for name in ('numpy', 'scipy', 'rich', 'cryptography')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_compiled_loops_call_loops_of_their_own_file_only() -> None:
+    """Compiled code is kept on disk until its own file changes: a loop of another file would go on being called as it was."""
+    modules = [
+        import_module(_module(path)) for path in SOURCE.rglob("*.py") if "numba" in path.read_text() or "compiled" in path.read_text()
+    ]
+    loops = {id(loop): loop for module in modules for loop in vars(module).values() if isinstance(loop, Dispatcher)}
+    assert len(loops) > 15
+    for loop in loops.values():
+        called = [loop.py_func.__globals__.get(name) for name in loop.py_func.__code__.co_names]
+        foreign = [other.__name__ for other in called if isinstance(other, Dispatcher) and other.__module__ != loop.__module__]
+        assert not foreign, f"{loop.__module__}.{loop.__name__}"
+
+
+def _module(path: Path) -> str:
+    return ".".join(("sumus", *path.relative_to(SOURCE).with_suffix("").parts))
 
 
 def test_files_are_one_idea_long() -> None:

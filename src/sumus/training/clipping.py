@@ -28,6 +28,7 @@ __all__ = [
     "LARGEST_DIMENSION",
     "SMALLEST_CLIP_NORM",
     "SMALLEST_SQUARE",
+    "add_linear_truncated",
     "add_outer_truncated",
     "add_rows_rounded",
     "add_rows_truncated",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.floating]
+Singles = npt.NDArray[np.float32]
 LARGEST_DIMENSION = 1 << 28
 SMALLEST_CLIP_NORM = 1e-100
 SMALLEST_SQUARE = 1e-280  # a sum of squares below it may have lost digits to underflow
@@ -48,10 +50,14 @@ _SHRINK = 1.0 - 2.0**-20
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
 # between these |scale·δ| is at most r·2^60, and a factor of it that underflows makes products far below one grid step
 _SHORTEST_INPUT, _LONGEST_INPUT = 2.0**-60, 2.0**60
+_TOGETHER = 32  # records of a linear model that stay in cache from logits to integers
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile without the interpreter lock; sums may be reordered (vectorised), the same way for every record."""
+    """Compile without the interpreter lock; sums may be reordered (vectorised), the same way for every record.
+
+    A compiled loop calls loops of its own file only: what is kept on disk is made anew when that file changes, not when another does.
+    """
     options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
     try:
         return numba.njit(function, cache=True, **options)
@@ -169,6 +175,89 @@ def add_outer_truncated(
                     + np.int32(steep2 * row2[index])
                     + np.int32(steep3 * row3[index])
                 )
+
+
+@compiled
+def _write_logits(weights: Singles, bias: Singles, x: Singles, out: Singles) -> None:
+    """out_j = W·x_j + b; every record goes through the same loop, four records and two outputs at a time, the last ones repeated."""
+    last, last_output = len(x) - 1, len(weights) - 1
+    for first in range(0, len(x), 4):
+        record1, record2, record3 = min(first + 1, last), min(first + 2, last), min(first + 3, last)
+        row0, row1, row2, row3 = x[first], x[record1], x[record2], x[record3]
+        for output in range(0, len(weights), 2):
+            other = min(output + 1, last_output)
+            one, two = weights[output], weights[other]
+            one0, one1, one2, one3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+            two0, two1, two2, two3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+            for index in range(one.size):
+                one0 += one[index] * row0[index]
+                one1 += one[index] * row1[index]
+                one2 += one[index] * row2[index]
+                one3 += one[index] * row3[index]
+                two0 += two[index] * row0[index]
+                two1 += two[index] * row1[index]
+                two2 += two[index] * row2[index]
+                two3 += two[index] * row3[index]
+            out[first, output], out[first, other] = one0, two0
+            out[record1, output], out[record1, other] = one1, two1
+            out[record2, output], out[record2, other] = one2, two2
+            out[record3, output], out[record3, other] = one3, two3
+    if bias.size:
+        for record in range(len(x)):
+            for output in range(len(weights)):
+                out[record, output] += bias[output]
+
+
+@compiled
+def _logits_to_deltas(deltas: Singles, y: npt.NDArray[np.int64], squared: bool) -> None:
+    """From the model's outputs to the gradient of each record's loss at them, in place."""
+    for record in range(len(deltas)):
+        delta = deltas[record]
+        if delta.size > 1:
+            largest, mass = delta[0], np.float32(0)
+            for output in range(1, delta.size):
+                largest = max(largest, delta[output])
+            for output in range(delta.size):
+                delta[output] = np.exp(delta[output] - largest)
+                mass += delta[output]
+            for output in range(delta.size):
+                delta[output] /= mass
+            delta[y[record]] -= np.float32(1)
+        else:
+            answer = delta[0] if squared else np.float32(1) / (np.float32(1) + np.exp(-delta[0]))
+            delta[0] = answer - np.float32(y[record])
+
+
+@compiled
+def add_linear_truncated(
+    weights: Singles,
+    bias: Singles,
+    x: Singles,
+    y: npt.NDArray[np.int64],
+    squared: bool,
+    clip_norm: float,
+    resolution: float,
+    deltas: Singles,
+    integers: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """integers += Σ_j trunc(scale_j · δ_j ⊗ [x_j, 1]), added up in 32 bits; leaves δ behind and returns (clipped, non-finite) counts."""
+    total = np.zeros(integers.size, np.int32)
+    weight_total = total[: weights.size].reshape(weights.shape)
+    clipped, nonfinite = 0, 0
+    for first in range(0, len(x), _TOGETHER):
+        rows, own = x[first : first + _TOGETHER], deltas[first : first + _TOGETHER]
+        _write_logits(weights, bias, rows, own)
+        _logits_to_deltas(own, y[first : first + _TOGETHER], squared)
+        inputs2, norms2, scale = np.zeros(len(rows)), np.zeros(len(rows)), np.empty(len(rows))
+        row_norms2(rows, inputs2)
+        outer_norms2(own, rows, inputs2, bias.size > 0, norms2)
+        counts = scales(norms2, clip_norm, resolution, scale)
+        clipped += counts[0]
+        nonfinite += counts[1]
+        add_outer_truncated(own, rows, inputs2, scale, weight_total, total[weights.size :])
+    for index in range(total.size):
+        integers[index] += total[index]
+    return clipped, nonfinite
 
 
 @compiled

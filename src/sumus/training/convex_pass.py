@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from sumus.design import LARGEST_WEIGHT_NORM
 from sumus.errors import DataError, GuaranteeError
 from sumus.randomness import RandomSource
+from sumus.training.clipping import compiled
 
 __all__ = ["convex_pass"]
 
@@ -76,7 +76,7 @@ def _check(weights: npt.NDArray[np.float64], x: npt.NDArray[np.float32], y: npt.
         raise GuaranteeError(f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is not usable.")
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator,unused-ignore]
+@compiled
 def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> None:
     """From logits to the gradient at them, in place: p − y with p = softmax where p_y ≥ 1 − cap, and otherwise the p that keeps it so."""
     if residual.size == 1:
@@ -94,7 +94,7 @@ def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> N
     residual[label] = -wrong
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator,unused-ignore]
+@compiled
 def _run_pass(
     weights: npt.NDArray[np.float64],
     x: npt.NDArray[np.float32],
