@@ -204,6 +204,27 @@ def test_none_unsets_what_can_be_unset_and_is_a_word_elsewhere() -> None:
         plan.with_overrides({"privacies.epsilon": "none"})
 
 
+@pytest.mark.parametrize(
+    ("setting", "meaningful"),
+    [
+        ({"federation.selection_rate": 0.5}, {"federation.selection": "poisson"}),
+        ({"training.passes": 2}, {"training.algorithm": "convex-pass"}),
+        ({"training.residual_cap": 0.3}, {"training.algorithm": "convex-pass"}),
+        ({"training.state_noise": 4.0}, {"training.algorithm": "split-noise"}),
+        ({"noise.trials": 64}, {"noise.mechanism": "poisson-binomial", "training.algorithm": "silo", "privacy.unit": "silo"}),
+        ({"data.dirichlet_alpha": 0.1}, {"data.partition": "dirichlet"}),
+        ({"data.shards_per_silo": 3}, {"data.partition": "shards"}),
+    ],
+)
+def test_what_means_nothing_is_named(setting: dict[str, object], meaningful: dict[str, object]) -> None:
+    plain = TrainingPlan.from_table({"training": {"algorithm": "single-step"}})
+    assert not plain.without_effect()
+    [line] = plain.with_overrides(setting).without_effect()
+    [(name, value)] = setting.items()
+    assert line.startswith(f"{name} = {value} has no effect: ")
+    assert not plain.with_overrides(setting | meaningful).without_effect()
+
+
 def test_contributors() -> None:
     plan = TrainingPlan.from_toml("[federation]\nsilos = 10\ndropouts = 2\ncolluding = 1")
     assert plan.noise_contributors == 7

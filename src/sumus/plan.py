@@ -170,6 +170,10 @@ class TrainingPlan:
             raise PlanError("federation.silos", None, "must be known to size the noise", "Set it or name a data set.")
         return taking_part
 
+    def without_effect(self) -> list[str]:
+        """What was set and means nothing in this plan, in words."""
+        return [line for title in SECTIONS for line in getattr(self, title).without_effect()]
+
     @property
     def resolution(self) -> int:
         """r: grid steps per clip norm."""

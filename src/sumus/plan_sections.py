@@ -55,7 +55,7 @@ class FederationPlan(RuledTable):
     colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
     selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
     selected: int | None = key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
-    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # selection = "poisson"
+    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=("selection", "poisson"))  # probability of a silo
 
 
 @final
@@ -69,16 +69,16 @@ class TrainingSectionPlan(RuledTable):
     feature_bound: float = key(1.0, number(low=1e-30, high=1e30))  # every record is scaled to norm at most this, bias included
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
     batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
-    passes: int = key(1, whole(low=1))  # convex-pass: noiseless passes over the silo's records per round
+    passes: int = key(1, whole(low=1), only=("algorithm", "convex-pass"))  # noiseless passes over a silo's records per round
     clip_norm: float = key(1.0, number(above=0.0))  # of a record's gradient; silo: of the whole update
-    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)))  # convex-pass: the most error that counts, of 1
+    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=("algorithm", "convex-pass"))  # error that counts
     learning_rate: float = key(0.5, number(above=0.0))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
     l2_penalty: float = key(0.0, number(low=0.0))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
     divisor: float | None = key(None, optional(number(above=0.0)))  # public; default: the expected batch size
     dimension: int | None = key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
-    state_noise: float = key(2.0, number(low=0.0))  # split-noise: variance of the unsent noise, in shares (κ)
+    state_noise: float = key(2.0, number(low=0.0), only=("algorithm", "split-noise"))  # variance of the unsent noise, in shares (κ)
     server_learning_rate: float = key(1.0, number(above=0.0))  # the server's keys act on public sums and cost no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
@@ -96,7 +96,7 @@ class NoisePlan(RuledTable):
     noise_multiplier: float | None = key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
     resolution_bits: int = key(16, whole(low=4, high=24))  # grid steps per clip norm, as a power of two
     rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))  # what is rounded to integers; auto: by algorithm
-    trials: int = key(32, whole(low=1, high=4096))  # poisson-binomial: coins per coordinate and silo
+    trials: int = key(32, whole(low=1, high=4096), only=("mechanism", "poisson-binomial"))  # coins per coordinate and silo
     removable: bool = key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
 
 
@@ -120,8 +120,8 @@ class DataPlan(RuledTable):
     label_column: str | None = key(None, optional(text()))  # of the file: what is learned
     columns: tuple[str, ...] | None = key(None, optional(names(text())))  # feature columns of the file; omitted: all others
     partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))  # how a named data set is dealt to silos
-    dirichlet_alpha: float = key(0.5, number(above=0.0))  # dirichlet: the smaller, the fewer classes a silo has
-    shards_per_silo: int = key(2, whole(low=1))  # shards: runs of records sorted by label
+    dirichlet_alpha: float = key(0.5, number(above=0.0), only=("partition", "dirichlet"))  # the smaller, the fewer classes a silo has
+    shards_per_silo: int = key(2, whole(low=1), only=("partition", "shards"))  # runs of records sorted by label
     split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only

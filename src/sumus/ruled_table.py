@@ -19,9 +19,15 @@ from sumus.plan_rules import Rule
 __all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml"]
 
 
-def key(default: Any, rule: Rule) -> Any:
-    """A field with a default and the rule that its value must satisfy."""
-    return field(default=default, metadata={"rule": rule})
+def key(default: Any, rule: Rule, *, only: tuple[str, str] | None = None) -> Any:
+    """A field with a default and the rule that its value must satisfy.
+
+    Args:
+        default: its value where none is given.
+        rule: what every value is checked against.
+        only: another key of the table and the one value of it under which this key means something.
+    """
+    return field(default=default, metadata={"rule": rule, "only": only})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,16 @@ class RuledTable:
     def may_be_unset(cls, name: str) -> bool:
         """Whether the table has such a key and can do without a value for it."""
         return any(item.name == name and item.default is None for item in fields(cls))
+
+    def without_effect(self) -> list[str]:
+        """The keys that were set although another key takes their meaning away, in words."""
+        given = [item for item in fields(self) if item.metadata["only"] and getattr(self, item.name) != item.default]
+        return [
+            f'{self.title()}.{item.name} = {getattr(self, item.name)} has no effect: it is for {other} = "{value}"'
+            for item in given
+            for other, value in [item.metadata["only"]]
+            if getattr(self, other) != value
+        ]
 
     def as_table(self) -> dict[str, Any]:
         """Every key that has a value, in declaration order."""

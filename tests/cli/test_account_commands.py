@@ -71,6 +71,13 @@ def test_account_of_a_plan(capsys: pytest.CaptureFixture[str], plan_file: str) -
     assert [each["name"] for each in found["analyses"]] == [each.name for each in made.analyses]
 
 
+def test_a_key_without_effect_is_named_beside_the_answer(capsys: pytest.CaptureFixture[str], plan_file: str) -> None:
+    assert main(["account", plan_file, "--set", "training.state_noise=4", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == 'note: training.state_noise = 4.0 has no effect: it is for algorithm = "split-noise"\n'
+    assert json.loads(captured.out.splitlines()[-1])["epsilon"] <= 1.0
+
+
 def test_account_says_what_it_counts_on(capsys: pytest.CaptureFixture[str], plan_file: str) -> None:
     assert main(["account", plan_file, "--set", "federation.colluding=1"]) == 0
     shown = capsys.readouterr().out

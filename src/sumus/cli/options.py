@@ -24,8 +24,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on the las
 
 
 def load_plan(path: str, overrides: Sequence[str] | None) -> TrainingPlan:
-    """The plan of a file with the `--set` overrides applied."""
-    return with_overrides(TrainingPlan.load(path), overrides)
+    """The plan of a file with the `--set` overrides applied; says on the error stream what of it means nothing."""
+    plan = with_overrides(TrainingPlan.load(path), overrides)
+    for line in plan.without_effect():
+        typer.echo(f"note: {line}", err=True)
+    return plan
 
 
 def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> TrainingPlan:
