@@ -97,9 +97,11 @@ def test_measured_once_then_resumed(small: str, tmp_path: Path) -> None:
 def test_a_setting_that_cannot_be_certified_costs_the_others_nothing(small: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = EXPERIMENTS[small]
     weak = replace(made.lines[0], name="weak", label="too little noise", changes={**made.lines[0].changes, "noise.noise_multiplier": 0.1})
-    monkeypatch.setitem(settings.EXPERIMENTS, small, replace(made, lines=(weak, made.lines[0]), fewer={}))
+    loud = replace(weak, name="loud", changes={**made.lines[0].changes, "privacy.epsilon": None, "noise.noise_multiplier": 1e6})
+    monkeypatch.setitem(settings.EXPERIMENTS, small, replace(made, lines=(weak, loud, made.lines[0]), fewer={}))
     done = reproduce(small, Options(out=tmp_path, seeds=2))
-    assert [line.partition(":")[0] for line in done.left_out] == ["weak-2-rounds"]
+    assert [line.partition(":")[0] for line in done.left_out] == ["weak-2-rounds", "loud-2-rounds"]
+    assert "Lower noise.resolution_bits by" in done.left_out[1]
     assert "convex pass" in done.table
     assert "too little noise" not in done.table
     with pytest.raises(GuaranteeError, match="no setting of digits can be certified"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sumus.data.catalogue import named_set
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments.averaging import averaging_rows, averaging_table, train_and_average, trained_table
 from sumus.experiments.comparison import Setting
 from sumus.experiments.figures import draw_averaging, draw_final, draw_frontier, draw_rounds, save
@@ -98,7 +98,7 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
 
                 try:
                     known = measure(setting, seed, benches=benches, threads=options.threads, progress=progress)
-                except GuaranteeError as error:
+                except (GuaranteeError, PlanError) as error:  # PlanError: more noise than the sampler is proved for
                     left_out.append(f"{setting.key}: {error}")
                     break
                 store.write(known)

@@ -195,6 +195,7 @@ _CIFAR = Experiment(
             group="proved",
             changes=_HEAD_PASS,
             by_rounds=_HEAD_BY_ROUNDS,
+            by_epsilon={0.1: _capped(0.2, 0.1) | _COARSE, 0.3: _capped(0.2, 0.3), 3.0: _capped(0.5, 1.2), 8.0: _capped(0.5, 1.6)},
         ),
         Line(
             name="uncapped-pass",
@@ -221,6 +222,7 @@ _CIFAR = Experiment(
             group="proved",
             changes=_private("single-step", sampling_rate=1.0, learning_rate=12.0, clip_norm=1.0, server_momentum=0.3),
             by_rounds={40: _rate(8.0) | _AVERAGING, 80: _rate(4.0) | _AVERAGING, 160: _rate(2.0) | _AVERAGING},
+            by_epsilon={0.1: _rate(2.0) | _COARSE, 0.3: _rate(8.0), 3.0: _rate(32.0), 8.0: _rate(32.0)},
         ),
         Line(
             name="no-noise",
@@ -277,6 +279,7 @@ _INCOME = Experiment(
             label="convex pass",
             group="proved",
             changes=_INCOME_PASS,
+            by_epsilon={0.1: _rate(1.0) | _COARSE},
         ),
         Line(
             name="split-noise",
@@ -296,6 +299,7 @@ _INCOME = Experiment(
             group="proved",
             changes=_ADAM | _private("single-step", sampling_rate=1.0, learning_rate=16.0, clip_norm=1.0),
             by_rounds={2: {"training.server_momentum": 0.0, "training.learning_rate": 4.0}},
+            by_epsilon={0.1: _COARSE, 3.0: _rate(32.0), 8.0: _rate(32.0)},
         ),
         Line(
             name="no-noise",

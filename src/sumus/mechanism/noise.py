@@ -302,13 +302,13 @@ def _check_positive(name: str, value: float) -> None:
 
 
 def _check_variance(name: str, value: float) -> None:
-    if not SMALLEST_VARIANCE_GRID <= value <= LARGEST_VARIANCE_GRID:  # NaN fails too
-        raise PlanError(
-            name,
-            value,
-            f"must lie in [{SMALLEST_VARIANCE_GRID}, 2^46], where the sampler is proved exact",
-            "Change resolution_bits or the noise multiplier.",
-        )
+    if SMALLEST_VARIANCE_GRID <= value <= LARGEST_VARIANCE_GRID:
+        return
+    rule = f"must lie in [{SMALLEST_VARIANCE_GRID}, 2^46], where the sampler is proved exact"
+    if value > LARGEST_VARIANCE_GRID and math.isfinite(value):
+        bits = math.ceil(math.log2(value / LARGEST_VARIANCE_GRID) / 2.0)
+        raise PlanError(name, value, rule, f"Lower noise.resolution_bits by {bits}: a grid that coarse is fine for so much noise.")
+    raise PlanError(name, value, rule, "Raise noise.resolution_bits, or the noise.")
 
 
 def _check_count(name: str, count: int) -> int:
