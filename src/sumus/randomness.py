@@ -59,6 +59,12 @@ class RandomSource:
         source._start(hashlib.sha256(label.encode()).digest(), secure=False)
         return source
 
+    def child(self) -> RandomSource:
+        """A source of its own whose key is drawn from this one: as secret as this one, and repeated wherever this one is."""
+        source = RandomSource.__new__(RandomSource)
+        source._start(self.bytes(_KEY_BYTES), secure=self.secure)
+        return source
+
     def __repr__(self) -> str:
         return f"RandomSource(secure={self.secure})"
 

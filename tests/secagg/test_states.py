@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer
+from sumus.secagg import FileRoundGuard, InProcessFederation, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer
 from sumus.secagg.messages import MaskedInput, decode
 
 ROUNDS = itertools.count()
@@ -278,3 +278,17 @@ def test_the_plan_hash_binds_every_message(world: Federation) -> None:
         world.silos[0].receive(other.server.invite(round_id("plan"))[1])
     with pytest.raises(PeerProtocolError, match="other terms"):
         ServerSetup(world.roster, world.terms).receive(other.adverts[0])
+
+
+def test_what_a_silo_draws_does_not_depend_on_who_was_asked_first() -> None:
+    """A round that is repeated with the same random bits opens the same removable noise, however many threads asked the silos."""
+    terms = terms_for(5, dropouts=2, removable=2)
+
+    def seeds(order: list[int]) -> dict[int, tuple[bytes, ...]]:
+        parties = InProcessFederation(terms, random=RandomSource.from_key(bytes(32)))
+        _, invitation = parties.server.invite(bytes([1]) * 32)
+        return {silo: parties.silos[silo].receive(invitation).removable_seeds for silo in order}
+
+    forward = seeds([0, 1, 2, 3, 4])
+    assert forward == seeds([3, 1, 4, 0, 2])
+    assert len({seed for own in forward.values() for seed in own}) == 10

@@ -60,7 +60,7 @@ class InProcessFederation:
 
     Args:
         terms: the public numbers.
-        random: where identities and set-up secrets come from.
+        random: where identities and every silo's own random source come from.
         absent: silos that never send a key.
     """
 
@@ -72,7 +72,7 @@ class InProcessFederation:
         waiting: dict[int, SiloSetup] = {}
         for number, identity in enumerate(identities):
             if number not in absent:
-                waiting[number], advert = SiloSetup.start(identity, roster, terms=terms, random=random)
+                waiting[number], advert = SiloSetup.start(identity, roster, terms=terms, random=random.child())
                 self._send_up(number, advert)
                 setup.receive(advert, sender=number)
         self.server: ServerSession

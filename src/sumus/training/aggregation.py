@@ -85,12 +85,22 @@ class TrustedAggregation:
 @final
 @dataclass
 class SecureAggregation:
-    """The real protocol, all parties in this process: keys once, then three exchanges per round."""
+    """The real protocol, all parties in this process: keys once, then three exchanges per round.
+
+    Args:
+        design: what is drawn and what is accounted.
+        length: of a silo's vector.
+        answer: a silo's noisy vector.
+        threads: silos that compute at the same time.
+        round_source: the protocol's random bits of the current round, where noise hangs on them (`noise.removable`): a caller that may have
+            to repeat a round gives the same ones again. Costs new keys every round.
+    """
 
     design: NoiseDesign
     length: int
     answer: Answer
     threads: int = 1
+    round_source: Callable[[], RandomSource] = RandomSource
     _sessions: dict[frozenset[int], InProcessFederation] = field(default_factory=dict, repr=False)
 
     def __call__(
@@ -136,11 +146,14 @@ class SecureAggregation:
         return Aggregated(total, survivors, sum(sent.values()), sum(received.values()), seconds)
 
     def _session(self, invited: frozenset[int]) -> InProcessFederation:
-        """Keys for one set of silos, agreed once and kept."""
-        if invited not in self._sessions:
-            _require_enough(self.design.plan, len(invited))
-            terms = terms_of(self.design.plan, silos=len(invited), length=self.length)
-            self._sessions[invited] = InProcessFederation(terms, random=RandomSource())
+        """Keys for one set of silos: agreed once and kept, or those of the round."""
+        if invited in self._sessions:
+            return self._sessions[invited]
+        _require_enough(self.design.plan, len(invited))
+        terms = terms_of(self.design.plan, silos=len(invited), length=self.length)
+        if self.design.plan.noise.removable:
+            return InProcessFederation(terms, random=self.round_source())
+        self._sessions[invited] = InProcessFederation(terms, random=RandomSource())
         return self._sessions[invited]
 
 

@@ -88,7 +88,7 @@ class Federation:
         self._aggregate: Aggregator = (
             TrustedAggregation(plan, self._answer, self.threads)
             if trusted
-            else SecureAggregation(self.design, length, self._answer, self.threads)
+            else SecureAggregation(self.design, length, self._answer, self.threads, lambda: self._source("protocol"))
         )
 
     def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:

@@ -200,8 +200,7 @@ def _kept(run: RunFolder) -> Iterator[None]:
         with run:
             yield
     except KeyboardInterrupt:
-        going_on = f"kept in {run.path}" if run.plan.noise.removable else f"go on with: sumus train --resume {run.path}"
-        raise KeyboardInterrupt(f"after round {run.last_round}; {going_on}") from None
+        raise KeyboardInterrupt(f"after round {run.last_round}; go on with: sumus train --resume {run.path}") from None
 
 
 def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
@@ -214,16 +213,11 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
 
 
 def _resumable(path: Path, seed: int | None) -> TrainingPlan:
-    """The plan of a run that may be continued: only with randomness of the kind it began with, and only where a round can be repeated.
-
-    Removable noise comes from keys of a process that is gone, so a round in flight could not be repeated bit for bit.
-    """
+    """The plan of a run that is continued, which must be with randomness of the kind it began with."""
     run = RunFolder.open(path)
     if (run.void is None) != (seed is None):
         rule = f"must be {'left out' if run.void is None else 'given'}: {path} began with{'out' if run.void is None else ''} a public seed"
         raise PlanError("seed", seed, rule, "Resume the run as it began.")
-    if run.plan.noise.removable:
-        raise GuaranteeError(f"{path} has removable noise, so a round that was in flight would be noised a second time. Start a new run.")
     return run.plan
 
 
