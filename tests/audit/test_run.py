@@ -1,7 +1,9 @@
 """The audit of a plan: silent on the real code, loud on every planted bug.
 
 Bugs are planted by replacing functions of ours from outside; production code has no switch for them. A correct pipeline fails the audit
-with probability at most 1 − confidence + 2e-9 = 1e-6 + 2e-9.
+with probability at most 1 − confidence + 2e-9 = 1e-6 + 2e-9; in fact with about 2e-9, since these designs stay inside their curve by more
+than the confidence limits ask (exact binomial sums: 1e-13). The 24 runs of `_audit` have 3,840 silent values, so their variance ratio has
+the relative standard deviation √(2/3840) = 0.023 and leaves ± 15 % with probability 2e-10.
 """
 
 from __future__ import annotations
@@ -54,13 +56,16 @@ def _audit(built: NoiseDesign, *, canaries: int = 48, runs: int = 24, new_source
 def test_the_real_pipeline_is_not_contradicted(algorithm: str) -> None:
     audit = _audit(_design(algorithm))
     assert audit.passed, audit.findings
-    assert audit.released_sum.noise_ratio == pytest.approx(1.0, abs=0.1)
+    assert audit.released_sum.noise_ratio == pytest.approx(1.0, rel=0.15)
     assert audit.lower_bound <= audit.epsilon
 
 
 def test_the_canaries_reach_most_of_what_is_accounted() -> None:
-    """A blunt audit would pass everything: as a Gaussian, the canaries show at least half of the proved ε."""
-    seen = _audit(_design("single-step"), runs=60).released_sum
+    """A blunt audit would pass everything: as a Gaussian, the canaries show at least half of the proved ε.
+
+    7,680 canaries at μ = 0.925 show ε ≥ 2.9 ± 0.12; less than 2 has probability 7e-13 (exact binomial sum over both counts).
+    """
+    seen = _audit(_design("single-step", rounds=1), canaries=64, runs=120).released_sum
     assert seen.gaussian_lower_bound > 2.0
 
 
@@ -102,7 +107,7 @@ def test_finds_clipping_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0, 0
 
     monkeypatch.setattr(totals, "scales", unclipped)
-    audit = _audit(_design("single-step"), runs=12)
+    audit = _audit(_design("single-step"))  # 12 runs would miss the curve once in 70 times, 24 with probability 4e-11
     assert audit.released_sum.contradicts_curve
     assert audit.released_sum.gaussian_lower_bound > audit.epsilon
 
@@ -118,7 +123,7 @@ def test_finds_a_silo_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Skellam, "sample", every_other_call)
     audit = _audit(built)
-    assert audit.released_sum.noise_ratio == pytest.approx(0.5, abs=0.05)
+    assert audit.released_sum.noise_ratio == pytest.approx(0.5, rel=0.15)
     assert not audit.passed
 
 
@@ -173,7 +178,7 @@ def test_local_analysis_is_audited_in_the_view_of_one_silo() -> None:
     audit = _audit(steps)
     assert audit.analysis == "local"
     assert audit.passed, audit.findings
-    assert audit.released_sum.noise_ratio == pytest.approx(1.0, abs=0.1)
+    assert audit.released_sum.noise_ratio == pytest.approx(1.0, rel=0.15)
 
 
 def _names(built: NoiseDesign) -> Sequence[str]:
