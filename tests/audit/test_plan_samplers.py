@@ -1,4 +1,7 @@
-"""Batches, bins and coins of a plan: silent on ours, loud on samplers that are wrong in one way each."""
+"""Batches, bins and coins of a plan: silent on ours, loud on samplers that are wrong in one way each.
+
+A correct sampler fails one of its some twenty checks with probability 2e-8; a planted error is missed with probability below 1e-10.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +81,9 @@ def test_finds_a_bin_that_is_never_drawn(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_finds_coins_that_lean_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By half of the largest lean, 0.018: χ² of 16 degrees of freedom, off centre by 490, where 76 are noticed."""
     real = PoissonBinomial.encode
-    monkeypatch.setattr(PoissonBinomial, "encode", lambda self, update, source: real(self, update + 0.2 * self.coordinate_clip, source))
+    monkeypatch.setattr(PoissonBinomial, "encode", lambda self, update, source: real(self, update + 0.5 * self.coordinate_clip, source))
     assert _failing(_coins()) == {"coins"}
 
 

@@ -1,4 +1,8 @@
-"""`sumus audit` from the outside: last line of JSON, files, exit codes."""
+"""`sumus audit` from the outside: last line of JSON, files, exit codes.
+
+False alarms: 1e-8 for a run (its checks of silent directions; the bounds cannot exceed ε at this confidence), 5e-8 for the samplers; the
+theorem is not refuted by 600,000 trials with probability 2e-20.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +92,8 @@ def test_theorem_table_for_people() -> None:
 
 
 def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:
-    code, found = _run("run", plan, "--runs", "4", "--canaries", "16", "--no-final-model", "--plot", str(tmp_path / "plots"))
+    options = ("--runs", "4", "--canaries", "16", "--confidence", "0.999999", "--no-final-model")
+    code, found = _run("run", plan, *options, "--plot", str(tmp_path / "plots"))
     assert code == 0
     assert found["passed"] is True
     assert found["lower_bound"] <= found["epsilon"] <= 3.0  # type: ignore[operator]

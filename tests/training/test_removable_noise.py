@@ -35,10 +35,10 @@ def noise_variance(run, gone: dict[str, frozenset[int]]) -> tuple[float, int]:
     ids=["nobody drops", "one drops", "two drop", "one after its input", "two before unmasking"],
 )
 def test_what_stays_is_exactly_what_is_accounted(federation, gone) -> None:
-    """Whoever drops, whenever: the noise of the sum has variance σ²r², within a chi-square interval of false-alarm rate 2e-7."""
+    """Whoever drops, whenever: the noise of the sum has variance σ²r², within a chi-square interval of false-alarm rate 1e-9."""
     run = federation(OPTIONS, data=small_data(silos=6))
     ratio, draws = noise_variance(run, gone)
-    low, high = chi2.ppf([1e-7, 1 - 1e-7], draws) / draws
+    low, high = chi2.ppf([5e-10, 1 - 5e-10], draws) / draws
     assert low < ratio < high
 
 
@@ -46,7 +46,7 @@ def test_without_removal_the_tolerated_drop_outs_are_paid_for(federation) -> Non
     """The comparison that makes the test above meaningful: fixed shares leave N/(N − D) of the accounted variance."""
     run = federation(OPTIONS | {"noise.removable": False}, data=small_data(silos=6))
     ratio, draws = noise_variance(run, {})
-    low, high = chi2.ppf([1e-7, 1 - 1e-7], draws) / draws
+    low, high = chi2.ppf([5e-10, 1 - 5e-10], draws) / draws
     assert 1.5 * low < ratio < 1.5 * high
 
 
