@@ -84,10 +84,10 @@ def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> 
 def test_a_node_that_never_answers_is_a_silo_that_does_not_answer(across: LocalFederation) -> None:
     nodes = {1000 + number: across.folder(name) for number, name in enumerate(across.roster.names)}
     grid = LocalGrid(nodes)
-    driver = FlowerDriver(grid, across.roster.names, locate_seconds=1.0)
-    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0)) == {0, 1, 2}
+    driver = FlowerDriver(grid, across.roster.names)
+    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0)) == {0, 1, 2}
     grid.errors.add(1001)
-    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=1.0)) == {0, 2}
+    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=3.0)) == {0, 2}
 
 
 @pytest.mark.parametrize("kind", ["query", "query.name"])
@@ -105,10 +105,10 @@ def test_attack_read_a_silos_folders_from_its_errors(across: LocalFederation, ki
 @pytest.mark.parametrize("content", [{}, {"sumus": ConfigRecord({})}, {"sumus": ConfigRecord({"bytes": 7})}, {"sumus": MetricRecord({})}])
 def test_a_node_that_answers_in_another_form_harms_nobody_else(across: LocalFederation, content: dict[str, ConfigRecord]) -> None:
     grid = LocalGrid({1000 + number: across.folder(name) for number, name in enumerate(across.roster.names)})
-    driver = FlowerDriver(grid, across.roster.names, locate_seconds=1.0)
-    good = driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0)
+    driver = FlowerDriver(grid, across.roster.names)
+    good = driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0)
     grid.instead[1001] = content
-    assert driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=5.0) == {**good, 1: b""}
+    assert driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0) == {**good, 1: b""}
 
 
 def test_an_app_of_ours_holds_no_code(across: LocalFederation, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import struct
-import time
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
-from engines.federation import LocalFederation, Patience, plan
+from engines.federation import QUICK, LocalFederation, plan
 from sumus import __version__
 from sumus.data import load
 from sumus.engines.server_party import ServerParty
@@ -25,8 +26,6 @@ from sumus.secagg.keys import session_digest
 from sumus.secagg.messages import Invitation, KeyAdvert, KeyDirectory, decode, decode_any
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
-
-SHORT = Patience(set_up=6.0, update=2.5, stage=2.5, retry=0.05)
 
 
 @pytest.fixture
@@ -347,7 +346,7 @@ def crash_once(federation: LocalFederation, silo: int, *, at: int, when: str) ->
 def test_a_silo_killed_at_any_stage_costs_at_most_its_part_of_one_round(federation, stage, when) -> None:
     across = federation()
     crash_once(across, 2, at=stage, when=when)
-    server = across.server(SHORT)
+    server = across.server()
     server.greet()
     records = list(server.train(across.run_folder()))
     assert [record.round for record in records] == [1, 2, 3]
@@ -359,24 +358,27 @@ def test_a_silo_killed_at_any_stage_costs_at_most_its_part_of_one_round(federati
 
 
 def test_a_silo_that_hangs_does_not_hold_up_the_others(federation) -> None:
-    across = federation()
+    across, over = federation(), Event()
 
-    def slow(party, message: bytes) -> bytes | None:
+    def hangs(party, message: bytes) -> bytes | None:
         if unframe(message)[0] is Kind.PROTOCOL and isinstance(decode_any(message[1:]), Invitation):
-            time.sleep(4.0)
+            over.wait(200.0)
         return party.handle(message)
 
     across.parties[1].close()
-    across.start(1, slow)
-    server = across.server(SHORT)
+    across.start(1, hangs)
+    server = across.server(replace(QUICK, update=5.0))  # the others need a tenth of a second
     server.greet()
-    record = next(server.train(across.run_folder()))
+    try:
+        record = next(server.train(across.run_folder()))
+    finally:
+        over.set()
     assert record.dropped == ("silo-1",)
 
 
 def test_more_silos_gone_than_tolerated_abort_the_round_and_nothing_else(federation) -> None:
     across = federation()
-    server = across.server(SHORT)
+    server = across.server()
     server.greet()
     run = across.run_folder()
     training = server.train(run)
@@ -419,7 +421,7 @@ def test_a_round_that_cannot_be_repeated_is_lost_and_never_noised_again(federati
     run = across.run_folder()
     kill_server(across, server, run, after=1)
     across.stop(3)
-    again = across.server(SHORT)
+    again = across.server(replace(QUICK, set_up=6.0))  # all of it, since the process of one silo is not there
     again.greet()
     with RunFolder.open(run.path, resume=True) as resumed:
         records = list(again.train(resumed))
@@ -448,7 +450,7 @@ def test_a_server_process_that_starts_anew_finds_the_run_of_its_plan(federation)
 
 def test_a_full_disk_at_a_silo_is_a_dropped_silo_and_no_release(federation, monkeypatch) -> None:
     across = federation()
-    server = across.server(SHORT)
+    server = across.server()
     server.greet()
     memory = next(iter(across.parties[0]._admitted.values())).memory
 
