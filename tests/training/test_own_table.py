@@ -35,7 +35,7 @@ def test_a_csv_plan_with_nothing_else_trains_and_says_what_was_assumed(folder: P
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["proved"]
     assert result["epsilon"] <= 1.0
-    assert result["accuracy"] > 0.6
+    assert result["accuracy"] > 0.72  # of 24 runs 0.770 ± 0.006, so a false alarm has probability below 1e-12; a constant has 0.66
     assert result["assumptions"], "what was taken as public must be said"
     assert {"loss", "delta", "analysis", "rounds", "seconds", "run"} <= set(result)
     accounted = sumus("account", "plan.toml", "--json", folder=folder)
