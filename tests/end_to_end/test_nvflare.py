@@ -218,7 +218,7 @@ def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refuse
 
 
 def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: HostileFederation, tmp_path: Path) -> None:
-    again = agreed(federation__silos=3, federation__rounds=24, training__init_seed=2)
+    again = agreed(federation__silos=3, federation__rounds=48, training__init_seed=2)  # seconds in which to be killed and come back
     for name in running.names:
         approve(running.processes.federation.state(name), [again.plan])
     killed: list[int] = []
