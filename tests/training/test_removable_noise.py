@@ -35,7 +35,7 @@ def noise_variance(run, gone: dict[str, frozenset[int]]) -> tuple[float, int]:
     ids=["nobody drops", "one drops", "two drop", "one after its input", "two before unmasking"],
 )
 def test_what_stays_is_exactly_what_is_accounted(federation, gone) -> None:
-    """Whoever drops, whenever: the noise of the sum has variance σ²r², within a chi-square interval of false-alarm rate 1e-9 (0.84 to 1.18)."""
+    """Whoever drops, whenever: the noise of the sum has variance σ²r², in a chi-square interval (0.84 to 1.18) of false-alarm rate 1e-9."""
     run = federation(OPTIONS, data=small_data(silos=6))
     ratio, draws = noise_variance(run, gone)
     low, high = chi2.ppf([5e-10, 1 - 5e-10], draws) / draws
