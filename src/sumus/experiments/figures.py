@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = ["blank_figure", "draw_averaging", "draw_final", "draw_frontier", "dra
 _COLOURS = ("#15803d", "#1f77b4", "#ea580c", "#7c3aed", "#be123c", "#0e7490", "#854d0e", "#4b5563", "#db2777", "#65a30d")
 _DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
 _INK, _GRID = "#1f2937", "#e5e7eb"
+_LETTERS_AN_INCH = 11.5  # of a title
 
 
 def save(folder: Path, name: str, draw: Callable[[], Figure]) -> list[Path]:
@@ -148,8 +150,9 @@ def draw_averaging(rows: Sequence[AveragingRow]) -> Figure:
 def blank_figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6 * panels if panels > 1 else 7.0, 5.6), layout="constrained")
-    figure.suptitle(title, color=_INK, fontsize=11, x=0.01, ha="left")
+    width = 5.6 * panels if panels > 1 else 7.0
+    figure = Figure(figsize=(width, 5.6), layout="constrained")
+    figure.suptitle(textwrap.fill(title, int(_LETTERS_AN_INCH * width)), color=_INK, fontsize=11, x=0.01, ha="left")
     found = figure.subplots(1, panels, squeeze=False)[0]
     for axes in found:
         axes.grid(color=_GRID, linewidth=0.8)
