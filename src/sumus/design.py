@@ -267,9 +267,8 @@ def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
 
 def _check_removable(plan: TrainingPlan) -> None:
     """Noise may be taken back only where the guarantee rests on the sum's noise alone and variances add within the law."""
-    one_query = plan.training.algorithm in ("convex-pass", "silo", "single-step") or (
-        plan.training.algorithm == "dp-sgd" and plan.federation.local_steps == 1
-    )
+    steps = max([plan.federation.local_steps or 1, *(silo.local_steps or 1 for silo in plan.silo.values())])
+    one_query = plan.training.algorithm in ("convex-pass", "silo") or (plan.training.algorithm in ("single-step", "dp-sgd") and steps == 1)
     fits = one_query and plan.noise.mechanism == "skellam" and plan.federation.selection == "all"
     if not fits or plan.federation.dropouts == 0 or any(silo.noise_share for silo in plan.silo.values()):
         rule = "needs skellam noise, one noisy query per round, equal shares, all silos invited, and dropouts above 0"

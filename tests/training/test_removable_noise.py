@@ -54,3 +54,12 @@ def test_removal_needs_a_guarantee_that_rests_on_the_sum_alone(federation) -> No
     for change in ({"training.algorithm": "split-noise"}, {"federation.dropouts": 0}, {"noise.mechanism": "discrete-gaussian"}):
         with pytest.raises(PlanError, match=r"noise\.removable"):
             federation(OPTIONS | {"training.sampling_rate": 0.5} | change, data=small_data(silos=6))
+
+
+@pytest.mark.parametrize("algorithm", ["single-step", "dp-sgd"])
+def test_no_silo_draws_removable_noise_in_several_steps(federation, algorithm: str) -> None:
+    """A seed is expanded once a round: further steps of one silo would repeat its noise, and rest on a share of which a part is opened."""
+    change = {"training.algorithm": algorithm, "training.sampling_rate": 0.5, "silo.silo-1.local_steps": 3}
+    with pytest.raises(PlanError, match=r"noise\.removable .*one noisy query per round"):
+        federation(OPTIONS | change, data=small_data(silos=6))
+    federation(OPTIONS | change | {"noise.removable": False}, data=small_data(silos=6))
