@@ -183,6 +183,19 @@ def test_every_component_of_removable_noise_is_paid_for() -> None:
     assert worst == 21
 
 
+@pytest.mark.parametrize("algorithm", ["convex-pass", "single-step"])
+def test_noise_that_can_be_taken_back_does_not_count_as_a_silos_own(algorithm: str) -> None:
+    """When nobody drops out a silo keeps V/(N − c) of its share V/(N − c − D): what a silo draws where no drop-out is tolerated at all."""
+    steps = {"training__algorithm": algorithm} | ({} if algorithm == "convex-pass" else {"training__sampling_rate": 0.1})
+    trust = {"federation__local_steps": 1400 if algorithm == "convex-pass" else 1, "federation__colluding": 1}
+    removable = _design(CONVEX, **steps, **trust, federation__dropouts=6, noise__removable=True)
+    noise = {"noise__noise_multiplier": removable.plan.noise.noise_multiplier, "privacy__epsilon": "none"}
+    fixed = _design(CONVEX, **steps, **trust, **noise, federation__dropouts=0)
+    alone = [next(each.epsilon for each in account_of(built).analyses if each.name == "local") for built in (removable, fixed)]
+    assert alone[0] == pytest.approx(alone[1], rel=1e-6)
+    assert account_of(removable).epsilon == pytest.approx(account_of(fixed).epsilon, rel=1e-6), "the sum keeps all that is accounted"
+
+
 def test_the_exactness_of_coins_is_paid_for_in_delta_too() -> None:
     assert Inexactness(log_ratio=0.1).budget(1.0, 1e-5) == pytest.approx((0.2, 1e-5 * math.exp(-0.1)))
     assert Inexactness(log_ratio=0.1).paid_for(lambda delta: -math.log(delta), delta=1e-5) == pytest.approx(0.2 + 0.1 - math.log(1e-5))

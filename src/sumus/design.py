@@ -217,9 +217,15 @@ class NoiseDesign:
             state_noise=plan.training.state_noise if plan.training.algorithm == "split-noise" else 0.0,
             surge_rate=silo.surge_rate,
             slots=min(each.local_steps for each in self.silos),
-            own_share=silo.noise_share,
+            own_share=silo.noise_share * self._kept_part,
             other_shares=None if equal else self._other_shares(silo),
         )
+
+    @property
+    def _kept_part(self) -> float:
+        """The part of its share that a silo keeps in every round: of removable noise only what stays when nobody drops out, k/(N − c)."""
+        plan = self.plan
+        return plan.noise_contributors / (plan.least_invited - plan.federation.colluding) if plan.noise.removable else 1.0
 
     def _other_shares(self, silo: SiloDesign) -> float:
         """Noise variances of the k − 1 least noisy others: whoever drops out or colludes may be the noisiest."""

@@ -48,7 +48,7 @@ class Setting:
         state_noise: κ, split-noise only.
         slots: the fewest steps any silo takes: with unequal steps per-step accounting fuses every silo's steps into this many.
         surge_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of a convex pass).
-        own_share: this silo's noise variance over an equal share.
+        own_share: this silo's noise variance over an equal share; of removable noise, what it always keeps.
         other_shares: the same, summed over the k − 1 other silos that are counted.
     """
 
