@@ -140,6 +140,8 @@ class RunFolder:
                 run._adopt_pending()
                 if run.summary is None:
                     run.note("resumed", {"after_round": run.last_round})
+                else:
+                    (path / "secret.key").unlink(missing_ok=True)  # the process died before it could
         except BaseException:
             lock.release()
             raise

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,12 @@ import pytest
 import torch
 
 from conftest_data import small_data
+from sumus.data import FederatedData, Records
 from sumus.errors import GuaranteeError, PlanError, PolicyError, RoundAborted, StorageError, SumusError
 from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
+from sumus.training.federation import Federation
 from sumus.training.run import RunOptions, train
 
 PLAN = """
@@ -107,8 +111,6 @@ def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
     noise: dict[str, object], threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server may have seen before the crash is what it sees again: no second noise for the same round, opened seeds included."""
-    from sumus.training.federation import Federation
-
     seen: list[np.ndarray] = []
     real = Federation.round
 
@@ -140,6 +142,13 @@ def test_a_resumed_run_without_its_secret_is_refused(tmp_path: Path) -> None:
     next(path.glob("*.key")).unlink()
     with pytest.raises(StorageError, match=r"secret\.key"):
         train(silos=small_data(), options=options(tmp_path, resume=path))
+
+
+def test_the_secret_of_a_run_that_died_at_its_very_end_is_destroyed_later(tmp_path: Path) -> None:
+    run = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path))
+    (run.path / "secret.key").write_bytes(bytes(64))  # as after a crash between the summary and the end
+    train(silos=small_data(), options=options(tmp_path, resume=run.path))
+    assert not (run.path / "secret.key").exists()
 
 
 def test_a_corrupted_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -192,6 +201,69 @@ def _stopped(tmp_path: Path, **changes: object) -> Path:
         train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, **changes), progress=stop)
     (path,) = (tmp_path / "runs").iterdir()
     return path
+
+
+def _one_record_other(data: FederatedData) -> FederatedData:
+    first = data.silos[0]
+    x = first.train.x.copy()
+    x[3] = -x[3]
+    return replace(data, silos=(replace(first, train=Records(x, first.train.y)), *data.silos[1:]))
+
+
+def _one_label_other(data: FederatedData) -> FederatedData:
+    first = data.silos[0]
+    y = first.train.y.copy()
+    y[3] = (y[3] + 1) % 3
+    return replace(data, silos=(replace(first, train=Records(first.train.x, y)), *data.silos[1:]))
+
+
+def _one_test_record_other(data: FederatedData) -> FederatedData:
+    first = data.silos[0]
+    return replace(data, silos=(replace(first, test=Records(first.test.x * 2, first.test.y)), *data.silos[1:]))
+
+
+@pytest.mark.parametrize("changed", [_one_record_other, _one_label_other, _one_test_record_other])
+def test_an_open_round_is_never_repeated_on_other_records(changed: Callable[[FederatedData], FederatedData], tmp_path: Path) -> None:
+    """Its noise would be the same, and the difference of the two sums what one record changes, without any."""
+    path = _stopped(tmp_path)
+    ledger = len(Ledger.of_dataset("own data").entries())
+    with pytest.raises(GuaranteeError, match="began with other records"):
+        train(silos=changed(small_data()), options=options(tmp_path, resume=path))
+    assert RunFolder.open(path).last_round == 1
+    assert len(Ledger.of_dataset("own data").entries()) == ledger
+    assert len(train(silos=small_data(), options=options(tmp_path, resume=path)).rounds) == 4
+
+
+def _own_net(seed: int, *, activation: torch.nn.Module, frozen: float = 1.0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), activation, torch.nn.Linear(5, 3, bias=False), torch.nn.LayerNorm(3))
+    torch.nn.init.constant_(model[3].weight, frozen).requires_grad_(False)
+    return model
+
+
+def test_an_open_round_is_never_repeated_with_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with other layers, nor other weights that stay fixed; the weights that are trained are the run's own, from the first round on."""
+    seen: list[np.ndarray] = []
+    real = Federation.round
+
+    def crash_once(self: Federation, number: int) -> object:
+        outcome = real(self, number)
+        seen.append(np.array(outcome.aggregated.total))
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+        return outcome
+
+    monkeypatch.setattr(Federation, "round", crash_once)
+    plan = TrainingPlan.from_toml(PLAN).with_overrides(_OWN)
+    with pytest.raises(KeyboardInterrupt):
+        train(plan, model=_own_net(0, activation=torch.nn.Tanh()), silos=small_data(), options=options(tmp_path))
+    (path,) = (tmp_path / "runs").iterdir()
+    again = options(tmp_path, resume=path)
+    for other in (_own_net(0, activation=torch.nn.ReLU()), _own_net(0, activation=torch.nn.Tanh(), frozen=2.0)):
+        with pytest.raises(GuaranteeError, match="another model"):
+            train(model=other, silos=small_data(), options=again)
+    train(model=_own_net(1, activation=torch.nn.Tanh()), silos=small_data(), options=again)
+    assert np.array_equal(seen[0], seen[1])
 
 
 def test_a_run_with_secret_noise_is_never_continued_with_a_public_seed(tmp_path: Path) -> None:

@@ -251,8 +251,8 @@ def membership_command(
             raise PlanError("--set", overrides[0], "cannot stand beside a run", "The run folder holds its plan.")
         run = RunFolder.open(folder.parent if folder.is_file() else folder)
         stored, chosen = run.read_checkpoint(), run.plan
-        if stored is None:
-            raise StorageError(f"{folder} has no checkpoint yet. Name a run that has finished a round.")
+        if stored is None or not run.last_round:
+            raise StorageError(f"{folder} has released no model yet. Name a run that has finished a round.")
         released = released_of(stored[0], chosen.training.iterate_average)
     else:
         chosen = with_overrides(TrainingPlan.load(target or DEFAULT_PLAN), overrides)

@@ -6,6 +6,7 @@ run = sumus.train(plan, model=my_torch_module, silos=[(x0, y0), (x1, y1)])
 
 from __future__ import annotations
 
+import hmac
 import io
 import math
 import os
@@ -128,7 +129,7 @@ def train(
     """Run the whole federation in this process with the real protocol and the real noise.
 
     Guarantee: nothing is released unless the plan's ε is certified; every release is on the ledger before it happens; a run that was
-        interrupted continues with the same randomness, so no round is ever noised twice.
+        interrupted continues with the same randomness, on the same records and model only, so no round is ever noised twice.
 
     Args:
         plan: defaults to the embedded digits plan; ignored when resuming.
@@ -166,7 +167,8 @@ def train(
         else RunFolder.create(built.plan, account, options.root, name=options.name, silos=names, void=void)
     )
     with _kept(run):
-        federation = Federation(built, bench, _secret(run, options), options.seed, options.threads, options.vanishing)
+        secret = _secret(run, options, data, bench.model)
+        federation = Federation(built, bench, secret, options.seed, options.threads, options.vanishing)
         _restore(federation, run)
         loggers = _loggers(built.plan, run.path)
         for number in range(run.last_round, built.plan.federation.rounds):
@@ -234,18 +236,40 @@ def fresh_secret() -> bytes:
     return os.urandom(32)
 
 
-def _secret(run: RunFolder, options: RunOptions) -> bytes | None:
-    """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run is finished."""
+def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.Module) -> bytes | None:
+    """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run is finished.
+
+    Guarantee: a run goes on only with the records and the model that it began with. The noise of a round that is repeated is the same
+        again, so on anything else the two releases would differ by what it was to hide.
+    """
     if options.seed is not None:
         return None
     if options.resume is None:
-        run.write_secret(fresh_secret())
+        drawn = fresh_secret()
+        run.write_secret(drawn + _bound_to(drawn, data, model))
     elif run.summary is not None:
         return fresh_secret()  # nothing is left to repeat
-    secret = run.read_secret()
-    if len(secret) != 32:
-        raise StorageError(f"{run.path / 'secret.key'} must hold 32 bytes, got {len(secret)}. Start a new run.")
+    stored = run.read_secret()
+    if len(stored) != 64:
+        raise StorageError(f"{run.path / 'secret.key'} must hold 64 bytes, got {len(stored)}. Start a new run.")
+    secret, bound = stored[:32], stored[32:]
+    if not hmac.compare_digest(bound, _bound_to(secret, data, model)):
+        raise GuaranteeError(f"{run.path} began with other records or another model, which its noise belongs to. Start a new run.")
     return secret
+
+
+def _bound_to(secret: bytes, data: FederatedData, model: nn.Module) -> bytes:
+    """What silos compute from besides plan and checkpoint, in 32 bytes; keyed, so that nobody can try out records on them."""
+    found = hmac.new(secret, f"sumus run/{model}".encode(), "sha256")
+    for silo in data.silos:
+        for part in (silo.train, silo.validation, silo.test):
+            found.update(f"/{silo.name}/{part.x.shape}/".encode())
+            found.update(np.ascontiguousarray(part.x).data)
+            found.update(np.ascontiguousarray(part.y).data)
+    fixed = [each for each in model.parameters() if not each.requires_grad]
+    for tensor in [*fixed, *model.buffers()]:
+        found.update(tensor.detach().flatten().view(torch.uint8).numpy().data)
+    return found.digest()
 
 
 def _restore(federation: Federation, run: RunFolder) -> None:
@@ -253,6 +277,7 @@ def _restore(federation: Federation, run: RunFolder) -> None:
     if stored is None:
         if run.last_round:
             raise StorageError(f"{run.path / 'checkpoint.npz'} is missing after round {run.last_round}. Restore it from a backup.")
+        run.write_checkpoint(federation.server.state(), {"round": 0})  # a model of one's own may begin elsewhere the next time
         return
     arrays, meta = stored
     if int(meta["round"]) != run.last_round:
