@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sumus.data import PublicFacts
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
-from sumus.plan_sections import SECTIONS
+from sumus.plan_sections import ALGORITHMS, SECTIONS
+from sumus.resolve import resolve
 
 GOLDEN = """
 [privacy]
@@ -204,25 +206,63 @@ def test_none_unsets_what_can_be_unset_and_is_a_word_elsewhere() -> None:
         plan.with_overrides({"privacies.epsilon": "none"})
 
 
+_STEP, _PASS = {"training.algorithm": "single-step"}, {"training.algorithm": "convex-pass"}
+
+
 @pytest.mark.parametrize(
-    ("setting", "meaningful"),
+    ("plain", "setting", "meaningful"),
     [
-        ({"federation.selection_rate": 0.5}, {"federation.selection": "poisson"}),
-        ({"training.passes": 2}, {"training.algorithm": "convex-pass"}),
-        ({"training.residual_cap": 0.3}, {"training.algorithm": "convex-pass"}),
-        ({"training.state_noise": 4.0}, {"training.algorithm": "split-noise"}),
-        ({"noise.trials": 64}, {"noise.mechanism": "poisson-binomial", "training.algorithm": "silo", "privacy.unit": "silo"}),
-        ({"data.dirichlet_alpha": 0.1}, {"data.partition": "dirichlet"}),
-        ({"data.shards_per_silo": 3}, {"data.partition": "shards"}),
+        (_STEP, {"federation.selection_rate": 0.5}, {"federation.selection": "poisson"}),
+        (_STEP, {"federation.selected": 2}, {"federation.selection": "fixed"}),
+        (_STEP, {"federation.local_epochs": 1.0}, {"training.algorithm": "dp-sgd"}),
+        (_STEP, {"training.feature_bound": 2.0}, _PASS),
+        (_STEP, {"training.passes": 2}, _PASS),
+        (_STEP, {"training.residual_cap": 0.3}, _PASS),
+        (_STEP, {"training.state_noise": 4.0}, {"training.algorithm": "split-noise"}),
+        (_STEP, {"noise.trials": 64}, {"noise.mechanism": "poisson-binomial", "training.algorithm": "silo", "privacy.unit": "silo"}),
+        (_STEP, {"data.dirichlet_alpha": 0.1}, {"data.partition": "dirichlet"}),
+        (_STEP, {"data.shards_per_silo": 3}, {"data.partition": "shards"}),
+        (_STEP, {"data.label_column": "income"}, {"data.path": "income.csv", "data.silo_column": "state"}),
+        (_STEP, {"data.categories": {"sex": ["f", "m"]}}, {"data.path": "a.csv", "data.silo_column": "b", "data.label_column": "c"}),
+        (_STEP, {"evaluation.noise_multiplier": 30.0}, {"evaluation.metrics": "secure"}),
+        (_STEP | {"evaluation.metrics": "none"}, {"evaluation.every": 5}, {"evaluation.metrics": "simulation"}),
+        (_PASS, {"federation.local_epochs": 1.0}, {"training.algorithm": "split-noise"}),
+        (_PASS, {"training.clip_norm": 2.0}, _STEP),
+        (_PASS, {"privacy.calibrate_to": "per-step"}, {"training.algorithm": "dp-sgd"}),
+        (_PASS, {"silo.bergen.clip_norm": 2.0}, _STEP),
+        (_PASS, {"silo.bergen.sampling_rate": 0.5}, _STEP),
     ],
 )
-def test_what_means_nothing_is_named(setting: dict[str, object], meaningful: dict[str, object]) -> None:
-    plain = TrainingPlan.from_table({"training": {"algorithm": "single-step"}})
-    assert not plain.without_effect()
-    [line] = plain.with_overrides(setting).without_effect()
+def test_what_means_nothing_is_named(plain: dict[str, object], setting: dict[str, object], meaningful: dict[str, object]) -> None:
+    plan = TrainingPlan().with_overrides(plain)
+    assert not plan.without_effect()
+    [line] = plan.with_overrides(setting).without_effect()
     [(name, value)] = setting.items()
-    assert line.startswith(f"{name} = {value} has no effect: ")
-    assert not plain.with_overrides(setting | meaningful).without_effect()
+    assert line.startswith(f"{name} = {value} has no effect: it is for ")
+    assert not plan.with_overrides(setting | meaningful).without_effect()
+
+
+def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
+    """A run's own plan, read back, must not complain about numbers that nobody set."""
+    facts = PublicFacts(name="x", silo_names=("a", "b"), records_per_silo=(90, 120), shape=(4,), classes=2, class_names=("0", "1"))
+    for algorithm in ALGORITHMS:
+        plan = TrainingPlan().with_overrides(
+            {"training.algorithm": algorithm, "training.batch_size": 20, "privacy.unit": "silo" if algorithm == "silo" else "record"}
+        )
+        assert not resolve(plan, facts).without_effect()
+
+
+def test_a_pass_that_rounds_records_is_refused() -> None:
+    """It rounds its whole update, whatever the key says; so the key may not say otherwise."""
+    with pytest.raises(PlanError, match=r"noise\.rounding must be auto or sum for convex-pass"):
+        TrainingPlan().with_overrides({"noise.rounding": "record"})
+    assert TrainingPlan().with_overrides({"noise.rounding": "sum"}).noise.rounding == "sum"
+
+
+def test_a_protocol_that_training_does_not_run_is_refused() -> None:
+    """GOPA and Turbo are there to be compared by `secure_sum`; a plan that names one would have been run with secagg."""
+    with pytest.raises(PlanError, match=r"aggregation\.protocol must be one of secagg, trusted"):
+        TrainingPlan().with_overrides({"aggregation.protocol": "gopa"})
 
 
 def test_contributors() -> None:

@@ -14,7 +14,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -172,7 +172,9 @@ class TrainingPlan:
 
     def without_effect(self) -> list[str]:
         """What was set and means nothing in this plan, in words."""
-        return [line for title in SECTIONS for line in getattr(self, title).without_effect()]
+        tables = {title: getattr(self, title) for title in SECTIONS} | {f"silo.{name}": each for name, each in self.silo.items()}
+        values = {f"{title}.{item.name}": getattr(table, item.name) for title, table in tables.items() for item in fields(table)}
+        return [line for title, table in tables.items() for line in table.without_effect(values, title=title)]
 
     @property
     def resolution(self) -> int:
@@ -201,6 +203,9 @@ def _check_together(plan: TrainingPlan) -> None:
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
+    if training.algorithm == "convex-pass" and plan.noise.rounding not in ("auto", "sum"):
+        rule = "must be auto or sum for convex-pass (its whole update is rounded, once)"
+        raise PlanError("noise.rounding", plan.noise.rounding, rule, "Leave it out.")
     if training.l2_penalty and training.algorithm in ("dp-sgd", "split-noise", "single-step"):
         rule = f"must be 0 for {training.algorithm} (its steps are sums of clipped gradients alone)"
         raise PlanError("training.l2_penalty", training.l2_penalty, rule, "Remove it, or use convex-pass.")

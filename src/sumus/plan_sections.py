@@ -28,6 +28,13 @@ ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fe
 MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
+_STEPS = ("training.algorithm", "dp-sgd", "split-noise", "single-step")
+_CLIPPING = (*_STEPS, "silo", "fedavg")  # fedavg: the clip norm sets its grid
+_SEVERAL = ("training.algorithm", "dp-sgd", "split-noise", "silo", "fedavg")
+_SPLIT, _CONVEX = ("training.algorithm", "split-noise"), ("training.algorithm", "convex-pass")
+_SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
+_FILE = ("data.path",)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +45,7 @@ class PrivacyPlan(RuledTable):
     delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records
     unit: str = key("record", choice("record", "silo"))  # what is protected: one record, or all records of one silo
     accountant: str = key("pld", choice(*ACCOUNTANTS))  # privacy-loss distribution, or Rényi divergences
-    calibrate_to: str = key("proved", choice("proved", "per-step"))  # "per-step": the paper's theorem 4.5, not proved for S > 1
+    calibrate_to: str = key("proved", choice("proved", "per-step"), only=_STEPS)  # "per-step": the paper's, not proved for S > 1
     tuning_runs: float | None = key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
 
 
@@ -50,12 +57,12 @@ class FederationPlan(RuledTable):
     silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
     rounds: int = key(10, whole(low=1))  # secure sums; one model is released after each
     local_steps: int | None = key(None, optional(whole(low=1)))  # per round; convex-pass: bins of a pass
-    local_epochs: float | None = key(None, optional(number(above=0.0)))  # instead of local_steps
+    local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)  # instead of local_steps
     dropouts: int = key(0, whole(low=0))  # tolerated per round
     colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
     selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
-    selected: int | None = key(None, optional(whole(low=1)))  # "fixed": silos per round; "poisson": fewer silos end a round unused
-    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=("selection", "poisson"))  # probability of a silo
+    selected: int | None = key(None, optional(whole(low=1)), only=_SOME)  # silos per round; "poisson": fewer end a round unused
+    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_POISSON)  # probability of a silo
 
 
 @final
@@ -66,19 +73,19 @@ class TrainingSectionPlan(RuledTable):
     algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
     model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
     features: str = key("none", text())  # public fixed feature map in front of the model
-    feature_bound: float = key(1.0, number(low=1e-30, high=1e30))  # every record is scaled to norm at most this, bias included
+    feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)  # records are scaled to norm at most this, bias included
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
     batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
-    passes: int = key(1, whole(low=1), only=("algorithm", "convex-pass"))  # noiseless passes over a silo's records per round
-    clip_norm: float = key(1.0, number(above=0.0))  # of a record's gradient; silo: of the whole update
-    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=("algorithm", "convex-pass"))  # error that counts
+    passes: int = key(1, whole(low=1), only=_CONVEX)  # noiseless passes over a silo's records per round
+    clip_norm: float = key(1.0, number(above=0.0), only=_CLIPPING)  # of a record's gradient; silo: of the whole update
+    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)  # error that counts
     learning_rate: float = key(0.5, number(above=0.0))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
     l2_penalty: float = key(0.0, number(low=0.0))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
     divisor: float | None = key(None, optional(number(above=0.0)))  # public; default: the expected batch size
     dimension: int | None = key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
-    state_noise: float = key(2.0, number(low=0.0), only=("algorithm", "split-noise"))  # variance of the unsent noise, in shares (κ)
+    state_noise: float = key(2.0, number(low=0.0), only=_SPLIT)  # variance of the unsent noise, in shares (κ)
     server_learning_rate: float = key(1.0, number(above=0.0))  # the server's keys act on public sums and cost no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
@@ -96,7 +103,7 @@ class NoisePlan(RuledTable):
     noise_multiplier: float | None = key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
     resolution_bits: int = key(16, whole(low=4, high=24))  # grid steps per clip norm, as a power of two
     rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))  # what is rounded to integers; auto: by algorithm
-    trials: int = key(32, whole(low=1, high=4096), only=("mechanism", "poisson-binomial"))  # coins per coordinate and silo
+    trials: int = key(32, whole(low=1, high=4096), only=("noise.mechanism", "poisson-binomial"))  # coins per coordinate and silo
     removable: bool = key(False, flag())  # remove the noise that tolerated drop-outs turned out not to need
 
 
@@ -105,7 +112,7 @@ class NoisePlan(RuledTable):
 class AggregationPlan(RuledTable):
     """How integer vectors are summed."""
 
-    protocol: str = key("secagg", choice("secagg", "trusted", "gopa", "turbo"))  # trusted: no secrecy, for simulations
+    protocol: str = key("secagg", choice("secagg", "trusted"))  # trusted: no secrecy, for simulations
     modulus_bits: int = key(32, bit_count(low=16, high=64))  # the ring of the sum
 
 
@@ -116,18 +123,18 @@ class DataPlan(RuledTable):
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
     path: str | None = key(None, optional(text()))  # or a CSV or Parquet file
-    silo_column: str | None = key(None, optional(text()))  # of the file: whose record it is
-    label_column: str | None = key(None, optional(text()))  # of the file: what is learned
-    columns: tuple[str, ...] | None = key(None, optional(names(text())))  # feature columns of the file; omitted: all others
+    silo_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: whose record it is
+    label_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: what is learned
+    columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)  # feature columns of the file; omitted: all others
     partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))  # how a named data set is dealt to silos
-    dirichlet_alpha: float = key(0.5, number(above=0.0), only=("partition", "dirichlet"))  # the smaller, the fewer classes a silo has
-    shards_per_silo: int = key(2, whole(low=1), only=("partition", "shards"))  # runs of records sorted by label
+    dirichlet_alpha: float = key(0.5, number(above=0.0), only=("data.partition", "dirichlet"))  # the smaller, the fewer classes a silo has
+    shards_per_silo: int = key(2, whole(low=1), only=("data.partition", "shards"))  # runs of records sorted by label
     split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
     records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
-    bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")))  # column → [low, high], public
-    categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")))  # column → its values, public
+    bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")), only=_FILE)  # column → [low, high], public
+    categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")), only=_FILE)  # column → its values, public
 
 
 @final
@@ -136,8 +143,8 @@ class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
     metrics: str = key("simulation", choice("simulation", "secure", "none"))  # in the clear, as accounted noisy sums, or not at all
-    noise_multiplier: float = key(20.0, number(above=0.0))  # secure: noise on the counts of correct records
-    every: int = key(1, whole(low=1))  # simulation: measure every so many rounds, and after the last
+    noise_multiplier: float = key(20.0, number(above=0.0), only=("evaluation.metrics", "secure"))  # noise on the counts of correct records
+    every: int = key(1, whole(low=1), only=("evaluation.metrics", "simulation"))  # measure every so many rounds, and after the last
 
 
 @final
@@ -154,9 +161,9 @@ class SiloPlan(RuledTable):
     """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
 
     learning_rate: float | None = key(None, optional(number(above=0.0)))
-    clip_norm: float | None = key(None, optional(number(above=0.0)))
+    clip_norm: float | None = key(None, optional(number(above=0.0)), only=_CLIPPING)
     noise_share: float | None = key(None, optional(number(above=0.0)))  # factor on the standard deviation of its noise share
-    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
     local_steps: int | None = key(None, optional(whole(low=1)))
 
 

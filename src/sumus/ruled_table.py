@@ -7,6 +7,7 @@ class Policy(RuledTable):
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,13 +20,13 @@ from sumus.plan_rules import Rule
 __all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml"]
 
 
-def key(default: Any, rule: Rule, *, only: tuple[str, str] | None = None) -> Any:
+def key(default: Any, rule: Rule, *, only: tuple[str, ...] | None = None) -> Any:
     """A field with a default and the rule that its value must satisfy.
 
     Args:
         default: its value where none is given.
         rule: what every value is checked against.
-        only: another key of the table and the one value of it under which this key means something.
+        only: another key, as table.key, and the values of it under which this key means something; without values: wherever it is set.
     """
     return field(default=default, metadata={"rule": rule, "only": only})
 
@@ -63,15 +64,22 @@ class RuledTable:
         """Whether the table has such a key and can do without a value for it."""
         return any(item.name == name and item.default is None for item in fields(cls))
 
-    def without_effect(self) -> list[str]:
-        """The keys that were set although another key takes their meaning away, in words."""
-        given = [item for item in fields(self) if item.metadata["only"] and getattr(self, item.name) != item.default]
-        return [
-            f'{self.title()}.{item.name} = {getattr(self, item.name)} has no effect: it is for {other} = "{value}"'
-            for item in given
-            for other, value in [item.metadata["only"]]
-            if getattr(self, other) != value
-        ]
+    def without_effect(self, values: Mapping[str, object], *, title: str) -> list[str]:
+        """The keys that were set although another key takes their meaning away, in words.
+
+        Args:
+            values: of every key that decides over others, as table.key.
+            title: of this table.
+        """
+        found = []
+        for item in fields(self):
+            other, *meaningful = item.metadata["only"] or ("",)
+            given = getattr(self, item.name)
+            if not other or given == item.default or (values[other] in meaningful if meaningful else values[other] is not None):
+                continue
+            where = f"{other} = " + " or ".join(map(json.dumps, meaningful)) if meaningful else f"plans with {other}"
+            found.append(f"{title}.{item.name} = {_plain(given)} has no effect: it is for {where}")
+        return found
 
     def as_table(self) -> dict[str, Any]:
         """Every key that has a value, in declaration order."""

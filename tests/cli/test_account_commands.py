@@ -74,7 +74,7 @@ def test_account_of_a_plan(capsys: pytest.CaptureFixture[str], plan_file: str) -
 def test_a_key_without_effect_is_named_beside_the_answer(capsys: pytest.CaptureFixture[str], plan_file: str) -> None:
     assert main(["account", plan_file, "--set", "training.state_noise=4", "--json"]) == 0
     captured = capsys.readouterr()
-    assert captured.err == 'note: training.state_noise = 4.0 has no effect: it is for algorithm = "split-noise"\n'
+    assert captured.err == 'note: training.state_noise = 4.0 has no effect: it is for training.algorithm = "split-noise"\n'
     assert json.loads(captured.out.splitlines()[-1])["epsilon"] <= 1.0
 
 

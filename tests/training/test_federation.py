@@ -246,3 +246,27 @@ def test_a_round_is_repeated_bit_for_bit(federation) -> None:
     assert np.array_equal(first.round(1).aggregated.total, second.round(1).aggregated.total)
     other = federation(seed=None)
     assert not np.array_equal(other.round(0).local[0].vector, other.round(1).local[0].vector)
+
+
+_PASS = {"training.algorithm": "convex-pass", "training.sampling_rate": "none"}
+_WHOLE = {"training.algorithm": "silo", "privacy.unit": "silo", "privacy.epsilon": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("plan", "setting"),
+    [
+        ({}, {"training.feature_bound": 2.0, "training.passes": 2, "training.residual_cap": 0.3, "training.state_noise": 4.0}),
+        ({}, {"federation.selected": 2, "federation.selection_rate": 0.5, "noise.trials": 64, "evaluation.noise_multiplier": 5.0}),
+        ({"training.algorithm": "single-step", "federation.local_steps": "none"}, {"federation.local_epochs": 3.0}),
+        (_PASS | {"federation.local_steps": "none"}, {"federation.local_epochs": 3.0}),
+        (_PASS, {"training.clip_norm": 0.1, "training.state_noise": 4.0, "privacy.calibrate_to": "per-step"}),
+        (_PASS, {"silo.silo-1.clip_norm": 0.1, "silo.silo-1.sampling_rate": 0.2}),
+        (_WHOLE, {"training.feature_bound": 2.0, "privacy.calibrate_to": "per-step"}),
+    ],
+)
+def test_what_is_said_to_have_no_effect_has_none(federation, plan: dict[str, object], setting: dict[str, object]) -> None:
+    """The same noise and the same sums, bit for bit, with the key and without."""
+    without, given = federation(plan), federation(plan | setting)
+    assert without.design.plan.noise.noise_multiplier == given.design.plan.noise.noise_multiplier
+    for before, after in zip(without.rounds(), given.rounds(), strict=True):
+        assert np.array_equal(before.aggregated.total, after.aggregated.total)

@@ -60,7 +60,7 @@ def agree_on(plan: TrainingPlan) -> Agreement:
     """
     if plan.aggregation.protocol != "secagg":
         rule = 'must be "secagg" across machines (the server would see every silo\'s vector)'
-        raise PlanError("aggregation.protocol", plan.aggregation.protocol, rule, "Use sumus train to simulate other protocols.")
+        raise PlanError("aggregation.protocol", plan.aggregation.protocol, rule, "Use sumus train to simulate a trusted aggregator.")
     if plan.federation.selection != "all":
         raise PlanError("federation.selection", plan.federation.selection, 'must be "all" across machines', "Invite every silo.")
     if plan.training.algorithm == "fedavg":
