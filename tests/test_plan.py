@@ -140,7 +140,7 @@ BAD = [
     ("[privacy]\ndelta = 1", "privacy.delta must be a finite number in (0, 1), got 1."),
     ("[training]\nsampling_rate = 0", "training.sampling_rate must be a finite number in (0, 1], got 0."),
     ("[training]\nsampling_rate = 1.5", "training.sampling_rate must be a finite number in (0, 1], got 1.5."),
-    ("[noise]\nnoise_multiplier = 0", "noise.noise_multiplier must be a finite number in (0, ∞), got 0."),
+    ("[noise]\nnoise_multiplier = 0", "noise.noise_multiplier must be a finite number in (0, 1e+09], got 0."),
     (
         '[noise]\nmechanism = "laplace"',
         "noise.mechanism must be one of skellam, discrete-gaussian, gaussian",
@@ -257,6 +257,13 @@ def test_a_pass_that_rounds_records_is_refused() -> None:
     with pytest.raises(PlanError, match=r"noise\.rounding must be auto or sum for convex-pass"):
         TrainingPlan().with_overrides({"noise.rounding": "record"})
     assert TrainingPlan().with_overrides({"noise.rounding": "sum"}).noise.rounding == "sum"
+
+
+@pytest.mark.parametrize("name", ["noise.noise_multiplier", "evaluation.noise_multiplier"])
+def test_noise_beyond_every_sampler_is_refused_by_its_own_name(name: str) -> None:
+    """The advice of the samplers, a coarser grid, does not help the counts of secure metrics, and a square may not overflow."""
+    with pytest.raises(PlanError, match=rf"{name} must be a finite number in \(0, .*\], got 1e\+300"):
+        TrainingPlan().with_overrides({name: 1e300})
 
 
 def test_a_protocol_that_training_does_not_run_is_refused() -> None:

@@ -100,7 +100,7 @@ class NoisePlan(RuledTable):
     """How noise is drawn and how real vectors become integers."""
 
     mechanism: str = key("skellam", choice(*MECHANISMS))  # gaussian: simulations only; poisson-binomial: whole silos
-    noise_multiplier: float | None = key(None, optional(number(above=0.0)))  # total, in clip norms; omitted: calibrated
+    noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))  # total, in clip norms; omitted: calibrated
     resolution_bits: int = key(16, whole(low=4, high=24))  # grid steps per clip norm, as a power of two
     rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))  # what is rounded to integers; auto: by algorithm
     trials: int = key(32, whole(low=1, high=4096), only=("noise.mechanism", "poisson-binomial"))  # coins per coordinate and silo
@@ -143,7 +143,7 @@ class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
     metrics: str = key("simulation", choice("simulation", "secure", "none"))  # in the clear, as accounted noisy sums, or not at all
-    noise_multiplier: float = key(20.0, number(above=0.0), only=("evaluation.metrics", "secure"))  # noise on the counts of correct records
+    noise_multiplier: float = key(20.0, number(above=0.0, high=32768.0), only=("evaluation.metrics", "secure"))  # noise on the counts
     every: int = key(1, whole(low=1), only=("evaluation.metrics", "simulation"))  # measure every so many rounds, and after the last
 
 
