@@ -264,6 +264,8 @@ def test_double_precision_models_are_clipped_in_double_precision() -> None:
         ({"resolution": 1 << 25}, PlanError, "resolution"),
         ({"y": torch.tensor([0, 5])}, DataError, "labels must lie in 0 … 4"),
         ({"y": torch.tensor([0, -1])}, DataError, "labels"),
+        ({"y": torch.zeros(2, 1).long()}, DataError, "one integer a record"),
+        ({"y": torch.zeros(2, 0).long()}, DataError, "one integer a record"),
         ({"y": torch.tensor([0])}, DataError, "same length"),
         ({"x": torch.zeros(2, 21)}, DataError, "do not fit the model"),
         ({"parameters": torch.zeros(3)}, PlanError, "one vector"),
@@ -275,6 +277,18 @@ def test_bad_arguments_are_refused_in_one_line(change: dict[str, object], error:
     with pytest.raises(error, match=message) as caught:
         PerRecordGradients(model).clipped_sum(**(arguments | change))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_a_loss_of_ones_own_may_have_several_labels_a_record() -> None:
+    """∇ of Σ_k (z_k − y_k)² at z = 0: −2·y_k·[x, 1], below the clip norm."""
+    x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([[1, 0], [0, 1], [1, 1]])
+    model = nn.Linear(2, 2)
+    gradients = PerRecordGradients(model, loss=lambda logits, label: ((logits - label) ** 2).sum())
+    found = gradients.clipped_sum(torch.zeros(6), x, y, clip_norm=64.0, resolution=RESOLUTION)
+    weights, bias = -2.0 * y.T.double() @ x.double(), -2.0 * y.sum(0).double()
+    exact = torch.cat([weights.flatten(), bias]) * RESOLUTION / 64.0
+    assert (found.integers - exact).abs().max() <= 3 + 2e-6 * exact.abs().max()
+    assert found.clipped == 0
 
 
 def test_a_cap_below_one_record_is_refused() -> None:

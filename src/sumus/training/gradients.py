@@ -89,7 +89,7 @@ class PerRecordGradients:
         if self.dimension > LARGEST_DIMENSION:
             raise PlanError("model", self.dimension, f"must have at most {LARGEST_DIMENSION} parameters", "Freeze some of them.")
         self._dtype = trainable[0].dtype
-        self._model, self._one_output = model, loss == "least-squares"
+        self._model, self._one_output, self._named_loss = model, loss == "least-squares", isinstance(loss, str)
         layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
         self._path: LayeredPath | VmapPath = layered or VmapPath(model, _LOSSES[loss][1] if isinstance(loss, str) else loss)
         self.path = self._path.name
@@ -146,7 +146,9 @@ class PerRecordGradients:
     def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
         """Go through a batch on as many threads as pay."""
         chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
-        lowest, highest = smallest_and_largest(y.numpy())
+        if not y.numel() or (y.dim() > 1 and self._named_loss):
+            raise DataError(f"labels must be one integer a record, got shape {tuple(y.shape)}. Flatten them.")
+        lowest, highest = smallest_and_largest(y.reshape(-1).numpy())
         if lowest < 0 or highest >= max(outputs, 2):
             raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode them.")
         large = len(x) * self.dimension >= _WORTH_A_THREAD and totals.rounding == "record" and self.path != "vmap"
