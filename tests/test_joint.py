@@ -17,6 +17,15 @@ from sumus.plan import TrainingPlan
 SILOS = ("a", "b", "c", "d", "e")
 
 
+OVERFULL = {
+    "training.algorithm": "convex-pass",
+    "training.divisor": 2.0,
+    "training.learning_rate": 0.8,
+    "federation.local_steps": 50,
+    "noise.rounding": "sum",
+}
+
+
 def made_plan(mechanism: str = "gaussian", *, rounds: int = 10, noise: float = 8.0, rate: float = 1.0, **more: object) -> TrainingPlan:
     plan = TrainingPlan.from_toml(
         f"""
@@ -100,8 +109,7 @@ def test_the_worst_silo_of_every_run_is_counted() -> None:
 
 def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
     """Two kinds of queries whose influence may double, with known probability: bounded by never and by always doubling."""
-    changes = {"training.algorithm": "convex-pass", "training.divisor": 2.0, "federation.local_steps": 50, "training.learning_rate": 0.8}
-    plans = [made_plan("skellam", noise=noise).with_overrides(changes) for noise in (16.0, 24.0)]
+    plans = [made_plan("skellam", noise=noise).with_overrides(OVERFULL) for noise in (16.0, 24.0)]
     surges = [silo.surge_rate for plan in plans for silo in design(plan, SILOS).silos]
     assert 0.0 < min(surges) <= max(surges) < 0.5
     joint = joint_epsilon([past(plan) for plan in plans], delta=2e-5)
@@ -111,8 +119,7 @@ def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
 
 def test_overfull_bins_count_beside_a_subsampled_run_too() -> None:
     """One run of each kind: the convex pass keeps its own ε, doubled influence included, however little the other run adds."""
-    changes = {"training.algorithm": "convex-pass", "training.divisor": 2.0, "federation.local_steps": 50, "training.learning_rate": 0.8}
-    convex = made_plan("skellam", noise=16.0).with_overrides(changes)
+    convex = made_plan("skellam", noise=16.0).with_overrides(OVERFULL)
     assert 0.0 < design(convex, SILOS).silos[0].surge_rate < 0.5
     faint = made_plan("skellam", noise=50.0, rate=0.01, rounds=1)
     assert joint_epsilon([past(convex), past(faint)], delta=1e-5) >= joint_epsilon([past(convex)], delta=1e-5)

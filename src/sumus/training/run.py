@@ -52,7 +52,7 @@ class RunOptions:
         resume: a run folder to continue.
         threads: silos that compute at the same time.
         seed: public seed of a reproducible simulation. It voids the guarantee, and the record says so.
-        vanishing: drop-outs to simulate.
+        vanishing: drop-outs to simulate; of a round that is repeated the same again, or its sum is one over other silos.
         compare: also train without privacy, together and each silo alone.
         ledger: enter every release into the ledger of the data set, in `state` or the default folder.
         policy: file with a silo's own policy, enforced before the first round.
@@ -254,7 +254,7 @@ def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.
         raise StorageError(f"{run.path / 'secret.key'} must hold 64 bytes, got {len(stored)}. Start a new run.")
     secret, bound = stored[:32], stored[32:]
     if not hmac.compare_digest(bound, _bound_to(secret, data, model)):
-        raise GuaranteeError(f"{run.path} began with other records or another model, which its noise belongs to. Start a new run.")
+        raise GuaranteeError(f"{run.path} began with other records or another model, which its noise belongs to. Resume it with those.")
     return secret
 
 
