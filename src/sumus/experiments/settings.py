@@ -169,7 +169,15 @@ _FASHION = Experiment(
 
 _HEAD: dict[str, object] = {"training.model": "softmax"}
 _HEAD_PASS: dict[str, object] = {"federation.local_steps": 1200, "training.algorithm": "convex-pass"} | _capped(0.3, 0.6)
-_HEAD_BY_ROUNDS = {10: _capped(0.3, 1.2), 40: _capped(0.2, 0.6), 80: _capped(0.2, 0.3), 160: _capped(0.2, 0.1)}
+_HEAD_BY_ROUNDS = {
+    1: _capped(0.5, 2.0),
+    2: _capped(0.4, 2.0),
+    5: _capped(0.5, 1.2),
+    10: _capped(0.3, 1.2),
+    40: _capped(0.2, 0.6),
+    80: _capped(0.2, 0.3),
+    160: _capped(0.2, 0.1),
+}
 _CIFAR = Experiment(
     name="cifar10",
     title="CIFAR-10 behind a frozen network, 10 silos",
@@ -221,7 +229,14 @@ _CIFAR = Experiment(
             label="1 step",
             group="proved",
             changes=_private("single-step", sampling_rate=1.0, learning_rate=12.0, clip_norm=1.0, server_momentum=0.3),
-            by_rounds={40: _rate(8.0) | _AVERAGING, 80: _rate(4.0) | _AVERAGING, 160: _rate(2.0) | _AVERAGING},
+            by_rounds={
+                1: _adam(0.3, momentum=0.0),
+                2: _adam(0.3, momentum=0.8) | {"training.iterate_average": 0.99},
+                5: _adam(0.3, momentum=0.7),
+                40: _rate(8.0) | _AVERAGING,
+                80: _rate(4.0) | _AVERAGING,
+                160: _rate(2.0) | _AVERAGING,
+            },
             by_epsilon={0.1: _rate(2.0) | _COARSE, 0.3: _rate(8.0), 3.0: _rate(32.0), 8.0: _rate(32.0)},
         ),
         Line(
