@@ -105,12 +105,15 @@ def test_an_interrupted_run_continues_to_the_same_model(tmp_path: Path, monkeypa
     assert len(resumed.rounds) == 4
 
 
-@pytest.mark.parametrize("noise", [{}, {"noise.removable": True, "federation.dropouts": 1}], ids=["fixed", "removable"])
+@pytest.mark.parametrize("noise", [{}, {"noise.removable": True}], ids=["fixed", "removable"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
     noise: dict[str, object], threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the server may have seen before the crash is what it sees again: no second noise for the same round, opened seeds included."""
+    """What the server may have seen before the crash is what it sees again: no second noise for the same round.
+
+    A silo drops out of the round, so that the removable noise that stands in for it stays in the sum.
+    """
     seen: list[np.ndarray] = []
     real = Federation.round
 
@@ -122,11 +125,12 @@ def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
         return outcome
 
     monkeypatch.setattr(Federation, "round", crash_in_round_three)
-    plan = TrainingPlan.from_toml(PLAN).with_overrides(noise)
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.dropouts": 1} | noise)
+    chosen = options(tmp_path, threads=threads, vanishing={2: {"masked": frozenset({0})}})
     with pytest.raises(KeyboardInterrupt, match="--resume"):
-        train(plan, silos=small_data(silos=4), options=options(tmp_path, threads=threads))
+        train(plan, silos=small_data(silos=4), options=chosen)
     (path,) = (tmp_path / "runs").iterdir()
-    train(silos=small_data(silos=4), options=options(tmp_path, threads=threads, resume=path))
+    train(silos=small_data(silos=4), options=replace(chosen, resume=path))
     assert np.array_equal(seen[2], seen[3])
     entries = Ledger.of_dataset("own data").entries()
     assert [entry.round for entry in entries] == [1, 2, 3, 4], "the release was entered once, before it happened"
