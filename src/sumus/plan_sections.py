@@ -78,7 +78,7 @@ class TrainingSectionPlan(RuledTable):
     batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
     passes: int = key(1, whole(low=1), only=_CONVEX)  # noiseless passes over a silo's records per round
     clip_norm: float = key(1.0, number(above=0.0), only=_CLIPPING)  # of a record's gradient; silo: of the whole update
-    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)  # error that counts
+    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)  # the most error that counts, of 1
     learning_rate: float = key(0.5, number(above=0.0))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass

@@ -189,10 +189,9 @@ class SiloSession:
             raise PeerProtocolError(f"the roster has {self.terms.silos} silos, the round counts {header.silos}. Use the same roster.")
         if self.number not in header.participants:
             raise PeerProtocolError(f"silo {self.number} is not among the participants it was sent. Wait for another round.")
-        if len(header.participants) < self.terms.minimum_survivors:
-            raise RoundAborted(
-                f"{len(header.participants)} silos take part, a sum needs {self.terms.minimum_survivors}. Wait for more silos."
-            )
+        taking_part, least = len(header.participants), self.terms.minimum_survivors
+        if taking_part < least:
+            raise RoundAborted(f"{taking_part} silos take part, a sum needs {least}. Wait for more silos.")
         unknown = (self.topology.circle(self.number) & header.participants) - {self.number} - set(self._pair_roots)
         if unknown:
             raise PeerProtocolError(f"participants {sorted(unknown)} have no agreed key with silo {self.number}. Repeat the set-up.")

@@ -28,6 +28,7 @@ __all__ = [
     "LARGEST_DIMENSION",
     "SMALLEST_CLIP_NORM",
     "SMALLEST_SQUARE",
+    "Singles",
     "add_linear_truncated",
     "add_outer_truncated",
     "add_rows_rounded",

@@ -18,11 +18,9 @@ import torch
 from torch import nn
 
 from sumus.mechanism.grid import Grid
-from sumus.training.clipping import add_linear_truncated
+from sumus.training.clipping import Singles, add_linear_truncated
 
 __all__ = ["LinearModel", "LinearSum"]
-
-Singles = npt.NDArray[np.float32]
 
 
 @final

@@ -245,9 +245,10 @@ def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.
     if options.seed is not None:
         return None
     if options.resume is None:
-        drawn = fresh_secret()
-        run.write_secret(drawn + _bound_to(drawn, data, model))
-    elif run.summary is not None:
+        secret = fresh_secret()
+        run.write_secret(secret + _bound_to(secret, data, model))
+        return secret
+    if run.summary is not None:
         return fresh_secret()  # nothing is left to repeat
     stored = run.read_secret()
     if len(stored) != 64:
