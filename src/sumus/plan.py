@@ -34,6 +34,7 @@ from sumus.plan_sections import (
 from sumus.ruled_table import closest, parse_toml, read_toml
 
 __all__ = [
+    "DEFAULT_PLAN",
     "AggregationPlan",
     "DataPlan",
     "EvaluationPlan",
@@ -46,6 +47,7 @@ __all__ = [
     "TrainingSectionPlan",
 ]
 
+DEFAULT_PLAN = Path(__file__).parent / "plans" / "digits.toml"  # the embedded data, in seconds
 _HASH_DOMAIN = "sumus-plan-v1"
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
+from sumus import __version__
 from sumus.typed_json import from_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarantee", "GuaranteeAnalysis", "Header", "RoundRecord", "round_body", "rounded_up", "software_versions", "stored_guarantee"]
 
-_VERSIONED = ("sumus", "numpy", "scipy", "dp-accounting", "cryptography", "torch")
+_VERSIONED = ("numpy", "scipy", "dp-accounting", "cryptography", "torch")
 
 
 @final
@@ -124,7 +125,7 @@ class Header:
 
 def software_versions() -> dict[str, str]:
     """Versions of what a result depends on, without importing any of it."""
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "sumus": __version__}
     for name in _VERSIONED:
         try:
             found[name] = importlib.metadata.version(name)

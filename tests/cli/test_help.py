@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
+import typer
 
 from sumus.cli import COMMANDS, _root, main
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
 
-def _commands() -> Iterator[tuple[str, click.Command]]:
+def _commands() -> Iterator[tuple[str, Any]]:
     root = _root()
     for name in COMMANDS:
-        command = root.get_command(click.Context(root), name)
+        command = root.get_command(typer.Context(root), name)
         assert command is not None
         nested = getattr(command, "commands", {})
         yield from ((f"{name} {inner}", each) for inner, each in nested.items()) if nested else [(name, command)]

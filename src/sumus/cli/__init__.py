@@ -5,6 +5,8 @@ A command's module is imported only when that command runs, so that `sumus accou
 1. write `sumus/cli/NAME.py` with a `typer.Typer` called `NAME_app` (one `@NAME_app.command()` makes it a plain command, several make it a
    group), or a function called `NAME_command`;
 2. add its line to `COMMANDS`. A line whose module is not installed is left out of the listing.
+
+Older versions of typer work on the click package, newer ones on a copy of their own: nothing here names either of them.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, final, get_type_hints
+from typing import Annotated, Any, final, get_type_hints
 
-import click
 import typer
+from typer.core import TyperGroup
 
 from sumus.errors import SumusError
 
@@ -39,18 +41,26 @@ COMMANDS = {
     "data": "list, check and prepare data sets",
 }
 
-_EXTRAS = {"torch": "train", "sklearn": "train", "pyarrow": "train", "plotly": "report", "jinja2": "report", "matplotlib": "report"}
-_EXTRAS |= {"optuna": "report", "nvflare": "nvflare", "flwr": "flower"}
+_EXTRAS = {"torch": "train", "sklearn": "train", "pyarrow": "train", "PIL": "train", "jinja2": "report", "markupsafe": "report"}
+_EXTRAS |= {"matplotlib": "report", "optuna": "report", "nvflare": "nvflare", "psutil": "nvflare", "flwr": "flower"}
+
+_errors: Any = importlib.import_module(typer.BadParameter.__module__)  # of click, or of the copy that typer brings
+_no_arguments: Any = getattr(_errors, "NoArgsIsHelpError", ())  # click before 8.2 shows the help itself
 
 
 @final
-class _Commands(click.Group):
+class _Stopped(Exception):  # noqa: N818
+    """Ctrl-C, with what the command said about it: typer would swallow the words."""
+
+
+@final
+class _Commands(TyperGroup):
     """Looks a command up by importing its module at the last moment."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return [name for name in COMMANDS if importlib.util.find_spec(f"sumus.cli.{name}") is not None]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"sumus.cli.{cmd_name}")
@@ -60,7 +70,13 @@ class _Commands(click.Group):
             _restore_help_of_arguments(each)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Stopped(str(error)) from error
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
@@ -74,26 +90,40 @@ def _app(module: Any, name: str) -> typer.Typer:
     return app
 
 
-def _restore_help_of_arguments(command: click.Command) -> None:
+def _restore_help_of_arguments(command: Any) -> None:
     """Typer before 0.21, the newest that Flower allows, sets an argument's help and then lets click 8.5 clear it."""
     hints = get_type_hints(command.callback, include_extras=True) if command.callback is not None else {}
     for parameter in command.params:
         for described in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
             if isinstance(described, typer.models.ArgumentInfo):
-                parameter.help = described.help  # type: ignore[attr-defined,unused-ignore]
+                parameter.help = described.help
 
 
-def _root() -> click.Group:
-    def show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        if value:
-            from sumus import __version__
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from sumus import __version__
 
-            click.echo(f"sumus {__version__}")
-            ctx.exit()
+        typer.echo(f"sumus {__version__}")
+        raise typer.Exit
 
-    version = click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version.")
-    text = "Cross-silo federated learning with record-level differential privacy and real secure aggregation."
-    return _Commands(name="sumus", help=text, params=[version], context_settings={"help_option_names": ["-h", "--help"]})
+
+_Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")]
+
+
+def _root() -> Any:
+    app = typer.Typer(
+        cls=_Commands,
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def sumus(version: _Version = False) -> None:
+        """Cross-silo federated learning with record-level differential privacy and real secure aggregation."""
+
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,18 +136,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except SumusError as error:
         return _fail(str(error), error, error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+    except _no_arguments as error:
+        typer.echo(error.format_message(), err=True)
         return 2
-    except click.UsageError as error:
+    except _errors.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "sumus"
         message = error.format_message()
         return _fail(f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`.", error, 2)
-    except click.ClickException as error:
+    except _errors.ClickException as error:
         return _fail(error.format_message(), error, 2)
-    except (KeyboardInterrupt, click.Abort) as error:
-        told = str(error.__cause__ or "")  # click puts an Abort in the place of what a command said
-        click.secho(f"stopped {told}".strip(), fg="red", err=True)
+    except (_Stopped, KeyboardInterrupt, typer.Abort) as error:
+        typer.secho(f"stopped {error}".strip(), fg="red", err=True)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain about the unflushed rest
@@ -140,5 +169,5 @@ def _fail(message: str, error: BaseException, code: int) -> int:
         import traceback
 
         traceback.print_exception(error)
-    click.secho(f"error: {' '.join(message.split())}", fg="red", err=True)
+    typer.secho(f"error: {' '.join(message.split())}", fg="red", err=True)
     return code

@@ -12,7 +12,6 @@ import typer
 from sumus.cli.options import AsJson
 from sumus.errors import StorageError
 from sumus.record import RunFolder
-from sumus.report.page import write_report
 
 __all__ = ["report_command"]
 
@@ -34,6 +33,8 @@ def report_command(
     page = out or found[0] / ("report.html" if len(found) == 1 else "comparison.html")
     if page.is_dir():
         raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")
+    from sumus.report.page import write_report
+
     write_report(folders, page)
     if as_json:
         heads = [{"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())} for folder in folders]

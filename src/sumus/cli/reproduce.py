@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from sumus.cli.options import AsJson, console, print_json
 from sumus.errors import DataError, PlanError
-from sumus.experiments.comparison import Setting
-from sumus.experiments.reproduce import NAMES, Options, Reproduction, Watch, reproduce, reproduce_averaging, reproduce_table1
+from sumus.experiments import NAMES
+
+if TYPE_CHECKING:
+    from sumus.experiments.comparison import Setting
+    from sumus.experiments.reproduce import Options, Reproduction, Watch
 
 __all__ = ["reproduce_app"]
 
@@ -42,6 +45,8 @@ def reproduce_command(
         raise PlanError("--silos", silos, "needs one experiment: the silos of income are the data's own", "Name fashion-mnist or cifar10.")
     folder = out / "quick" if quick else out
     lists = {"rounds": _counts("--rounds", rounds, "5,20"), "silos": _counts("--silos", silos, "2,10,100")}
+    from sumus.experiments.reproduce import Options
+
     options = Options(out=folder, seeds=seeds, **lists, epsilons=_epsilons(epsilons), quick=quick, only=_names(only), threads=threads)
     screen, finished, missing = console(), [], []
     for each in NAMES if name == "all" else (name,):
@@ -69,6 +74,8 @@ def reproduce_command(
 
 
 def _one(name: str, options: Options, *, quiet: bool) -> Reproduction:
+    from sumus.experiments.reproduce import reproduce, reproduce_averaging, reproduce_table1
+
     if name == "table1":
         return reproduce_table1(options)
     if name == "averaging":

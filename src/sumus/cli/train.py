@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,8 +17,11 @@ from sumus.data import FederatedData
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
 from sumus.guarantee import Account
+from sumus.plan import DEFAULT_PLAN
 from sumus.record import RoundRecord, RunFolder, rounded_up
-from sumus.training.run import DEFAULT_PLAN, RunOptions, TrainedRun, train
+
+if TYPE_CHECKING:
+    from sumus.training.run import TrainedRun
 
 __all__ = ["train_app"]
 
@@ -46,6 +49,8 @@ def train_command(
         raise PlanError("--resume", str(resume), "cannot stand beside a plan or --set", "The run folder holds its plan.")
     console = Console(stderr=json_)
     chosen = None if resume is not None else load_plan(str(plan or DEFAULT_PLAN), set_)
+    from sumus.training.run import RunOptions, train  # torch takes seconds to load, and a plan may be wrong without it
+
     options = RunOptions(
         root=out,
         name=name,

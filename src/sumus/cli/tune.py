@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -11,11 +11,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
 from sumus.errors import PlanError
 from sumus.experiments.space import SearchSpace, default_space
-from sumus.experiments.tuning import Tuned, TuneOptions, tune
 from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
 from sumus.record_lines import rounded_up
 from sumus.storage import replace_atomically
+
+if TYPE_CHECKING:
+    from sumus.experiments.tuning import Tuned, TuneOptions
 
 __all__ = ["tune_app"]
 
@@ -48,6 +50,8 @@ def tune_command(
     if account is not None:
         _accounted(chosen, searched, out, expected_runs=account, candidates=candidates, seed=seed, as_json=as_json)
         return
+    from sumus.experiments.tuning import TuneOptions
+
     options = TuneOptions(out=out, runs=runs, sampler=sampler, objective=objective, prune=prune, jobs=jobs, seed=seed)
     found = _search(chosen, searched, options, quiet=as_json)
     files = _write(found.plan, out) + _plots(found, out, objective)
@@ -65,6 +69,8 @@ def tune_command(
 
 
 def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, quiet: bool) -> Tuned:
+    from sumus.experiments.tuning import tune
+
     screen = console()
     columns = (TextColumn("run"), BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
     with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal) as bar:

@@ -20,9 +20,7 @@ from sumus.experiments.settings import EXPERIMENTS
 from sumus.experiments.tables import experiment_table
 from sumus.storage import replace_atomically
 
-__all__ = ["NAMES", "Options", "Reproduction", "reproduce", "reproduce_averaging", "reproduce_table1"]
-
-NAMES = ("table1", "fashion-mnist", "cifar10", "income", "averaging")
+__all__ = ["Options", "Reproduction", "reproduce", "reproduce_averaging", "reproduce_table1"]
 
 
 @final

@@ -25,7 +25,7 @@ from sumus.data import FederatedData, from_arrays, load, public_facts
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, PlanError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
-from sumus.plan import TrainingPlan
+from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
 from sumus.storage import replace_atomically
@@ -37,8 +37,6 @@ from sumus.training.workbench import named_model, prepare
 from sumus.training.write_ahead import ReleaseLog
 
 __all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
-
-DEFAULT_PLAN = Path(__file__).parent.parent / "plans" / "digits.toml"
 
 
 @final
