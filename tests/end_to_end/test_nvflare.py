@@ -196,6 +196,33 @@ def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: Host
     assert not marker.exists()
 
 
+def test_a_job_runs_no_command_by_naming_what_sumus_can_do(running: HostileFederation, tmp_path: Path) -> None:
+    """Three JSON files that name a callable of ours. The control is a silo that allows all that begins with `sumus.`: it obeys."""
+    trusting = running.names[2]
+    resources = running.processes.federation.kit(trusting) / "local" / "resources.json"
+    closed = resources.read_text()
+    resources.write_text(json.dumps(json.loads(closed) | {"class_allow_list": ["sumus."]}))
+    (tmp_path / "log").touch()
+    theft = {
+        "id": "gadget",
+        "path": "sumus.engines.processes.OwnedProcess",
+        "args": {
+            "command": ["/bin/sh", "-c", f'cp "$PWD/sumus/identity.key" {tmp_path}/stolen-$(basename "$PWD")'],
+            "log": {"path": "sumus.data.locations.find", "args": {"relative": str(tmp_path / "log")}},
+        },
+    }
+    try:
+        with job_folder(running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}) as job:
+            config = job / "app" / "config" / "config_fed_client.json"
+            config.write_text(json.dumps(json.loads(config.read_text()) | {"components": [theft]}))
+            submit(running, job)
+    finally:
+        resources.write_text(closed)
+    assert [path.name for path in tmp_path.glob("stolen-*")] == [f"stolen-{trusting}"]
+    secret = (running.processes.federation.state(trusting) / "identity.key").read_text()
+    assert (tmp_path / f"stolen-{trusting}").read_text() == secret
+
+
 def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(running: HostileFederation) -> None:
     unknown = agreed(federation__silos=3, federation__rounds=2, training__init_seed=1)
     with job_folder(unknown, rounds=2, patience=PATIENCE) as job:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
+import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("nvflare")
 
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_exception import UnsafeComponentError
+from nvflare.apis.job_launcher_spec import JobProcessArgs
+from nvflare.apis.workspace import Workspace
+from nvflare.app_common.widgets.component_path_authorizer import ComponentPathAuthorizer
+from nvflare.fuel.utils.class_utils import instantiate_class
+
+import sumus
 from sumus.cli import main
 from sumus.data import load
 from sumus.data.synthetic import write_patients
 from sumus.engines.agreement import agree_on, declared_facts
 from sumus.engines.kit import Federation
 from sumus.engines.nvflare.jobs import write_job
-from sumus.engines.nvflare.kits import Address, make_kits
+from sumus.engines.nvflare.kits import SERVER_CLASS, SILO_CLASS, Address, client_command, make_kits, server_command
+from sumus.engines.nvflare.launcher import RestartingLauncher
 from sumus.engines.silo_state import SiloState
 from sumus.engines.site import Site
 from sumus.errors import DataError, PlanError
@@ -45,7 +59,7 @@ def read(path: Path) -> dict:
 def test_a_silos_kit_allows_our_classes_and_nothing_else(federation: Federation) -> None:
     for name in federation.roster.names:
         resources = read(federation.kit(name) / "local" / "resources.json")
-        assert resources["class_allow_list"] == ["sumus."]
+        assert resources["class_allow_list"] == ["sumus.engines.nvflare.executor.SiloExecutor"]
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert resources["allow_log_streaming"] is False
         components = {each["id"]: each["path"] for each in resources["components"]}
@@ -55,6 +69,65 @@ def test_a_silos_kit_allows_our_classes_and_nothing_else(federation: Federation)
         assert set(rights) == {"project_admin"}
         assert {rights["project_admin"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
         assert "app_command" not in rights["project_admin"]
+
+
+def names_below_sumus() -> Iterator[str]:
+    """Everything that a path of a job could name: what the modules of the package define or import, private or not."""
+    package = Path(sumus.__file__).parent
+    for file in sorted(package.rglob("*.py")):
+        module = ".".join(["sumus", *file.relative_to(package).with_suffix("").parts]).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield f"{module}.{node.name}"
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                yield from (f"{module}.{(alias.asname or alias.name).partition('.')[0]}" for alias in node.names)
+
+
+def allowed_of(kit: Path, names: Iterable[str]) -> set[str]:
+    """Which classes of a job the engine's own authorizer lets in, by the kit's files."""
+    authorizer, workspace, let_in = ComponentPathAuthorizer(), Workspace(str(kit), kit.name), set()
+    for name in names:
+        with contextlib.suppress(UnsafeComponentError):
+            authorizer.authorize_component_config({"path": name}, workspace=workspace)
+            let_in.add(name)
+    return let_in
+
+
+@pytest.mark.parametrize("party", ["silo-0", "server"])
+def test_a_job_can_name_one_class_of_ours_and_nothing_else_below_sumus(federation: Federation, tmp_path: Path, party: str) -> None:
+    kit, names = federation.kit(party), set(names_below_sumus())
+    ours = SERVER_CLASS if party == "server" else SILO_CLASS
+    gadgets = {"sumus.engines.processes.OwnedProcess", "sumus.data.locations.find", "sumus.cli.main", "sumus.engines.processes.Path"}
+    assert gadgets | {SILO_CLASS, SERVER_CLASS} <= names
+    assert allowed_of(kit, names | {"subprocess.Popen", f"{ours}2", f" {ours}", f"x.{ours}"}) == {ours}
+    old = tmp_path / party  # the control: what a prefix lets in
+    shutil.copytree(kit, old)
+    resources = read(old / "local" / "resources.json") | {"class_allow_list": ["sumus."]}
+    (old / "local" / "resources.json").write_text(json.dumps(resources))
+    assert allowed_of(old, names) == names
+
+
+@pytest.mark.parametrize("allowed", [SILO_CLASS, SERVER_CLASS])
+def test_what_the_engine_takes_for_below_our_class_is_nothing(allowed: str) -> None:
+    """Its list opens whatever begins with an entry and a dot; no module can have such a name."""
+    for below in ("__init__", "execute", "logger", "__class__.__base__", "os.system"):
+        with pytest.raises(TypeError, match="is not a package"):
+            instantiate_class(f"{allowed}.{below}", {})
+
+
+@pytest.mark.parametrize("party", ["silo-0", "server"])
+def test_a_partys_processes_speak_to_each_other_with_mutual_tls(federation: Federation, party: str) -> None:
+    internal = read(federation.kit(party) / "local" / "comm_config.json")["internal"]
+    assert internal == {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
+
+
+def test_a_party_is_started_with_the_gate_before_it(federation: Federation) -> None:
+    for command, program in ((client_command(federation.kit("silo-0")), "silo"), (server_command(federation.kit("server")), "server")):
+        assert command[command.index("-m") + 1 :][:2] == ["sumus.engines.nvflare.start", program]
+    context = FLContext()
+    context.set_prop(FLContextKey.JOB_PROCESS_ARGS, {JobProcessArgs.EXE_MODULE: ("-m", "stock"), JobProcessArgs.JOB_ID: ("-n", "1")})
+    words = RestartingLauncher().get_command({}, context).split()
+    assert words[1:] == ["-m", "sumus.engines.nvflare.start", "silo-job", "-n", "1"]
 
 
 def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(federation: Federation) -> None:

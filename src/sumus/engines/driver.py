@@ -18,8 +18,9 @@ class Driver(Protocol):
     def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
         """Send every silo its message; return the answers that arrived in time.
 
-        Guarantee: an answer is attributed to the silo that the transport authenticated, and answers only the message of this call. A silo
-            that is gone, hangs or sends nothing is missing from the result; it never raises for the sake of a single silo.
+        Guarantee: an answer is attributed to the silo that the transport authenticated (over Flower: to the one that the node names), and
+            answers only the message of this call. A silo that is gone, hangs or sends nothing is missing from the result; it never
+            raises for the sake of a single silo.
 
         Args:
             messages: silo number → bytes, different for each silo.

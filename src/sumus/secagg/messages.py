@@ -3,7 +3,7 @@
     message = "SUMU" | version | kind | sender | session | round id | body
 
 Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string is refused with a
-`PeerProtocolError`. Lengths are checked before anything is allocated, so a hostile message costs no more than its own size.
+`PeerProtocolError`. Lengths are checked before anything is allocated, so decoding a hostile message costs no more than its own size.
 Integers are little-endian. A *bitmap* has one bit per silo of the roster; bits behind the last silo are zero.
 """
 

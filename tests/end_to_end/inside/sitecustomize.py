@@ -6,12 +6,15 @@ In the folder SUMUS_TEST_NOTES:
     strike-PARTY    written by a test: "STAGE WHEN"; the party's job process ends itself the next time it is there
     blows           a line per process that ended itself so: time, party, stage, when
     version-PARTY   written by a test: the release that the party's job process pretends to be
+    order-PARTY     written by a test: a request (JSON) that the party's main process sends over the engine's control channel, whatever
+                    its configuration says; what came back is in answer-PARTY
 """
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import json
 import os
 import signal
 import socket
@@ -110,11 +113,53 @@ def in_record(module: Any) -> None:
     module.RunFolder.commit = noted
 
 
+def send_orders(party: str, cell: Any) -> None:
+    from nvflare.fuel.f3.cellnet.defs import CellChannel
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.defs import new_cell_message
+
+    order = NOTES / f"order-{party}"
+    while True:
+        time.sleep(0.05)
+        if not order.exists():
+            continue
+        wanted = json.loads(order.read_text())
+        order.unlink()
+        asked = Message(wanted["topic"], bytes.fromhex(wanted["hex"]) if "hex" in wanted else wanted["body"])
+        asked.set_headers(wanted["headers"])
+        request = new_cell_message({}, asked)
+        reply = cell.send_request(channel=CellChannel.CLIENT_MAIN, topic="admin", target=wanted["target"], request=request, timeout=5.0)
+        (NOTES / f"answer-{party}.part").write_text(str(getattr(reply.payload, "body", reply.headers)))
+        (NOTES / f"answer-{party}.part").rename(NOTES / f"answer-{party}")
+
+
+def in_server(module: Any) -> None:
+    deploy = module.FederatedServer.deploy
+
+    def hostile(self: Any, *arguments: Any, **options: Any) -> None:
+        deploy(self, *arguments, **options)
+        threading.Thread(target=send_orders, args=("server", self.cell), daemon=True).start()
+
+    module.FederatedServer.deploy = hostile
+
+
+def in_client(module: Any) -> None:
+    set_engine = module.FederatedClientBase.set_client_engine
+
+    def hostile(self: Any, engine: Any) -> None:
+        set_engine(self, engine)
+        threading.Thread(target=send_orders, args=(self.client_name, self.cell), daemon=True).start()
+
+    module.FederatedClientBase.set_client_engine = hostile
+
+
 CHANGED: dict[str, Callable[[Any], None]] = {
     "sumus.engines.silo_party": in_silo_party,
     "sumus.engines.nvflare.driver": in_driver,
     "sumus.record": in_record,
     "sumus.secagg.guard": in_guard,
+    "nvflare.private.fed.server.fed_server": in_server,
+    "nvflare.private.fed.client.fed_client_base": in_client,
 }
 
 

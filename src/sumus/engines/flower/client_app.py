@@ -37,7 +37,7 @@ def answer(message: Message, context: Context) -> Message:
 
 @app.query(NAME_ACTION)  # type: ignore[untyped-decorator]
 def name(message: Message, context: Context) -> Message:
-    """Which silo this node belongs to; whoever lies about it fails the first signature."""
+    """Which silo this node says it belongs to: a node that lies can lock that silo out, but has no key to send an input in its name."""
     with _reasons_stay_here():
         own = SiloState(_folder(context)).identity.name
     return Message(RecordDict({RECORD: ConfigRecord({BODY: own.encode()})}), reply_to=message)

@@ -19,7 +19,7 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from sumus.engines.agreement import Agreement
 from sumus.engines.nvflare.controller import PROGRESS
-from sumus.engines.nvflare.kits import ADMIN
+from sumus.engines.nvflare.kits import ADMIN, SERVER_CLASS, SILO_CLASS
 from sumus.errors import EngineError
 
 __all__ = ["Operator", "write_job"]
@@ -39,7 +39,6 @@ def write_job(folder: Path, agreement: Agreement, *, rounds: int, patience: Mapp
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     plan = agreement.plan
-    controller = "sumus.engines.nvflare.controller.ServerController"
     arguments = {"plan": plan.to_toml(), "rounds": rounds, **patience}
     files = {
         folder / "meta.json": {
@@ -50,11 +49,11 @@ def write_job(folder: Path, agreement: Agreement, *, rounds: int, patience: Mapp
         },
         config / "config_fed_server.json": {
             "format_version": 2,
-            "workflows": [{"id": "sumus", "path": controller, "args": arguments}],
+            "workflows": [{"id": "sumus", "path": SERVER_CLASS, "args": arguments}],
         },
         config / "config_fed_client.json": {
             "format_version": 2,
-            "executors": [{"tasks": ["sumus"], "executor": {"path": "sumus.engines.nvflare.executor.SiloExecutor", "args": {}}}],
+            "executors": [{"tasks": ["sumus"], "executor": {"path": SILO_CLASS, "args": {}}}],
         },
     }
     for path, content in files.items():

@@ -1,9 +1,12 @@
 """Start-up kits for server, silos and operator: provisioned by NVIDIA FLARE, then closed down.
 
-What a site of ours allows, whatever the server sends (local/resources.json, local/authorization.json of its kit):
-    - no job that carries code (`byoc`), no class but ours (`class_allow_list`), no shell commands, no remote operation
+What a site of ours allows, whatever the server sends:
+    - no job that carries code (`byoc`), and of all classes one: `SiloExecutor` (`class_allow_list`), which takes no arguments
     - no upload of logs: neither the streamer component nor streaming on demand
     - its job process is started again when it is killed
+    - its processes speak to each other with mutual TLS (local/comm_config.json), so no other user of the machine joins in
+What it does at a request of the server is not for files to say, because the engine reads them only if the request asks it to: sites and
+server are started through `sumus.engines.nvflare.start`, whose gate and agent refuse everything that our jobs do not need.
 The server keeps jobs and snapshots below its own kit and not in a folder for temporary files.
 """
 
@@ -25,6 +28,8 @@ from sumus.errors import DataError, EngineError
 __all__ = [
     "ADMIN",
     "CONNECTED",
+    "SERVER_CLASS",
+    "SILO_CLASS",
     "Address",
     "client_command",
     "close_down_server",
@@ -37,10 +42,16 @@ __all__ = [
 ADMIN = "operator@sumus.local"
 CONNECTED = "Successfully registered client"
 """What a silo's log says when the server has let it in."""
+_START = "sumus.engines.nvflare.start"
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
 _SILENCE_SECONDS = 60
 """A job ends when all its sites have ended; one that was silent for so long has (the engine's own 600 would hold up the next job)."""
+SILO_CLASS = "sumus.engines.nvflare.executor.SiloExecutor"
+SERVER_CLASS = "sumus.engines.nvflare.controller.ServerController"
+"""What a job of ours names, and all that it may name. (An entry of the engine's list also opens what is *below* it: nothing.)"""
+_AMONG_ITSELF = {"internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}}
+"""How a party's processes reach each other; the engine's default is the loopback in clear, for whoever connects."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RIGHTS = {
     "submit_job": "any",
@@ -134,9 +145,10 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
 def close_down_silo(kit: Path) -> None:
     """Write what a silo's site allows."""
     resources = _read(kit / "local" / "resources.json.default")
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": ["sumus."], "allow_log_streaming": False}
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SILO_CLASS], "allow_log_streaming": False}
     resources["components"] = [_silo_component(each) for each in resources["components"] if each["id"] != "site_log_streamer"]
     _write(kit / "local" / "resources.json", resources)
+    _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
     _write_rights(kit)
 
 
@@ -151,7 +163,7 @@ def close_down_server(kit: Path) -> None:
     storage = kit.resolve() / "storage"
     storage.mkdir(exist_ok=True, mode=0o700)
     resources = _read(kit / "local" / "resources.json.default")
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": ["sumus."]}
+    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS]}
     resources["servers"][0]["heart_beat_timeout"] = _SILENCE_SECONDS
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
     resources["components"] = [dict(each) for each in resources["components"] if each["id"] != "log_receiver"]
@@ -159,6 +171,7 @@ def close_down_server(kit: Path) -> None:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(storage / "jobs")
     _write(kit / "local" / "resources.json", resources)
+    _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
     _write_rights(kit, app_command="any")  # the question how far a job of ours has come
 
 
@@ -170,8 +183,7 @@ def _write_rights(kit: Path, **more: str) -> None:
 def server_command(kit: Path) -> list[str]:
     """The server's process."""
     options = ["secure_train=true", f"org={_ORGANISATION}", "config_folder=config"]
-    module = "nvflare.private.fed.app.server.server_train"
-    return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", *options]
+    return [sys.executable, "-u", "-m", _START, "server", "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", *options]
 
 
 def kit_owner(kit: Path) -> str:
@@ -182,8 +194,7 @@ def kit_owner(kit: Path) -> str:
 def client_command(kit: Path) -> list[str]:
     """A silo's process."""
     options = ["secure_train=true", f"uid={kit_owner(kit)}", f"org={_ORGANISATION}", "config_folder=config"]
-    module = "nvflare.private.fed.app.client.client_train"
-    return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", *options]
+    return [sys.executable, "-u", "-m", _START, "silo", "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", *options]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Starts a site's job process again when it is killed; by default NVIDIA FLARE ends the whole job.
+"""Starts a site's job process with our gate before it, and again when it is killed; by default NVIDIA FLARE ends the whole job.
 
 The new process finds everything it needs in the silo's folder and goes on in the middle of the round.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import threading
 from typing import Any, final
 
-from nvflare.apis.job_launcher_spec import JobHandleSpec, JobReturnCode
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.job_launcher_spec import JobHandleSpec, JobProcessArgs, JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+
+from sumus.engines.nvflare import start
 
 __all__ = ["RestartingHandle", "RestartingLauncher"]
 
@@ -54,6 +57,12 @@ class RestartingHandle(JobHandleSpec):  # type: ignore[misc]
 @final
 class RestartingLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
     """What a hardened kit names as its process launcher."""
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: Any) -> str:
+        """The engine's command line, for our program."""
+        arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
+        arguments[JobProcessArgs.EXE_MODULE] = ("-m", f"{start.__name__} {start.SILO_JOB}")
+        return str(super().get_command(job_meta, fl_ctx))
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> RestartingHandle:
         """Start the site's process of a job."""

@@ -1,0 +1,122 @@
+"""Which messages the engine's cells take in: the least that a job of ours needs, decided before unpacking.
+
+A cell answers on many channels (control, network management, streams, tasks), lets other cells pass
+messages through it, and connects to whatever address a message offers. Ours is deaf to all but this:
+
+    a silo        the server on the control channel, where `SiloAgent` decides; its own job processes
+    a silo's job  the server's process of the same job; commands of its own silo
+    the server    whoever speaks in their own name; nothing passes from one silo to another
+
+The name that a connection goes by is bound to its certificate by the engine; the origin that a message
+bears is not, so both must agree.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, final
+
+from nvflare.fuel.f3.cellnet.cell import Cell
+from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageHeaderKey, MessagePropKey, ReturnCode
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.cellnet.utils import make_reply
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL
+
+__all__ = ["GatedCell", "Route", "takes"]
+
+_SERVER = FQCN.ROOT_SERVER
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Where a request comes from and where it is meant to go.
+
+    Args:
+        neighbour: the cell at the other end of the connection.
+        origin: who wrote it, as the message says.
+        destination: for whom.
+        channel: on which of the destination's channels.
+        topic: what about.
+    """
+
+    neighbour: str
+    origin: str
+    destination: str
+    channel: str
+    topic: str
+
+    @property
+    def is_goodbye(self) -> bool:
+        """Whether a neighbour takes its leave."""
+        return self.neighbour == self.origin and (self.channel, self.topic) == (CellChannel.CELLNET, CellChannelTopic.Bye)
+
+
+def takes(me: str, route: Route) -> bool:
+    """Whether the cell `me` ("server", "NAME" or "NAME.job") takes a request in."""
+    if me == _SERVER:
+        return _server_takes(route)
+    parent, _, job = me.partition(".")
+    return _job_takes(me, parent, job, route) if job else _silo_takes(me, route)
+
+
+def _server_takes(route: Route) -> bool:
+    speaker, listener = _family(route.origin), _family(route.destination)
+    return speaker == _family(route.neighbour) and (speaker == listener or _SERVER in (speaker, listener))
+
+
+def _silo_takes(me: str, route: Route) -> bool:
+    own = _family(route.neighbour) == _family(route.origin) == me
+    if route.destination != me:  # its job processes may speak to the server through it
+        return own or (route.neighbour == _SERVER and _family(route.destination) == me)
+    if route.is_goodbye:
+        return own or route.neighbour == _SERVER
+    if route.channel != CellChannel.CLIENT_MAIN:
+        return False
+    return own or route.neighbour == route.origin == _SERVER
+
+
+def _job_takes(me: str, parent: str, job: str, route: Route) -> bool:
+    if route.destination != me or route.neighbour not in (_SERVER, parent):
+        return False
+    if route.origin == FQCN.join([_SERVER, job]):
+        return route.channel in (STREAM_CHANNEL, CellChannel.AUX_COMMUNICATION)
+    return route.is_goodbye or (route.neighbour == route.origin == parent and route.channel == CellChannel.CLIENT_COMMAND)
+
+
+def _family(cell: str) -> str:
+    """The party that a cell belongs to."""
+    return cell.partition(".")[0]
+
+
+@final
+class GatedCell(Cell):  # type: ignore[misc]
+    """A cell that takes in what `takes` allows, refuses all else, and connects to nobody at a message's word.
+
+    Guarantee: what is refused was neither unpacked nor passed on, and an error in deciding is a refusal.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.core_cell.set_message_interceptor(self._refusal)
+        self.core_cell.add_incoming_filter(channel="*", topic="*", cb=_uninvite)
+
+    def _refusal(self, message: Any) -> Any:
+        header = message.get_header
+        route = Route(
+            neighbour=message.get_prop(MessagePropKey.ENDPOINT).name,
+            origin=header(MessageHeaderKey.ORIGIN),
+            destination=header(MessageHeaderKey.DESTINATION),
+            channel=header(MessageHeaderKey.CHANNEL, ""),
+            topic=header(MessageHeaderKey.TOPIC, ""),
+        )
+        if takes(self.core_cell.get_fqcn(), route):
+            return None
+        logging.getLogger(__name__).warning("refused a message: %s", route)
+        return make_reply(ReturnCode.UNAUTHENTICATED, error="refused")
+
+
+def _uninvite(message: Any) -> None:
+    """Forget an offered address: the engine would connect to it in clear, and believe the name it is told there."""
+    message.remove_header(MessageHeaderKey.CONN_URL)

@@ -1,0 +1,47 @@
+"""Starts a process of the engine with our gate before it: `python -m sumus.engines.nvflare.start PROGRAM …`.
+
+The engine makes its cells and its agent itself, from names in its modules; these are replaced before it
+starts. Where the names are is known of one release only, so any other is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+
+import nvflare
+
+from sumus.engines.nvflare.control import SiloAgent
+from sumus.engines.nvflare.gate import GatedCell
+from sumus.errors import EngineError
+
+__all__ = ["SERVER", "SILO", "SILO_JOB", "stand_before"]
+
+SERVER, SILO, SILO_JOB = "server", "silo", "silo-job"
+_RELEASE = "2.9.0"
+_PRIVATE = "nvflare.private.fed"
+_PROGRAMS = {
+    SERVER: f"{_PRIVATE}.app.server.server_train",
+    SILO: f"{_PRIVATE}.app.client.client_train",
+    SILO_JOB: f"{_PRIVATE}.app.client.worker_process",
+}
+_NAMES: dict[str, dict[str, dict[str, type]]] = {
+    SERVER: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
+    SILO: {f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell}, f"{_PRIVATE}.client.admin": {"FedAdminAgent": SiloAgent}},
+    SILO_JOB: {f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell}},
+}
+
+
+def stand_before(program: str) -> str:
+    """Put our classes in the place of the engine's; returns the module to run."""
+    if nvflare.__version__ != _RELEASE:
+        raise EngineError(f"nvflare must be {_RELEASE}, got {nvflare.__version__}. Install sumus[nvflare].")
+    for module, names in _NAMES[program].items():
+        for name, ours in names.items():
+            setattr(importlib.import_module(module), name, ours)
+    return _PROGRAMS[program]
+
+
+if __name__ == "__main__":
+    runpy.run_module(stand_before(sys.argv.pop(1)), run_name="__main__", alter_sys=True)
