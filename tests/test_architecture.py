@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from functools import cache
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 from numba.core.dispatcher import Dispatcher
 
+from sumus.machine_code import _digest
+
 SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 
 # lowest first; a part may import parts of lower layers, and of its own layer where no cycle arises
 LAYERS: list[set[str]] = [
-    {"errors"},
+    {"errors", "machine_code"},
     {"randomness", "plan_rules", "ruled_table", "typed_json", "storage", "shapes"},
     {"chain", "mechanism", "secagg"},
     {"accounting"},
@@ -40,8 +43,8 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 # stricter than the layers
 ONLY = {
-    "secagg": {"errors", "randomness"},
-    "mechanism": {"errors", "randomness"},
+    "secagg": {"errors", "machine_code", "randomness"},
+    "mechanism": {"errors", "machine_code", "randomness"},
     "accounting": {"errors", "mechanism", "plan_rules"},
     "plan": {"errors", "plan_sections", "ruled_table"},
     "plan_sections": {"plan_rules", "ruled_table"},
@@ -163,6 +166,47 @@ def test_compiled_loops_call_loops_of_their_own_file_only() -> None:
         called = [loop.py_func.__globals__.get(name) for name in loop.py_func.__code__.co_names]
         foreign = [other.__name__ for other in called if isinstance(other, Dispatcher) and other.__module__ != loop.__module__]
         assert not foreign, f"{loop.__module__}.{loop.__name__}"
+
+
+_BY_TIME_AND_SIZE = """
+import os
+from numba.core.caching import _SourceFileBackedLocatorMixin as Locator
+Locator.get_source_stamp = lambda self: (os.stat(self._py_file).st_mtime, os.stat(self._py_file).st_size)
+"""
+_LOOP = """
+@kept
+def loop(number):
+    return number * 3.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "seen"),
+    [
+        pytest.param("from sumus.machine_code import compiled as kept", ["7.0", "9.0"], id="compiled"),
+        pytest.param("from functools import partial\nfrom numba import njit\nkept = partial(njit, cache=True)", ["7.0", "7.0"], id="numba"),
+    ],
+)
+def test_machine_code_is_made_anew_after_an_edit_that_keeps_time_and_size(decorator: str, seen: list[str], tmp_path: Path) -> None:
+    """Such is an edit in a reproducible wheel; numba alone, the control, goes on running what it kept of the file before.
+
+    Newer versions of numba read the file, older ones look at its time and size; here every one does.
+    """
+    command = [sys.executable, "-B", "-c", _BY_TIME_AND_SIZE + "import kernel; print(kernel.loop(2))"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(SOURCE.parent)])}
+    file, shown = tmp_path / "kernel.py", []
+    for factor in ("3.5", "4.5"):
+        file.write_text(decorator + _LOOP.replace("3.5", factor))
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        shown.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip())
+    assert shown == seen
+
+
+def test_machine_code_is_made_anew_with_other_options() -> None:
+    """The options of a loop may stand in another file than the loop."""
+    digests = {_digest(_module, options) for options in ({}, {"fastmath": {"contract", "nsz"}}, {"fastmath": {"contract"}})}
+    assert len(digests) == 3
+    assert _digest(_module, {"fastmath": {"nsz", "contract"}}) in digests
 
 
 def _module(path: Path) -> str:

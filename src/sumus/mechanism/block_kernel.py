@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from sumus.machine_code import compiled
 
 __all__ = ["draw_from_ring"]
 
@@ -44,11 +42,4 @@ def _draw_from_ring(
     return count
 
 
-def _compile(function: Callable[..., int]) -> Any:
-    try:
-        return numba.njit(function, cache=True, nogil=True)
-    except RuntimeError:  # no writable place for the compiled code: compile once per process instead
-        return numba.njit(function, nogil=True)
-
-
-draw_from_ring = _compile(_draw_from_ring)
+draw_from_ring = compiled(_draw_from_ring)

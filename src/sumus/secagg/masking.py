@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.compiled import compiled
+from sumus.machine_code import compiled
 
 __all__ = [
     "Words",

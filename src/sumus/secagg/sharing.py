@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.compiled import compiled
+from sumus.machine_code import compiled
 
 __all__ = ["ELEMENT_BYTES", "FIELD_PRIME", "corrections", "recover"]
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from sumus import machine_code
 
 __all__ = [
     "LARGEST_DIMENSION",
@@ -55,15 +56,8 @@ _TOGETHER = 32  # records of a linear model that stay in cache from logits to in
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile without the interpreter lock; sums may be reordered (vectorised), the same way for every record.
-
-    A compiled loop calls loops of its own file only: what is kept on disk is made anew when that file changes, not when another does.
-    """
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
-    try:
-        return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # no writable place for the compiled code: compile once per process instead
-        return numba.njit(function, **options)
+    """Compile; sums may be reordered (vectorised), the same way for every record."""
+    return machine_code.compiled(function, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
 @compiled
