@@ -71,12 +71,24 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
         rule = "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex smooth loss)"
         raise PlanError("training.model", training.model, rule, 'Use "split-noise" or "dp-sgd" for other models.')
     divisor = training.divisor or 0.0
-    room = (2.0 / learning_rate - training.l2_penalty) * divisor / (smoothness * (1.0 + _NORM_TOLERANCE) ** 2)
-    cap = math.floor(room)
+    smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
+    cap = math.floor((2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn)
     if cap < 1:
-        rule = f"must let a bin hold at least one record: (2/γ − λ)·b/β = {room:.3g}"
-        raise PlanError("training.learning_rate", learning_rate, rule, "Lower it, or use fewer bins.")
+        rule = f"must let a bin of {divisor:.3g} records on average hold one (convex-pass)"
+        raise PlanError("training.learning_rate", learning_rate, rule, _largest_rate(plan, learning_rate, smoothness_drawn))
     return ConvexBounds(gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap)
+
+
+def _largest_rate(plan: TrainingPlan, learning_rate: float, smoothness: float) -> str:
+    """What a bin that holds no record needs: (2/γ − λ)·b/β ≥ 1, solved for γ and for the number of bins, in words."""
+    training, records = plan.training, plan.data.records_per_silo or (0,)
+    divisor, mean = training.divisor or 0.0, math.fsum(records) / len(records)
+    largest = 2.0 / (smoothness / divisor + training.l2_penalty) if divisor > 0.0 else 0.0
+    digits = 10.0 ** (2 - math.floor(math.log10(largest))) if largest > 0.0 else 1.0
+    fix = f"Use at most {math.floor(largest * digits) / digits:g}"
+    counted = abs(divisor * (plan.federation.local_steps or 1) - mean) <= 0.01 * mean  # b follows from the bins
+    bins = math.floor(mean * (2.0 / learning_rate - training.l2_penalty) / smoothness)
+    return f"{fix}, or fewer bins: federation.local_steps at most {bins}." if counted and bins >= 1 else f"{fix}."
 
 
 def convex_float_slack_grid(plan: TrainingPlan, *, learning_rate: float, steps: int, records: int, resolution: float) -> float:

@@ -45,6 +45,10 @@ class Inexactness:
         left = (delta - (1.0 + math.exp(min(epsilon, 500.0))) * self.tail_mass) * math.exp(-self.log_ratio)
         return 2.0 * self.log_ratio, left
 
+    def largest_epsilon(self, delta: float) -> float:
+        """The ε at which the far tails, (1 + e^ε)·Στ, use all of δ up; it and everything above leaves nothing for the noise."""
+        return math.log(max(delta / self.tail_mass - 1.0, math.ulp(0.0))) if self.tail_mass else math.inf
+
     def paid_for(self, epsilon_at: Callable[[float], float], *, delta: float, assumed: float = 1.0) -> float:
         """The ε that holds at `delta` with drawn values, where `epsilon_at` tells it for declared ones; infinite if δ does not suffice.
 

@@ -270,9 +270,10 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
     target = plan.privacy.epsilon or 0.0
-    slack_epsilon, delta = inexactness_of(trial).budget(target, plan.privacy.delta)
+    drawn = inexactness_of(trial)
+    slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
-        raise GuaranteeError(f"epsilon = {target:g} at delta = {plan.privacy.delta:g} is less than the exactness of the sampler costs.")
+        raise GuaranteeError(_out_of_range(plan.privacy, drawn))
     base = trial.setting(silo)
     continuous = replace(base, mechanism="gaussian")
     return least_noise(
@@ -282,6 +283,17 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
         delta=delta,
         accountant=plan.privacy.accountant,
     )
+
+
+def _out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
+    """Why no noise can be sized for the target: it lies below what the sampler costs, or its δ is used up by far tails."""
+    least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(privacy.delta)
+    given = f"privacy.epsilon = {privacy.epsilon:g} at privacy.delta = {privacy.delta:g}"
+    if largest <= least:
+        return f"{given}: δ is less than the far tails of the sampler cost ({2.0 * drawn.tail_mass:.2g}). Raise privacy.delta."
+    if (privacy.epsilon or 0.0) <= least:
+        return f"{given} is less than the exactness of the sampler costs ({least:.2g}). Raise privacy.epsilon."
+    return f"{given} is too large: (1 + e^ε) times the sampler's far tails exceeds δ. Use at most {math.floor(largest)}."
 
 
 def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 from sumus.errors import PlanError
 from sumus.plan_sections import (
@@ -49,6 +50,7 @@ __all__ = [
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "digits.toml"  # the embedded data, in seconds
 _HASH_DOMAIN = "sumus-plan-v1"
+_TABLES = ("data.bounds", "data.categories")  # keys that hold a table, whose entries `--set` reaches by name
 
 
 @final
@@ -69,6 +71,7 @@ class TrainingPlan:
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     report: ReportPlan = field(default_factory=ReportPlan)
     silo: Mapping[str, SiloPlan] = field(default_factory=dict)
+    folder: Path | None = field(default=None, compare=False, repr=False)  # of the plan's file: `data.path` starts here
 
     def __post_init__(self) -> None:
         _check_together(self)
@@ -77,8 +80,8 @@ class TrainingPlan:
 
     @classmethod
     def load(cls, path: str | Path) -> TrainingPlan:
-        """Read a plan from a TOML file."""
-        return cls.from_toml(read_toml(path, "plan"))
+        """Read a plan from a TOML file; its relative `data.path` is one below the file's folder."""
+        return replace(cls.from_toml(read_toml(path, "plan")), folder=Path(path).absolute().parent)
 
     @classmethod
     def from_toml(cls, source: str) -> TrainingPlan:
@@ -96,6 +99,9 @@ class TrainingPlan:
                 sections["silo"] = {name: SiloPlan.from_table(each, prefix=f"silo.{name}") for name, each in sorted(value.items())}
             elif title in SECTIONS:
                 sections[title] = SECTIONS[title].from_table(value)
+            elif homes := [f"[{name}]" for name, section in SECTIONS.items() if section.has(title)]:
+                rule = "is a key of a section and stands outside of one"
+                raise PlanError(title, value, rule, f"Put it below a line {' or '.join(homes)}.")
             else:
                 raise PlanError(title, value, "is not a section of the plan", closest(title, [*SECTIONS, "silo"]))
         return cls(**sections)
@@ -127,18 +133,26 @@ class TrainingPlan:
         """
         entries = self.as_table()
         for dotted, value in overrides.items():
-            parts = dotted.split(".")
-            if len(parts) != 2 and not (parts[0] == "silo" and len(parts) == 3):
-                raise PlanError(dotted, value, "must name a key as section.key", "For example --set privacy.epsilon=3.")
+            parts = _steps_to(dotted, value)
             target = entries
             for part in parts[:-1]:
                 target = target.setdefault(part, {})
             section = SiloPlan if parts[0] == "silo" else SECTIONS.get(parts[0])
-            if value is None or (str(value).strip().lower() == "none" and section is not None and section.may_be_unset(parts[-1])):
+            unset = section is not None and (".".join(parts[:-1]) in _TABLES or section.may_be_unset(parts[-1]))
+            if value is None or (str(value).strip().lower() == "none" and unset):
                 target.pop(parts[-1], None)
             else:
                 target[parts[-1]] = _parse_value(value) if isinstance(value, str) else value
-        return TrainingPlan.from_table(entries)
+        return replace(TrainingPlan.from_table(entries), folder=self.folder)
+
+    def moved_to(self, folder: str | Path) -> Self:
+        """The plan as it is to be written into another folder: a relative `data.path` still names the same file."""
+        folder = Path(folder).absolute()
+        path = self.data.path
+        if path is None or self.folder in (None, folder) or not (self.folder / path).exists():
+            return replace(self, folder=folder)
+        kept = replace(self.data, path=path if Path(path).is_absolute() else os.path.relpath(self.folder / path, folder))
+        return replace(self, data=kept, folder=folder)
 
     def replace(self, section: str, **changes: Any) -> TrainingPlan:
         """A plan with keys of one section replaced by Python values."""
@@ -230,13 +244,30 @@ def _check_together(plan: TrainingPlan) -> None:
     if federation.silos is not None and federation.selected is not None and federation.selected > federation.silos:
         raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")
     if silos is not None and silos - federation.dropouts - federation.colluding < 1:
+        # the larger of the two is the one that is out of proportion
+        name, other = ("colluding", "dropouts") if federation.colluding > federation.dropouts else ("dropouts", "colluding")
+        most = silos - 1 - getattr(federation, other)
+        fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {getattr(federation, other)} too."
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
-        raise PlanError("federation.dropouts", federation.dropouts, rule, f"Use at most {max(silos - federation.colluding - 1, 0)}.")
+        raise PlanError(f"federation.{name}", getattr(federation, name), rule, fix)
     if plan.data.name is not None and plan.data.path is not None:
         raise PlanError("data.path", plan.data.path, "cannot stand beside data.name", "Keep one of them.")
     if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):
         missing = "label_column" if plan.data.label_column is None else "silo_column"
         raise PlanError(f"data.{missing}", None, "must be set when data.path is", "Name a column of the file.")
+
+
+def _steps_to(dotted: str, value: object) -> list[str]:
+    """The nested names of an override; names of silos and of columns may have dots in them."""
+    head, _, rest = dotted.partition(".")
+    if head == "silo" and "." in rest:
+        return ["silo", *rest.rsplit(".", 1)]
+    table = next((name for name in _TABLES if dotted.startswith(f"{name}.")), None)
+    if table is not None:
+        return [*table.split("."), dotted.removeprefix(f"{table}.")]
+    if not rest or "." in rest:
+        raise PlanError(dotted, value, "must name a key as section.key", "For example --set privacy.epsilon=3.")
+    return [head, rest]
 
 
 def _quoted(value: str) -> str:

@@ -10,7 +10,10 @@ from typing import Any, final
 
 from sumus.errors import PlanError
 
-__all__ = ["Rule", "bit_count", "choice", "flag", "names", "number", "optional", "table", "text", "whole"]
+__all__ = ["SINGLE_QUOTES", "Rule", "bit_count", "choice", "flag", "names", "number", "optional", "table", "text", "whole"]
+
+
+SINGLE_QUOTES = "Write a path with backslashes in single quotes: 'C:\\data\\x.csv'."
 
 
 @final
@@ -89,7 +92,9 @@ def text() -> Rule:
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or not value or not value.isprintable():
-            raise PlanError(name, value, "must be a non-empty printable string", "Write it in quotes.")
+            # "C:\\temp" in double quotes holds a tab
+            fix = SINGLE_QUOTES if isinstance(value, str) and value else "Write it in quotes."
+            raise PlanError(name, value, "must be a non-empty printable string", fix)
         return value
 
     return Rule(check)

@@ -135,6 +135,7 @@ class RunFolder:
             if not run._chain.links or run._chain.links[0].kind != "run":
                 raise StorageError(f"{path / 'record.jsonl'} holds no run: it ended before its first line. Start a new run.")
             run._check_header()
+            run.plan = replace(run.plan, folder=run._data_folder)
             if resume:
                 run._check_version()
                 run._adopt_pending()
@@ -287,6 +288,11 @@ class RunFolder:
         self._writable()
         self._chain = self._chain.appended("event", {"event": event, "detail": plain_json(detail), "time": _now()})
 
+    def note_data_folder(self, folder: Path | None) -> None:
+        """Remember where the plan's relative `data.path` starts, so that the run goes on from wherever it is resumed."""
+        if folder is not None:
+            self.note("records", {"folder": str(folder)})
+
     def write_checkpoint(self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Replace the checkpoint by one that belongs to the record as it stands."""
         self._writable()
@@ -310,6 +316,10 @@ class RunFolder:
     @property
     def _header(self) -> Mapping[str, Any]:
         return self._chain.links[0].body
+
+    @property
+    def _data_folder(self) -> Path | None:
+        return next((Path(str(detail["folder"])) for event, detail in self.events if event == "records"), None)
 
     def _check_header(self) -> None:
         where = f"{self._chain.path}, line 1"

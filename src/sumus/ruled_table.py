@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from sumus.errors import PlanError
-from sumus.plan_rules import Rule
+from sumus.plan_rules import SINGLE_QUOTES, Rule
 
 __all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml"]
 
@@ -60,6 +61,11 @@ class RuledTable:
         return cls(**entries)
 
     @classmethod
+    def has(cls, name: str) -> bool:
+        """Whether the table has such a key."""
+        return any(item.name == name for item in fields(cls))
+
+    @classmethod
     def may_be_unset(cls, name: str) -> bool:
         """Whether the table has such a key and can do without a value for it."""
         return any(item.name == name and item.default is None for item in fields(cls))
@@ -89,7 +95,7 @@ class RuledTable:
 def read_toml(path: str | Path, document: str) -> str:
     """The text of a TOML file; `document` says what it should hold."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")  # editors on Windows put a byte order mark in front
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise PlanError(document, str(path), "must be a readable TOML file", f"Check the path: {reason}.") from None
@@ -98,9 +104,12 @@ def read_toml(path: str | Path, document: str) -> str:
 def parse_toml(source: str, document: str) -> dict[str, Any]:
     """The tables of TOML text."""
     try:
-        return tomllib.loads(source)
+        return tomllib.loads(source.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(document, source.strip()[:40], "must be valid TOML", f"{error}.") from None
+        place = re.search(r"at line (\d+)", str(error))
+        line = source.splitlines()[int(place[1]) - 1] if place else ""
+        fix = f"{error}. {SINGLE_QUOTES}" if "\\" in line else f"{error}."
+        raise PlanError(document, source.strip()[:40], "must be valid TOML", fix) from None
 
 
 def closest(name: str, known: Sequence[str]) -> str:

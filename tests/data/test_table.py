@@ -167,16 +167,16 @@ def test_hashed_text_tells_values_apart(tmp_path):
         (ROWS, {"columns": ["age", "wards"]}, "Did you mean 'ward'?"),
         (ROWS, {"columns": ["label"]}, "must not name the silo or label column"),
         (ROWS, {"label_column": "hospital"}, "must differ"),
-        (ROWS, {"bounds": {"ward": [0, 1]}}, "value 'x' of record 1 is not a number"),
-        (ROWS, {"categories": {"label": ["0", "2"]}}, "value '1' of record 2 is not in data.categories.label"),
+        (ROWS, {"bounds": {"ward": [0, 1]}}, "the value of record 1 is not a number"),
+        (ROWS, {"categories": {"label": ["0", "2"]}}, "the value of record 2 is not in data.categories.label"),
         (ROWS, {"categories": {"hospital": ["A", "B", "C"]}}, "silo 'C' has no records"),
-        (ROWS, {"categories": {"hospital": ["A"]}}, "value 'B' of record 3"),
+        (ROWS, {"categories": {"hospital": ["A"]}}, "the value of record 3 is not in data.categories.hospital"),
         (ROWS, {"records_per_silo": [2, 1]}, "silo 'B' has 2 training records, the public bound is 1"),
         ([["A", 1, "x", 0], ["", 2, "x", 1]], {}, "has no value in 1 records, first in record 2"),
         ([["A", 1, "x", 0], ["A", 2, "x", ""]], {}, "has no value in 1 records, first in record 2"),
         ([["A", 1, "x", 0], ["A", 2, "x", 0]], {}, "between 2 and 1000 classes, got 1"),
         ([["A", 1, "x", index / 7] for index in range(1001)], {}, "between 2 and 1000 classes, got 1001"),
-        ([["A", index, "x", index % 2] for index in range(30)] + [["A", "12O", "x", 0]], {}, "value '12O' of record 31 is not a number"),
+        ([["A", index, "x", index % 2] for index in range(30)] + [["A", "12O", "x", 0]], {}, "the value of record 31 is not a number"),
     ],
 )
 def test_faults_of_a_table_are_one_line_that_helps(tmp_path, rows, changes, complaint):
@@ -211,7 +211,7 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 def test_classes_and_silos_are_ordered_as_numbers_and_decimals_do_not_matter(tmp_path):
-    rows = [[silo, 1, "x", label] for silo, label in (("10", "2.0"), ("9", "10"), ("9", "2"), ("10", "1"))]
+    rows = [[silo, 1, "x", label] for silo, label in (("10", "2.0"), ("9", "10"), ("9", "2"), ("10", "1"))] * 2
     data = load(_plan(_table(tmp_path, rows)))
     assert data.class_names == ("1", "2", "10")
     assert [silo.name for silo in data.silos] == ["9", "10"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
+from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -239,10 +239,9 @@ def membership_command(
     from sumus.data import load, public_facts
     from sumus.errors import PlanError, StorageError
     from sumus.guarantee import calibrate_design
-    from sumus.plan import TrainingPlan
+    from sumus.plan import DEFAULT_PLAN
     from sumus.record import RunFolder
     from sumus.resolve import resolve
-    from sumus.training.run import DEFAULT_PLAN
 
     screen, released = console(), None
     folder = Path(target) if target is not None and not target.endswith(".toml") else None
@@ -255,7 +254,7 @@ def membership_command(
             raise StorageError(f"{folder} has released no model yet. Name a run that has finished a round.")
         released = released_of(stored[0], chosen.training.iterate_average)
     else:
-        chosen = with_overrides(TrainingPlan.load(target or DEFAULT_PLAN), overrides)
+        chosen = load_plan(target or DEFAULT_PLAN, overrides)
     facts = public_facts(chosen)
     built = calibrate_design(resolve(chosen, facts), facts.silo_names)
     progress = (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, console, print_json, with_overrides
+from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
 from sumus.data import FederatedData, load
 from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
 from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
@@ -57,7 +57,7 @@ def check_command(
     as_json: AsJson = False,
 ) -> None:
     """Load a data set as a plan would, verify it, and say what is public and what was assumed."""
-    plan = with_overrides(_plan(target), overrides)
+    plan = _plan(target, overrides)
     data = load(plan)
     summary = _summary(data)
     if as_json:
@@ -140,12 +140,13 @@ def _entry(chosen: NamedSet) -> dict[str, Any]:
         return {**entry, "ready": False, "how": str(error)}
 
 
-def _plan(target: str) -> TrainingPlan:
+def _plan(target: str, overrides: list[str] | None) -> TrainingPlan:
     if target in CATALOGUE:
         natural = CATALOGUE[target].natural_counts is not None
-        return TrainingPlan.from_table({"data": {"name": target, "partition": "natural" if natural else "iid"}})
+        named = TrainingPlan.from_table({"data": {"name": target, "partition": "natural" if natural else "iid"}})
+        return with_overrides(named, overrides)
     if target.endswith(".toml") or Path(target).exists():
-        return TrainingPlan.load(target)
+        return load_plan(target, overrides)
     raise PlanError("data", target, f"must be a plan file or one of {', '.join(CATALOGUE)}", "Check the spelling.")
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from sumus.cli.keys import fingerprint, read_public, require_silos_of
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.data.table_files import locate
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.kit import make_federation
 from sumus.engines.local import LocalProcesses
@@ -24,6 +25,7 @@ from sumus.engines.nvflare.kits import Address, close_down_server, server_comman
 from sumus.engines.nvflare.training import DEFAULT_PATIENCE, train_across
 from sumus.engines.processes import supervise
 from sumus.errors import EngineError, PlanError
+from sumus.plan import DEFAULT_PLAN
 from sumus.record import RunFolder, rounded_up
 
 __all__ = ["federation_app"]
@@ -139,9 +141,7 @@ def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agr
     if plan is None:
         if local is None:
             raise PlanError("plan", None, "must be given with --kit", "Give the plan that the silos have approved.")
-        from sumus.training.run import DEFAULT_PLAN
-
-        return agree_on(load_plan(str(DEFAULT_PLAN), [f"federation.silos={local}", "evaluation.metrics=secure", *(set_ or [])]))
+        return agree_on(load_plan(DEFAULT_PLAN, [f"federation.silos={local}", "evaluation.metrics=secure", *(set_ or [])]))
     chosen = load_plan(str(plan), set_)
     if local is not None and chosen.data.path is None:
         chosen = chosen.replace("federation", silos=local)
@@ -155,7 +155,7 @@ def _train_locally(agreement: Agreement, out: Path, watch: Any, rounds_per_job: 
     data = agreement.plan.data
     with tempfile.TemporaryDirectory(prefix="sumus-local-") as temporary:
         root = keep or Path(temporary) / "federation"
-        source = str(Path(data.path).resolve()) if data.path is not None else data.name or "digits"
+        source = str(locate(data.path, agreement.plan.folder)[0].resolve()) if data.path is not None else data.name or "digits"
         with LocalProcesses(root, agreement, data=source) as processes:
             watch({"phase": "starting", "rounds": [], "refusals": {}})
             operator = processes.start_all()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,18 +21,45 @@ from sumus.plan import TrainingPlan
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["AsJson", "Overrides", "console", "guarantee_text", "load_plan", "print_json", "with_overrides"]
+__all__ = ["AsJson", "Overrides", "console", "guarantee_text", "load_plan", "modules_of_current_folder", "print_json", "with_overrides"]
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a value of the plan; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on the last line, for scripts.")]
 
 
-def load_plan(path: str, overrides: Sequence[str] | None) -> TrainingPlan:
-    """The plan of a file with the `--set` overrides applied; says on the error stream what of it means nothing."""
-    plan = with_overrides(TrainingPlan.load(path), overrides)
+def load_plan(path: str | Path, overrides: Sequence[str] | None, *, needs_records: bool = True) -> TrainingPlan:
+    """The plan of a file with the `--set` overrides applied; says on the error stream what of it means nothing.
+
+    Args:
+        path: a plan file; that of a run finds the run's records from wherever it is read.
+        overrides: `--set` of the command.
+        needs_records: refuse a plan that names none; otherwise the embedded digits stand in for them, and that is said.
+    """
+    plan = with_overrides(_stored_plan(Path(path)) or TrainingPlan.load(path), overrides)
+    if plan.data.name is None and plan.data.path is None:
+        fix = 'Below [data] set path to a file of your own, or name = "digits" for a try (`sumus data list`).'
+        if needs_records:
+            raise PlanError("data", None, "must say which records are meant", fix)
+        typer.echo(f"note: the plan has no data: what follows is for the embedded digits. {fix}", err=True)
     for line in plan.without_effect():
         typer.echo(f"note: {line}", err=True)
     return plan
+
+
+def _stored_plan(path: Path) -> TrainingPlan | None:
+    """The plan of a run folder, which knows where its records are; None for every other file."""
+    if not (path.parent / "record.jsonl").is_file():
+        return None
+    from sumus.record import RunFolder
+
+    return RunFolder.open(path.parent).plan
+
+
+def modules_of_current_folder() -> None:
+    """Let training.model = "module:Class" name a module of the current folder, after everything that is installed."""
+    with contextlib.suppress(OSError):  # the folder may be gone
+        if os.getcwd() not in sys.path and "" not in sys.path:
+            sys.path.append(os.getcwd())
 
 
 def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> TrainingPlan:

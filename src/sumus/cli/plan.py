@@ -31,7 +31,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other algorithms would need."""
-    built = calibrated(load_plan(path, overrides))
+    chosen = load_plan(path, overrides, needs_records=False)
+    built = calibrated(chosen if write is None else chosen.moved_to(write.parent))
     account = certify(built)
     comparison = compare(built)
     costs = comparison.costs() if comparison else []

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
-from sumus.data import FederatedData
+from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, modules_of_current_folder, print_json
+from sumus.data import FederatedData, public_facts
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
 from sumus.guarantee import Account
@@ -48,15 +48,19 @@ def train_command(
     if resume is not None and (plan is not None or set_):
         raise PlanError("--resume", str(resume), "cannot stand beside a plan or --set", "The run folder holds its plan.")
     console = Console(stderr=json_)
-    chosen = None if resume is not None else load_plan(str(plan or DEFAULT_PLAN), set_)
-    from sumus.training.run import RunOptions, train  # torch takes seconds to load, and a plan may be wrong without it
+    chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
+    vanishing = _vanishing(drop or [])
+    if chosen is not None:
+        public_facts(chosen)  # torch takes seconds to import: what is wrong with plan and table is said before
+    modules_of_current_folder()
+    from sumus.training.run import RunOptions, train
 
     options = RunOptions(
         root=out,
         name=name,
         resume=resume,
         seed=seed,
-        vanishing=_vanishing(drop or []),
+        vanishing=vanishing,
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
         policy=policy,
@@ -107,12 +111,17 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
     measured = "not measured" if run.accuracy is None else f"{run.accuracy:.1%}"
     table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
-    if run.baselines:
-        table.add_row("all silos, no privacy", f"{run.baselines['non_private']:.1%}", "none")
-        spread = f"{run.baselines['alone_min']:.1%} … {run.baselines['alone_max']:.1%}"
-        table.add_row("each silo alone, no privacy", f"{run.baselines['alone_mean']:.1%}", f"none ({spread})")
+    compared = run.baselines
+    if "majority" in compared:
+        table.add_row("most frequent class", f"{compared['majority']:.1%}", "none")
+    if "non_private" in compared:
+        table.add_row("all silos, no privacy", f"{compared['non_private']:.1%}", "none (learning rate not tuned)")
+        spread = f"{compared['alone_min']:.1%} … {compared['alone_max']:.1%}"
+        table.add_row("each silo alone, no privacy", f"{compared['alone_mean']:.1%}", f"none ({spread})")
     console.print()
     console.print(table)
+    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy:
+        console.print("[dim]without privacy is lower here because its learning rate is not tuned, not because noise helps")
     console.print()
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
+from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, modules_of_current_folder, print_json
 from sumus.errors import PlanError
 from sumus.experiments.space import SearchSpace, default_space
 from sumus.ledger import Ledger, dataset_of
@@ -45,7 +45,8 @@ def tune_command(
     as_json: AsJson = False,
 ) -> None:
     """Search hyper-parameters on the training records alone: 70 % train, 30 % score, test records stay unseen."""
-    chosen = load_plan(str(plan), set_)
+    chosen = load_plan(plan, set_).moved_to(out)
+    modules_of_current_folder()
     searched = default_space(chosen) if space is None else SearchSpace.load(space)
     if account is not None:
         _accounted(chosen, searched, out, expected_runs=account, candidates=candidates, seed=seed, as_json=as_json)
@@ -97,7 +98,7 @@ def _accounted(
 
     if plan.training.algorithm == "fedavg":
         raise PlanError("--account", expected_runs, "needs a private algorithm", "fedavg has no guarantee to account for.")
-    ledger = Ledger.of_dataset(dataset_of(plan) if plan.data.name or plan.data.path else "digits")  # the records of a plan without data
+    ledger = Ledger.of_dataset(dataset_of(plan))
     found = accounted_tuning(plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed, ledger=ledger)
     files = _write(found.plan, out)
     np.savez(out / "model.npz", parameters=found.parameters)

@@ -13,5 +13,6 @@ from __future__ import annotations
 from sumus.data.loading import load, load_silo, public_facts
 from sumus.data.objects import from_arrays
 from sumus.data.silos import FederatedData, PublicFacts, Records, SiloRecords
+from sumus.data.table_files import data_folder
 
-__all__ = ["FederatedData", "PublicFacts", "Records", "SiloRecords", "from_arrays", "load", "load_silo", "public_facts"]
+__all__ = ["FederatedData", "PublicFacts", "Records", "SiloRecords", "data_folder", "from_arrays", "load", "load_silo", "public_facts"]

@@ -7,10 +7,13 @@ distinct value, and a million rows take a few seconds.
 from __future__ import annotations
 
 import csv
+import gzip
 import itertools
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +35,27 @@ def read_csv(path: Path) -> dict[str, TextColumn]:
     empty, NA, N/A, NaN, null and ? mean missing. Quotes follow RFC 4180; blank lines are skipped.
 
     Args:
-        path: a UTF-8 file, with or without byte order mark.
+        path: a UTF-8 file, with or without byte order mark, packed with gzip or not.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with _text(path) as file:
             first = file.readline()
             file.seek(0)
             return _columns(path, _rows(path, csv.reader(file, delimiter=max(_SEPARATORS, key=first.count), strict=True)))
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be UTF-8 text: {error.reason} at byte {error.start}. Save it as UTF-8.") from None
+    except (EOFError, zlib.error):
+        raise DataError(f"{path} is damaged: its gzip stream ends early or is broken. Get it again.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}. Check data.path.") from None
+
+
+def _text(path: Path) -> TextIO:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    if packed:
+        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:

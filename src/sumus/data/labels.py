@@ -1,4 +1,7 @@
-"""From the raw values of a column to numbers, categories, silos and classes; every fault names column, value and record."""
+"""From the raw values of a column to numbers, categories, silos and classes.
+
+A fault names column and record, never the value: it belongs to somebody, and a message may go to other people.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,55 @@ from numpy.typing import NDArray
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.errors import DataError
 
-__all__ = ["as_text", "codes_of", "number_or_text", "parse_numbers"]
+__all__ = ["as_text", "canonical", "codes_of", "number_or_text", "parse_numbers", "require_few_and_common"]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
+_MOST_CLASSES = 20  # that are taken from a file without being declared
+_MOST_NUMBERS = 10  # the same where all are numbers: more of them are a quantity
+_LEAST_RECORDS = 5  # of such a class: the name of a rarer one would tell something about a few people
 _NUMBER_SHARE = 0.9  # of the values that are there: above it, the rest is taken for typing errors
 
 
 def as_text(column: Column) -> TextColumn:
-    """A column as categories: whole numbers are written without decimals, so that 1, 1.0 and "1" are one category."""
+    """A column as categories in their canonical spelling, whatever the kind of file."""
     if isinstance(column, NumberColumn):
         present = ~np.isnan(column.values)
         values, places = np.unique(column.values[present], return_inverse=True)
         codes = np.full(len(column.values), -1, dtype=np.int32)
         codes[present] = places
-        return TextColumn(column.name, tuple(_number_text(float(value)) for value in values), codes)
-    short = [match[1] if (match := _WHOLE.fullmatch(value)) else value for value in column.values]
+        spelt = _flag_text if column.bounds == (0.0, 1.0) else _number_text  # only booleans bring their bounds along
+        return TextColumn(column.name, tuple(spelt(float(value)) for value in values), codes)
+    short = [_spelt(value) for value in column.values]
     if short == list(column.values):
         return column
     numbers: dict[str, int] = {}
     renumbered = np.array([*(numbers.setdefault(value, len(numbers)) for value in short), -1], dtype=np.int32)
     return TextColumn(column.name, tuple(numbers), renumbered[column.codes], column.declared)
+
+
+def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Declared categories in the spelling of `as_text`.
+
+    Args:
+        declared: a list of `data.categories`.
+        name: of its column, for the error.
+    """
+    spelt = tuple(map(_spelt, declared))
+    if len(set(spelt)) < len(spelt):
+        raise DataError(f"data.categories.{name} lists one value in two spellings, such as 4 and 4.0. Keep one of them.")
+    return spelt
+
+
+def _spelt(value: str) -> str:
+    """Whole numbers without decimals and booleans with a capital, so that 1 and 1.0, true and TRUE are one category."""
+    if value.casefold() in ("true", "false"):
+        return value.capitalize()
+    return match[1] if (match := _WHOLE.fullmatch(value)) else value
+
+
+def _flag_text(value: float) -> str:
+    return str(bool(value))
 
 
 def _number_text(value: float) -> str:
@@ -62,7 +93,7 @@ def parse_numbers(column: Column, key: str) -> NumberColumn:
         if number is None:
             where = np.flatnonzero(column.codes == place)
             fix = f"Correct it, or list the values in data.categories.{column.name}."
-            raise DataError(f"{key}: value {_short(column.values[place])} of record {where[0] + 1} is not a number. {fix}")
+            raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
     table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
     return NumberColumn(column.name, table[column.codes])
 
@@ -92,22 +123,38 @@ def codes_of(column: TextColumn, key: str, declared: tuple[str, ...] | None) -> 
         )
     present = set(np.unique(column.codes).tolist())
     names = declared or tuple(sorted((column.values[code] for code in present), key=_sort_key))
-    position = {name: index for index, name in enumerate(names)}
+    position = {name: index for index, name in enumerate(canonical(names, column.name))}
     for code in sorted(present):
         if column.values[code] not in position:
             record = int(np.flatnonzero(column.codes == code)[0]) + 1
-            value = _short(column.values[code])
-            raise DataError(
-                f"{key}: value {value} of record {record} is not in data.categories.{column.name}. Add it to the list or correct it."
-            )
+            fix = "Add it to the list or correct it."
+            raise DataError(f"{key}: the value of record {record} is not in data.categories.{column.name}. {fix}")
     lookup = np.array([position.get(value, -1) for value in column.values], dtype=np.int64)
     return names, lookup[column.codes]
+
+
+def require_few_and_common(names: tuple[str, ...], classes: NDArray[np.int64], column: str) -> None:
+    """Refuse to read classes off a file where they are a quantity, or where the name of one tells something about a few people.
+
+    Args:
+        names: the distinct values of the label column.
+        classes: of every record, a position in `names`.
+        column: name of the label column.
+    """
+    fix = f"List the classes in data.categories.{column}"
+    counts = np.bincount(classes, minlength=len(names))
+    numeric = all(_parse(name) is not None for name in names)
+    most = _MOST_NUMBERS if numeric else _MOST_CLASSES
+    if len(names) > most or (len(names) > 2 and 2 * len(names) > len(classes)):
+        kind = "numbers" if numeric else "values"
+        what = f"more than {most} different {kind}" if len(names) > most else f"a different one of its {kind} in most records"
+        told = f"It holds {what}, which the plan does not list, and Sumus learns classes, not quantities."
+        raise DataError(f"data.label_column {column!r} cannot be taken for classes. {told} {fix}, or name another column.")
+    if np.any((counts < _LEAST_RECORDS) & (10 * counts < len(classes))):
+        told = f"one of them has fewer than {_LEAST_RECORDS} records, and its name would become public."
+        raise DataError(f"data.label_column {column!r} holds classes that the plan does not list: {told} {fix}.")
 
 
 def _sort_key(text: str) -> tuple[int, float, str]:
     number = _parse(text)
     return (1, 0.0, text) if number is None or math.isnan(number) else (0, number, text)
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -30,7 +30,7 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
         cache: a folder to look for data sets in before all others.
     """
     if plan.data.path is not None:
-        pool = table_pool(open_table(plan.data), plan.data)
+        pool = table_pool(open_table(plan.data, plan.folder), plan.data)
         return federate(pool, plan, natural=True, bounds=_table_facts(plan, pool).records_per_silo)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)
@@ -55,7 +55,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         if not chosen:
             raise DataError(f"{data.name}: has no silo {silo!r}. Silos: {', '.join(each.name for each in data.silos[:60])}.")
         return dataclasses.replace(data, silos=tuple(chosen))
-    table = open_table(plan.data)
+    table = open_table(plan.data, plan.folder)
     pool = table_pool(table, plan.data)
     names, silo_of = pool.silo_names or (), pool.silo_of
     if silo_of is None or silo not in names or not np.any(silo_of == names.index(silo)):
@@ -85,7 +85,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     """
     if plan.data.path is None:
         return named_facts(plan, cache)
-    return _table_facts(plan, table_pool(open_table(plan.data), plan.data))
+    return _table_facts(plan, table_pool(open_table(plan.data, plan.folder), plan.data))
 
 
 def _table_facts(plan: TrainingPlan, pool: Pool) -> PublicFacts:

@@ -7,6 +7,7 @@ hold numbers (CSV only), which silos and which classes there are, and how many r
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 from dataclasses import dataclass
@@ -16,18 +17,20 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.column_warnings import column_warnings, listed
 from sumus.data.columns import Column, Encoder, HashedText, KnottedNumber, NumberColumn, OneHot, ScaledNumber, TextColumn
 from sumus.data.csv_table import read_csv
-from sumus.data.labels import as_text, codes_of, number_or_text, parse_numbers
-from sumus.data.locations import find
+from sumus.data.labels import as_text, canonical, codes_of, number_or_text, parse_numbers, require_few_and_common
 from sumus.data.parquet_table import read_parquet
 from sumus.data.pool import Pool
+from sumus.data.table_files import check_kind, locate
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 
 __all__ = ["OwnTable", "open_table", "table_pool"]
 
 _MAX_CLASSES = 1000
+_FEW_SILOS = 20  # that may have a record each
 _ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
 
 
@@ -39,6 +42,7 @@ class OwnTable:
     path: Path
     columns: dict[str, Column]
     typed: bool  # the file's schema declares what is a number
+    notes: tuple[str, ...] = ()  # what was assumed to find it
 
     def column(self, name: str, key: str) -> Column:
         """The column of that name; `key` is the plan key that asked for it."""
@@ -51,27 +55,26 @@ class OwnTable:
         raise DataError(f"{key}: {self.path.name} has no column {name!r}. {fix}")
 
 
-def open_table(data: DataPlan) -> OwnTable:
-    """Read the file that `data.path` names: as given, or below a folder of the search path."""
-    given = Path(data.path or "").expanduser()
+def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
+    """Read the file that `data.path` names.
+
+    Args:
+        data: the plan's data section.
+        folder: of the plan's file, where a relative path starts.
+    """
+    path, note = locate(data.path or "", folder)
     try:
-        path = given if given.exists() else None if given.is_absolute() else find(str(given))
+        state = path.stat()
+        table = _read(path, state.st_mtime_ns, state.st_size)
     except OSError as error:
-        raise DataError(f"data.path {data.path!r} cannot be read: {error.strerror}. Give another file.") from None
-    if path is None or not path.is_file():
-        what = "is not a file" if path is not None else "does not exist"
-        raise DataError(f"data.path {data.path!r} {what}. Give a CSV or Parquet file, relative to the current folder or to $SUMUS_DATA.")
-    state = path.stat()
-    return _read(path, state.st_mtime_ns, state.st_size)
+        raise DataError(f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file.") from None
+    return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
     """One reading serves facts, check and load; a changed file is read again."""
-    with path.open("rb") as file:
-        typed = file.read(4) == b"PAR1"
-    if not typed and path.suffix.lower() in (".parquet", ".pq"):
-        raise DataError(f"{path} is named like a Parquet file but is none. Save it again, or rename it to .csv.")
+    typed = check_kind(path) == "parquet"
     return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
@@ -96,9 +99,12 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
             "Name another column, or turn the numbers into classes."
         )
     encoders, assumptions = _encoders(table, data)
+    assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
+        _require_silos(silo_names, len(silo_of), silo_column)
         assumptions.append(f"{len(silo_names)} silos and their record counts were read off column {silo_column} and are taken as public")
     if label_column not in declared:
+        require_few_and_common(class_names, classes, label_column)
         shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")
         assumptions.append(f"classes were read off column {label_column}: {shown} (data.categories.{label_column} declares them)")
     return Pool(
@@ -111,6 +117,13 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
         silo_of=silo_of,
         assumptions=tuple(assumptions),
     )
+
+
+def _require_silos(names: tuple[str, ...], records: int, column: str) -> None:
+    """Refuse to take an identifier for the column of silos; its values would become public names."""
+    if len(names) > _FEW_SILOS and 2 * len(names) > records:
+        fix = f"Name the column that says whose record it is, or list the silos in data.categories.{column}"
+        raise DataError(f"data.silo_column {column!r} has another value in most records, like an identifier. {fix}.")
 
 
 def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -134,14 +147,15 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
         raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
     found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": [], "unlisted": []}
     encoders: list[Encoder] = []
+    kinds = {name: column for name, column in table.columns.items() if name not in (data.silo_column, data.label_column)}
     for name in names:
         if name in (data.silo_column, data.label_column):
             raise DataError(f"data.columns must not name the silo or label column, got {name!r}. Remove it.")
         column = table.column(name, "data.columns")
         if name in categories:
-            text = as_text(column)
-            encoders.append(OneHot(text, categories[name]))
-            if text.values and not set(text.values) & set(categories[name]):
+            text, spelt = as_text(column), canonical(categories[name], name)
+            encoders.append(OneHot(text, spelt))
+            if text.values and not set(text.values) & set(spelt):
                 found["unlisted"].append(name)
             continue
         if isinstance(column, TextColumn) and not table.typed and name not in bounds:
@@ -150,14 +164,17 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
             low, high = bounds[name]
             encoders.append(ScaledNumber(parse_numbers(column, f"data.bounds.{name}"), low, high))
             continue
-        encoder, why = _undeclared(column if table.typed else number_or_text(column), name)
+        kinds[name] = column if table.typed else number_or_text(column)
+        encoder, why = _undeclared(kinds[name])
         encoders.append(encoder)
         if why:
             found[why].append(name)
-    return encoders, _assumption_lines(found)
+    declared = frozenset({*bounds, *categories})
+    doubts = column_warnings(kinds, features=tuple(names), declared=declared, may_look=data.columns is None)
+    return encoders, [*_assumption_lines(found), *doubts]
 
 
-def _undeclared(column: Column, name: str) -> tuple[Encoder, str | None]:
+def _undeclared(column: Column) -> tuple[Encoder, str | None]:
     """The public encoder of a column the plan says nothing about, and which assumption it needs."""
     if isinstance(column, NumberColumn):
         if column.bounds is not None:
@@ -176,8 +193,4 @@ def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
         "schema": "categories of {} are those that the schema of the file declares, taken as public",
         "unlisted": "no value of {} is in its list in data.categories, so all of them share one feature: check the list",
     }
-    return [templates[why].format(_named(names)) for why, names in found.items() if names]
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return [templates[why].format(listed(names)) for why, names in found.items() if names]

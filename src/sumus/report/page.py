@@ -159,8 +159,14 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
     rows = [("This run, private" if run.guarantee is not None else "This run", private, "all silos together, with the guarantee above")]
     if run.guarantee is None:
         rows = [("This run", private, "all silos together, without privacy")]
+    if "majority" in found:
+        rows.append(("Most frequent class", found["majority"], "what always answering the same would reach"))
     if "non_private" in found:
-        rows.append(("Without privacy", found["non_private"], "the same training without noise: no guarantee"))
+        told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
+        lower = rows and found["non_private"] < rows[0][1]
+        rows.append(
+            ("Without privacy", found["non_private"], f"{told}; that it is lower does not mean that noise helps" if lower else told)
+        )
     if "alone_mean" in found:
         spread = ""
         if "alone_min" in found and "alone_max" in found:
@@ -194,5 +200,5 @@ def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
         ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average ({_EXACT})" if clipped else "not measured"),
         ("Resumed", f"{resumed} times" if resumed > 1 else "once" if resumed else "never"),
     ]
-    others = sorted({name for name, _ in run.events if name != "resumed"})
+    others = sorted({name for name, _ in run.events if name not in ("resumed", "records")})
     return [*rows, ("Events", ", ".join(others))] if others else rows

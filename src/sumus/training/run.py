@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sumus.data import FederatedData, from_arrays, load, public_facts
+from sumus.data import FederatedData, data_folder, from_arrays, load, public_facts
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, PlanError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
@@ -30,7 +30,7 @@ from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
 from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
-from sumus.training.baselines import baselines
+from sumus.training.baselines import baselines, majority
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.models import flat_parameters, load_flat
 from sumus.training.workbench import named_model, prepare
@@ -164,6 +164,8 @@ def train(
         if options.resume
         else RunFolder.create(built.plan, account, options.root, name=options.name, silos=names, void=void)
     )
+    if silos is None and not options.resume:
+        run.note_data_folder(data_folder(plan))
     with _kept(run):
         secret = _secret(run, options, data, bench.model)
         federation = Federation(built, bench, secret, options.seed, options.threads, options.vanishing)
@@ -180,7 +182,9 @@ def train(
                 progress(built, record)
         for logger in loggers:
             logger.close()
-        compared = baselines(built.plan, bench, threads=options.threads) if options.compare else {}
+        in_the_clear = options.compare or built.plan.evaluation.metrics == "simulation"
+        compared = majority(data) if in_the_clear else {}
+        compared |= baselines(built.plan, bench, threads=options.threads) if options.compare else {}
         load_flat(bench.model, torch.tensor(federation.server.released, dtype=torch.float32))
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())

@@ -1,0 +1,99 @@
+"""What in a table looks wrong to somebody who knows tables: identifiers, dates and decimal commas taken for features.
+
+A line names columns and never a value. Names are public; values are looked at only in columns that the plan does not declare, whose
+kind is read off the file anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from sumus.data.columns import Column, NumberColumn, TextColumn
+
+__all__ = ["WARNING", "column_warnings", "listed"]
+
+WARNING = "warning: "
+"""How a line begins that is no assumption but a doubt."""
+
+_SHARE = 0.9  # of the values that are there
+_LEAST_RECORDS = 20  # fewer are different in every record by chance
+
+_PEOPLE = r"(patient|person|subject|customer|client|user|participant)"
+_ID_NAME = re.compile(rf"(^|.*[^a-z])(id|uuid|guid|mrn|ssn|pid)|{_PEOPLE}([ _.-]?(no|nr|num|number|key|code))?", re.IGNORECASE)
+_ID_CAMEL = re.compile(r".*[a-z]I[dD]")
+_TIME = r"([T ]\d{1,2}:\d{2}.*)?"
+_DATE = re.compile(rf"\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}{_TIME}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](\d{{4}}|\d{{2}}){_TIME}")
+_COMMA = re.compile(r"[+-]?\d*,\d+")
+_COMMA_OR_WHOLE = re.compile(r"[+-]?\d*,?\d+")
+
+_LINES = {
+    "identifiers": "{} look like identifiers, which say nothing about a new record: leave them out of data.columns",
+    "distinct": "almost every record has a text of its own in {} (identifiers, names, free text): leave them out of data.columns",
+    "dates": "{} look like dates and are hashed as text: write them as numbers, such as days or an age",
+    "commas": "numbers in {} are written with a decimal comma and are hashed as text: write them with a point",
+    "repeated": "values of {} repeat: what is protected is one record, not a person with several of them",
+    "people": "{} look like the identifier of a person: what is protected is one record, not a person with several of them",
+}
+
+
+def column_warnings(columns: Mapping[str, Column], *, features: tuple[str, ...], declared: frozenset[str], may_look: bool) -> list[str]:
+    """One line for each kind of doubt.
+
+    Args:
+        columns: all columns but silos and labels.
+        features: those that become features.
+        declared: those that the plan bounds or lists; they are used as it says.
+        may_look: whether values of identifiers may be looked at too (the plan leaves the choice of columns to the file).
+    """
+    doubts: dict[str, list[str]] = {kind: [] for kind in _LINES}
+    for name, column in columns.items():
+        identifies = _names_an_identifier(name)
+        if identifies and name in features:
+            doubts["identifiers"].append(name)
+        if identifies and may_look and _repeats(column):
+            doubts["repeated"].append(name)
+        if identifies and not may_look:
+            doubts["people"].append(name)
+        if name in features and name not in declared and not identifies and (kind := _kind(column)) is not None:
+            doubts[kind].append(name)
+    return [WARNING + _LINES[kind].format(listed(names)) for kind, names in doubts.items() if names]
+
+
+def listed(names: list[str]) -> str:
+    """A few names of columns."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _names_an_identifier(name: str) -> bool:
+    return bool(_ID_NAME.fullmatch(name.strip()) or _ID_CAMEL.fullmatch(name.strip()))
+
+
+def _repeats(column: Column) -> bool:
+    values = column.values[~np.isnan(column.values)] if isinstance(column, NumberColumn) else column.codes[column.codes >= 0]
+    return len(np.unique(values)) < len(values)
+
+
+def _kind(column: Column) -> str | None:
+    """What an undeclared column looks like, if it looks wrong."""
+    if isinstance(column, NumberColumn):
+        steps = np.diff(column.values)  # 1, 2, 3, …: the number of the row
+        return "identifiers" if len(column.values) >= _LEAST_RECORDS and bool(np.all(steps == 1.0)) else None
+    if _share(column, _DATE.fullmatch) >= _SHARE:
+        return "dates"
+    if _share(column, _COMMA.fullmatch) > 0.0 and _share(column, _COMMA_OR_WHOLE.fullmatch) >= _SHARE:
+        return "commas"
+    present = int((column.codes >= 0).sum())
+    if not column.declared and present >= _LEAST_RECORDS and len(column.values) >= _SHARE * present:
+        return "distinct"
+    return None
+
+
+def _share(column: TextColumn, matches: Callable[[str], object]) -> float:
+    """The part of the values that are there for which `matches` holds."""
+    present = column.codes[column.codes >= 0]
+    if not len(present):
+        return 0.0
+    return float(np.array([matches(value) is not None for value in column.values])[present].mean())
