@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, final, get_type_hints
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except _errors.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "sumus"
-        message = error.format_message()
+        message = re.sub(r"(Did you mean \S+\?) \1", r"\1", error.format_message())  # click and typer both suggest a command
         return _fail(f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`.", error, 2)
     except _errors.ClickException as error:
         return _fail(error.format_message(), error, 2)

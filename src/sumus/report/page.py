@@ -163,10 +163,8 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
         rows.append(("Most frequent class", found["majority"], "what always answering the same would reach"))
     if "non_private" in found:
         told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
-        lower = rows and found["non_private"] < rows[0][1]
-        rows.append(
-            ("Without privacy", found["non_private"], f"{told}; that it is lower does not mean that noise helps" if lower else told)
-        )
+        told += "; that it is lower does not mean that noise helps" if found["non_private"] < private else ""
+        rows.append(("Without privacy", found["non_private"], told))
     if "alone_mean" in found:
         spread = ""
         if "alone_min" in found and "alone_max" in found:
