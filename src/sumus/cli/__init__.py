@@ -11,6 +11,7 @@ Older versions of typer work on the click package, newer ones on a copy of their
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
@@ -70,6 +71,13 @@ class _Commands(TyperGroup):
         for each in (command, *getattr(command, "commands", {}).values()):
             _restore_help_of_arguments(each)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        close = difflib.get_close_matches(args[0], names, n=1) if args and args[0] not in names else []
+        if close:  # typer knows only commands that are imported
+            raise _errors.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
