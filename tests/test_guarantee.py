@@ -243,7 +243,7 @@ def test_the_bin_cap_keeps_steps_non_expansive(learning_rate: float, cap: int) -
     a_float32_too_long = (1.0 + 1e-6) ** 2
     assert learning_rate / (plan.training.divisor or 0) * bounds.smoothness * a_float32_too_long * cap <= 2.0
     assert convex_bounds(plan, 0.5).bin_cap == 31  # 32 would be exactly at the limit, and float32 records may be beyond it
-    with pytest.raises(PlanError, match="must let a bin of 4 records on average hold one .* Use at most 15.9"):
+    with pytest.raises(PlanError, match=r"must let a bin of 4 records on average hold one .* Use at most 15.9"):
         convex_bounds(plan, 17.0)
 
 
