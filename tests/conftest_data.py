@@ -13,4 +13,4 @@ def small_data(silos: int = 3, records: int = 40, features: int = 6, classes: in
     pairs = [
         (rng.normal(size=(records + 3 * i, features)).astype(np.float32), rng.integers(0, classes, records + 3 * i)) for i in range(silos)
     ]
-    return from_arrays(pairs)
+    return from_arrays(pairs, name="own data")

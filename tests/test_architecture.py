@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     {"resolve", "design"},
     {"exactness"},
     {"guarantee"},
-    {"comparison", "joint", "record_lines", "run_checkpoint"},
+    {"comparison", "joint", "record_lines", "run_checkpoint", "run_naming"},
     {"record", "ledger"},
     {"policy"},
     {"report"},

@@ -384,7 +384,12 @@ def _local_multiplier(built: NoiseDesign) -> float:
 def _neighbours(plan: TrainingPlan) -> str:
     if plan.privacy.unit == "silo":
         return "all records of one silo: present, or emptied while the silo still takes part"
-    return "one record of one silo, add or remove"
+    one, data = "one record of one silo, add or remove", plan.data
+    if data.path is None and data.objects is None:
+        return f"{one}; record counts and the split into training and test are public and stay as they are"
+    if data.records_per_silo is None or data.counts == "public":
+        return f"{one}; record counts are taken as public and stay as stated"
+    return f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and then two differ)"
 
 
 def _trust(plan: TrainingPlan) -> str:

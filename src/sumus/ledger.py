@@ -296,11 +296,11 @@ def state_directory() -> Path:
 
 
 def dataset_of(plan: TrainingPlan) -> str:
-    """The data set whose ledger a plan spends from: its name, or the name of its file.
+    """The data set whose ledger a plan spends from: its name, the name of its file, or that of records given in Python.
 
-    Two files of one name share a ledger, which counts too much rather than too little.
+    Two files of one name share a ledger, which counts too much rather than too little. A plan without any means the digits.
     """
-    return plan.data.name or (Path(plan.data.path).stem if plan.data.path else "unnamed")
+    return plan.data.name or (Path(plan.data.path).stem if plan.data.path else plan.data.objects or "digits")
 
 
 def _origin(dataset: str) -> str:

@@ -250,8 +250,13 @@ def _check_together(plan: TrainingPlan) -> None:
         fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {getattr(federation, other)} too."
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
         raise PlanError(f"federation.{name}", getattr(federation, name), rule, fix)
-    if plan.data.name is not None and plan.data.path is not None:
-        raise PlanError("data.path", plan.data.path, "cannot stand beside data.name", "Keep one of them.")
+    sources = [name for name in ("name", "path", "objects") if getattr(plan.data, name) is not None]
+    if len(sources) > 1:
+        field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"
+        raise PlanError(field, getattr(plan.data, sources[1]), rule, "Keep one of them.")
+    if plan.data.counts == "bounded" and plan.data.records_per_silo is None:
+        rule = "needs the bounds in data.records_per_silo"
+        raise PlanError("data.counts", "bounded", rule, "Add one bound per silo, or remove the key.")
     if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):
         missing = "label_column" if plan.data.label_column is None else "silo_column"
         raise PlanError(f"data.{missing}", None, "must be set when data.path is", "Name a column of the file.")

@@ -123,6 +123,7 @@ class DataPlan(RuledTable):
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
     path: str | None = key(None, optional(text()))  # or a CSV or Parquet file
+    objects: str | None = key(None, optional(text()))  # or the name of records given in Python, which no command can load
     silo_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: whose record it is
     label_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: what is learned
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)  # feature columns of the file; omitted: all others
@@ -132,7 +133,8 @@ class DataPlan(RuledTable):
     split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
-    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # public upper bounds, one per silo
+    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # training records, one number per silo
+    counts: str | None = key(None, optional(choice("bounded", "public")))  # those numbers are bounds (default), or exact and public
     bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")), only=_FILE)  # column → [low, high], public
     categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")), only=_FILE)  # column → its values, public
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +40,8 @@ from sumus.record_lines import (
     stored_guarantee,
 )
 from sumus.run_checkpoint import RunCheckpoint
-from sumus.storage import FileLock, make_directory, read_bytes, replace_atomically
+from sumus.run_naming import fresh_directory, run_name
+from sumus.storage import FileLock, read_bytes, replace_atomically
 from sumus.typed_json import from_json, plain_json
 
 if TYPE_CHECKING:
@@ -50,17 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "rounded_up", "run_name"]
 
 _ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
-
-
-def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | None = None, nonce: bytes = b"") -> str:
-    """`<name>-<UTC time>-<8 digits>`; the name is the data set's unless given, the digits hash the plan and the nonce.
-
-    Ledgers tell runs apart by this name, so two runs of one plan in one second must not share it: that is what the nonce is for.
-    """
-    chosen = name or plan.data.name or (Path(plan.data.path).stem if plan.data.path else "run")
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
-    digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
-    return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"
 
 
 @final
@@ -87,6 +76,8 @@ class RunFolder:
         name: str | None = None,
         silos: tuple[str, ...] = (),
         void: str | None = None,
+        own_model: str | None = None,
+        arithmetic: Mapping[str, str] | None = None,
     ) -> RunFolder:
         """A new folder under `root` that holds the plan and its guarantee, locked for this process.
 
@@ -95,11 +86,13 @@ class RunFolder:
             account: its guarantee; None for a run without privacy.
             silos: names, in the order of `silo_accuracies`.
             void: why the guarantee does not hold for this run although the plan has one, for example a public seed for the noise.
+            own_model: class of a module that is trained instead of the model that the plan names.
+            arithmetic: what the floats of a repeated round depend on, by name.
         """
         if account is not None and account.plan_hash != plan.hash:
             rule = "must be the hash of the plan that runs"
             raise PlanError("account.plan_hash", account.plan_hash[:8], rule, "Pass the resolved plan of the account.")
-        path = _fresh_directory(Path(root), run_name(plan, name=name, nonce=RandomSource().bytes(16)))
+        path = fresh_directory(Path(root), run_name(plan, name=name, nonce=RandomSource().bytes(16)))
         text = plan.to_toml()
         begun = {
             "guarantee": None if account is None else stored_guarantee(account),
@@ -109,6 +102,9 @@ class RunFolder:
             "started": _now(),
             "versions": software_versions(),
             "void": void,
+            "records_are": None if plan.data.objects is None else "given in Python",
+            "own_model": own_model,
+            "arithmetic": dict(arithmetic or {}),
         }
         lock = FileLock(path / "run.lock")
         lock.acquire(wait=False)
@@ -184,6 +180,21 @@ class RunFolder:
     def void(self) -> str | None:
         """Why the guarantee does not hold for this run, if it does not."""
         return None if self._header["void"] is None else str(self._header["void"])
+
+    @property
+    def records_are(self) -> str | None:
+        """ "given in Python" where the plan does not lead to the records that ran."""
+        return self._stored.records_are
+
+    @property
+    def own_model(self) -> str | None:
+        """Class of the module that was given in Python, if one was."""
+        return self._stored.own_model
+
+    @property
+    def arithmetic(self) -> Mapping[str, str]:
+        """What the floats of the run depend on besides its plan, records and model."""
+        return self._stored.arithmetic
 
     @property
     def silos(self) -> tuple[str, ...]:
@@ -318,12 +329,15 @@ class RunFolder:
         return self._chain.links[0].body
 
     @property
+    def _stored(self) -> Header:
+        return from_json(Header, self._header, where=f"{self._chain.path}, line 1")
+
+    @property
     def _data_folder(self) -> Path | None:
         return next((Path(str(detail["folder"])) for event, detail in self.events if event == "records"), None)
 
     def _check_header(self) -> None:
-        where = f"{self._chain.path}, line 1"
-        stored = from_json(Header, self._header, where=where)
+        where, stored = f"{self._chain.path}, line 1", self._stored
         if stored.plan_file != _digest(_read_plan(self.path / "plan.toml")):
             raise StorageError(f"{self.path / 'plan.toml'} is not the plan that ran: it was changed since. Restore it from a backup.")
         if stored.guarantee is not None:
@@ -389,17 +403,6 @@ def _parsed(text: str, path: Path) -> TrainingPlan:
         return TrainingPlan.from_toml(text)
     except PlanError as error:
         raise StorageError(f"{path} is not the plan that was written, or of another version: {error}") from None
-
-
-def _fresh_directory(root: Path, name: str) -> Path:
-    for attempt in range(1, 1000):
-        path = root / (name if attempt == 1 else f"{name}-{attempt}")
-        try:
-            make_directory(path, fresh=True)
-        except FileExistsError:
-            continue
-        return path
-    raise StorageError(f"{root / name} exists a thousand times. Clean up {root}.")
 
 
 def _pretty(body: Mapping[str, Any]) -> bytes:

@@ -112,7 +112,13 @@ class Guarantee:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """The first line of a record: what was promised, by whom it was run and with what."""
+    """The first line of a record: what was promised, by whom it was run and with what.
+
+    Args:
+        records_are: "given in Python" where no plan leads to the records; None where the plan does.
+        own_model: class of a module that was given in Python instead of the model that the plan names.
+        arithmetic: what the silos' floats depend on besides plan, records and model; empty where nobody repeats a round.
+    """
 
     guarantee: Any
     plan_file: str
@@ -121,6 +127,9 @@ class Header:
     started: str
     versions: Mapping[str, str]
     void: str | None
+    records_are: str | None = None
+    own_model: str | None = None
+    arithmetic: Mapping[str, str] = field(default_factory=dict)
 
 
 def software_versions() -> dict[str, str]:

@@ -31,7 +31,9 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     unknown = sorted(set(plan.silo) - set(facts.silo_names))
     if unknown:
         raise PlanError(f"silo.{unknown[0]}", unknown[0], "is not a silo of the data", f"Known: {', '.join(facts.silo_names[:12])}.")
-    plan = plan.replace("federation", silos=silos).replace("data", records_per_silo=tuple(records))
+    declared = plan.data.records_per_silo is not None or facts.bounded
+    counts = plan.data.counts or ("bounded" if declared else "public")  # or a count would be read as a bound by whoever reads the plan next
+    plan = plan.replace("federation", silos=silos).replace("data", records_per_silo=tuple(records), counts=counts)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.training.algorithm != "fedavg":
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:

@@ -74,7 +74,11 @@ def test_nothing_but_path_silo_and_label_just_works_and_says_what_it_assumed(tmp
 def test_a_fully_declared_table_assumes_only_the_record_counts(tmp_path):
     categories = {"ward": ["x", "y", "z"], "label": ["0", "1"], "hospital": ["A", "B"]}
     plan = _plan(_table(tmp_path, ROWS), bounds={"age": [0, 100]}, categories=categories)
-    assert load(plan).assumptions == ()
+    (line,) = load(plan).assumptions
+    assert "record counts" in line
+    assert public_facts(plan).assumptions == (line,)
+    bounded = plan.replace("data", records_per_silo=(5, 5))
+    assert load(bounded).assumptions == public_facts(bounded).assumptions == ()
 
 
 def test_a_list_that_fits_no_value_is_pointed_out(tmp_path):
@@ -169,9 +173,10 @@ def test_hashed_text_tells_values_apart(tmp_path):
         (ROWS, {"label_column": "hospital"}, "must differ"),
         (ROWS, {"bounds": {"ward": [0, 1]}}, "the value of record 1 is not a number"),
         (ROWS, {"categories": {"label": ["0", "2"]}}, "the value of record 2 is not in data.categories.label"),
-        (ROWS, {"categories": {"hospital": ["A", "B", "C"]}}, "silo 'C' has no records"),
+        ([], {}, "holds columns but no records"),
         (ROWS, {"categories": {"hospital": ["A"]}}, "the value of record 3 is not in data.categories.hospital"),
-        (ROWS, {"records_per_silo": [2, 1]}, "silo 'B' has 2 training records, the public bound is 1"),
+        (ROWS, {"records_per_silo": [2, 1], "counts": "public"}, "silo 'B' has 2 training records, the plan states 1 as its public count"),
+        (ROWS, {"records_per_silo": [2, 3], "counts": "public"}, "silo 'B' has 2 training records, the plan states 3 as its public count"),
         ([["A", 1, "x", 0], ["", 2, "x", 1]], {}, "has no value in 1 records, first in record 2"),
         ([["A", 1, "x", 0], ["A", 2, "x", ""]], {}, "has no value in 1 records, first in record 2"),
         ([["A", 1, "x", 0], ["A", 2, "x", 0]], {}, "between 2 and 1000 classes, got 1"),
@@ -282,15 +287,16 @@ def test_rows_in_any_order_give_the_same_facts(tmp_path):
     assert first.assumptions == second.assumptions
 
 
-def test_a_private_number_of_records_splits_by_the_record(tmp_path):
-    """With bounds in the plan a row that is left out changes one part of its silo by that record, and nothing else anywhere."""
+@pytest.mark.parametrize("bounds", [{"records_per_silo": [60, 60]}, {}], ids=["with bounds", "without bounds"])
+def test_rows_of_a_table_are_split_one_by_one(tmp_path, bounds):
+    """A row that is left out changes one part of its silo by that record, and nothing else anywhere, with bounds and without."""
     rows = [["AB"[index % 2], index, "xyz"[index % 3], index % 2] for index in range(60)]
     declared = {
         "bounds": {"age": [0, 100]},
         "categories": {"hospital": ["A", "B"], "label": ["0", "1"], "ward": ["x", "y", "z"]},
         "columns": ["age", "ward"],
-        "records_per_silo": [60, 60],
         "test_fraction": 0.3,
+        **bounds,
     }
 
     def parts(kept: list[list[object]]) -> list[set[tuple[float, ...]]]:

@@ -237,7 +237,7 @@ def membership_command(
     from sumus.audit.membership import audit_membership, released_of
     from sumus.audit.plots import draw_membership
     from sumus.data import load, public_facts
-    from sumus.errors import PlanError, StorageError
+    from sumus.errors import DataError, PlanError, StorageError
     from sumus.guarantee import calibrate_design
     from sumus.plan import DEFAULT_PLAN
     from sumus.record import RunFolder
@@ -252,6 +252,9 @@ def membership_command(
         stored, chosen = run.read_checkpoint(), run.plan
         if stored is None or not run.last_round:
             raise StorageError(f"{folder} has released no model yet. Name a run that has finished a round.")
+        if run.own_model is not None:
+            what = f"trained {run.own_model}, which was given in Python, so no command can train shadows of it"
+            raise DataError(f"{folder} {what}. Audit a run of a model that its plan names.")
         released = released_of(stored[0], chosen.training.iterate_average)
     else:
         chosen = load_plan(target or DEFAULT_PLAN, overrides)

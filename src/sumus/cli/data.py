@@ -77,6 +77,10 @@ def check_command(
     screen.print(table)
     if len(data.silos) > 60:
         screen.print(f"… and {len(data.silos) - 60} more")
+    for silo in data.silos:
+        if silo.left_out:
+            told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (nobody else is told)"
+            screen.print(f"  left out   {told}", soft_wrap=True, markup=False)
     for line in data.assumptions:
         screen.print(f"  assumed    {line}", soft_wrap=True, markup=False)
 
@@ -152,7 +156,7 @@ def _plan(target: str, overrides: list[str] | None) -> TrainingPlan:
 
 def _summary(data: FederatedData) -> dict[str, Any]:
     parts = ("train", "validation", "test")
-    silos = [{"name": silo.name, **{part: len(getattr(silo, part)) for part in parts}} for silo in data.silos]
+    silos = [{"name": silo.name, **{part: len(getattr(silo, part)) for part in parts}, "left_out": silo.left_out} for silo in data.silos]
     facts = dataclasses.asdict(data.facts())
     return {**{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")}, "silos": silos}
 

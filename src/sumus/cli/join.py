@@ -58,6 +58,9 @@ def join_command(
         LedgerReleases.open(agreement, ledger, rules)
         records = site.load(agreement.plan, me.name).silos[0]
         console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)
+        if records.left_out:
+            told = f"{records.left_out} training records beyond the bound {records.bound} are left out; nobody else is told"
+            console.print(f"  left out     {told}", highlight=False)
     if check:
         require_unchanged(state, identity=me, roster=roster)
         console.print("ready to join; nothing was written")

@@ -13,6 +13,18 @@ from __future__ import annotations
 from sumus.data.loading import load, load_silo, public_facts
 from sumus.data.objects import from_arrays
 from sumus.data.silos import FederatedData, PublicFacts, Records, SiloRecords
+from sumus.data.stated_counts import hold_to_plan
 from sumus.data.table_files import data_folder
 
-__all__ = ["FederatedData", "PublicFacts", "Records", "SiloRecords", "data_folder", "from_arrays", "load", "load_silo", "public_facts"]
+__all__ = [
+    "FederatedData",
+    "PublicFacts",
+    "Records",
+    "SiloRecords",
+    "data_folder",
+    "from_arrays",
+    "hold_to_plan",
+    "load",
+    "load_silo",
+    "public_facts",
+]

@@ -11,10 +11,11 @@ from sumus.data import images, income
 from sumus.data.partition import deal_sizes, split_sizes
 from sumus.data.pool import Pool, silo_titles
 from sumus.data.silos import PublicFacts
+from sumus.data.stated_counts import stated_counts
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
-__all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count", "training_bounds"]
+__all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count"]
 
 
 @final
@@ -151,31 +152,26 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     return PublicFacts(
         name=chosen.name,
         silo_names=titles,
-        records_per_silo=training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
+        records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
         shape=chosen.shape,
         classes=len(chosen.class_names),
         class_names=chosen.class_names,
         assumptions=assumptions,
+        bounded=data.records_per_silo is not None,
     )
 
 
-def training_bounds(plan: TrainingPlan, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
+def _training_bounds(plan: TrainingPlan, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
     """Upper bounds on the training records of every silo: those of the plan, otherwise what the split leaves of its records.
 
     Args:
         plan: its data section may declare bounds.
-        sizes: records of each silo; none may be empty.
+        sizes: records of each silo of a public data set; none may be empty.
         name: of the data set, for errors.
     """
     data = plan.data
     for silo, size in sizes.items():
         if not size:
-            fix = "Leave it out of the list of silos, or give it records"
-            fix = "Raise data.dirichlet_alpha or lower federation.silos" if data.path is None else fix
-            raise DataError(f"{name}: silo {silo!r} has no records. {fix}.")
-    if data.records_per_silo is not None:
-        if len(data.records_per_silo) != len(sizes):
-            rule = f"must have one bound for each of the {len(sizes)} silos of {name}"
-            raise PlanError("data.records_per_silo", list(data.records_per_silo)[:5], rule, "Add or remove bounds.")
-        return data.records_per_silo
-    return tuple(split_sizes(size, data.test_fraction, data.validation_fraction)[0] for size in sizes.values())
+            raise DataError(f"{name}: silo {silo!r} has no records. Raise data.dirichlet_alpha or lower federation.silos.")
+    counted = tuple(split_sizes(size, data.test_fraction, data.validation_fraction)[0] for size in sizes.values())
+    return stated_counts(data, len(sizes), name) or counted

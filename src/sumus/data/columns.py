@@ -46,6 +46,9 @@ class NumberColumn:
     values: NDArray[np.float64]
     bounds: tuple[float, float] | None = None
 
+    def __len__(self) -> int:
+        return len(self.values)
+
 
 @final
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class TextColumn:
     values: tuple[str, ...]
     codes: NDArray[np.int32]
     declared: bool = False
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
 
 Column = NumberColumn | TextColumn

@@ -82,9 +82,8 @@ def _columns(path: Path, rows: Iterator[list[str]]) -> dict[str, TextColumn]:
         for column, values in enumerate(zip(*block, strict=True)):
             blocks[column].append(np.fromiter(map(numbers[column].__getitem__, values), dtype=np.int32, count=len(values)))
         done += len(block)
-    if not done:
-        raise DataError(f"{path} holds a header but no records. Add one line per record.")
-    return {name: _column(name, tuple(numbers[index]), np.concatenate(blocks[index])) for index, name in enumerate(header)}
+    none = np.zeros(0, dtype=np.int32)  # a silo may have lost its last record
+    return {name: _column(name, tuple(numbers[index]), np.concatenate([none, *blocks[index]])) for index, name in enumerate(header)}
 
 
 def _header(path: Path, row: list[str] | None) -> list[str]:

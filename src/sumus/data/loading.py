@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sumus.data.catalogue import named_facts, named_set, training_bounds
-from sumus.data.pool import Pool, federate
+from sumus.data.catalogue import named_facts, named_set
+from sumus.data.pool import Pool, federate, federate_by_record, silos_by_record
 from sumus.data.silos import FederatedData, PublicFacts
-from sumus.data.table import open_table, table_pool
+from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
+from sumus.data.table import OwnTable, open_table, table_pool
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
@@ -22,16 +23,19 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
 
     A plan without data section means the digits. A file of one's own always keeps the silos of its silo column.
 
-    Guarantee: every record is in exactly one part of exactly one silo; the result is a function of the files, the data
-        section and `federation.silos` alone; whatever was taken as public without being declared is listed in `assumptions`.
+    Guarantee: every record is in at most one part of one silo, and in none only beyond a declared bound; the result is a function of
+        the files, the data section and `federation.silos` alone; whatever was taken as public without being declared is listed in
+        `assumptions`. Adding or removing a row of one's own file moves no other row from one part to another.
 
     Args:
         plan: the plan.
         cache: a folder to look for data sets in before all others.
     """
+    _refuse_objects(plan)
     if plan.data.path is not None:
-        pool = table_pool(open_table(plan.data, plan.folder), plan.data)
-        return federate(pool, plan, natural=True, bounds=_table_facts(plan, pool).records_per_silo)
+        pool = _own_pool(plan, open_table(plan.data, plan.folder))
+        _check_silos(plan, pool)
+        return hold_to_plan(federate_by_record(pool, plan), plan.data)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)
     data = federate(pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo)
@@ -44,11 +48,15 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     Its file may hold the records of other silos too. If it does not, classes and columns must be declared in the plan: read off
     one silo's own file they could differ from silo to silo.
 
+    Guarantee: with silos, classes, columns and bounds declared a silo loads whatever number of records it has, none included, and
+        nothing is raised by which somebody else could learn that number.
+
     Args:
         plan: the plan.
         silo: name of the silo.
         cache: a folder to look for data sets in before all others.
     """
+    _refuse_objects(plan)
     if plan.data.path is None:
         data = load(plan, cache=cache)
         chosen = [each for each in data.silos if each.name == silo]
@@ -56,24 +64,24 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
             raise DataError(f"{data.name}: has no silo {silo!r}. Silos: {', '.join(each.name for each in data.silos[:60])}.")
         return dataclasses.replace(data, silos=tuple(chosen))
     table = open_table(plan.data, plan.folder)
-    pool = table_pool(table, plan.data)
+    pool = _own_pool(plan, table)
     names, silo_of = pool.silo_names or (), pool.silo_of
-    if silo_of is None or silo not in names or not np.any(silo_of == names.index(silo)):
-        found = [name for place, name in enumerate(names) if silo_of is not None and np.any(silo_of == place)]
-        raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(found[:20])}.")
+    if silo_of is None or silo not in names:
+        raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(names[:20])}.")
     if len(np.unique(silo_of)) < (plan.federation.silos or 2):
         _check_declared(plan, table.typed, tuple(table.columns))
-    own = np.flatnonzero(silo_of == names.index(silo))
+    rows = np.flatnonzero(silo_of == names.index(silo))
     encode = pool.encode
     only = dataclasses.replace(
-        pool, labels=pool.labels[own], encode=lambda rows: encode(own[rows]), silo_names=(silo,), silo_of=np.zeros(len(own), np.int64)
+        pool, labels=pool.labels[rows], encode=lambda at: encode(rows[at]), silo_names=(silo,), silo_of=np.zeros(len(rows), np.int64)
     )
     bounds = plan.data.records_per_silo
     if bounds is not None and len(bounds) != len(names):
         fix = f"List all silos in data.categories.{plan.data.silo_column}"
         raise DataError(f"data.records_per_silo has {len(bounds)} bounds, {pool.name} has {len(names)} silos. {fix}.")
-    own_bound = len(own) if bounds is None else bounds[names.index(silo)]
-    return federate(only, plan, natural=True, bounds=(own_bound,))
+    stated = None if bounds is None else bounds[names.index(silo)]
+    data = federate_by_record(only, plan)
+    return dataclasses.replace(data, silos=(hold_silo(data.silos[0], stated, plan.data, pool.name),))
 
 
 def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFacts:
@@ -83,27 +91,47 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
         plan: the plan.
         cache: a folder to look for data sets in before all others.
     """
+    _refuse_objects(plan)
     if plan.data.path is None:
         return named_facts(plan, cache)
-    return _table_facts(plan, table_pool(open_table(plan.data, plan.folder), plan.data))
+    pool = _own_pool(plan, open_table(plan.data, plan.folder))
+    _check_silos(plan, pool)
+    names = pool.silo_names or ()
+    stated = stated_counts(plan.data, len(names), pool.name)
+    public = stated is None or plan.data.counts == "public"
+    return PublicFacts(
+        name=pool.name,
+        silo_names=names,
+        records_per_silo=stated or tuple(max(len(silo.train), 1) for silo in silos_by_record(pool, plan)),
+        shape=pool.shape,
+        classes=len(pool.class_names),
+        class_names=pool.class_names,
+        assumptions=(*pool.assumptions, COUNTS_ARE_PUBLIC) if public else pool.assumptions,
+        bounded=not public,
+    )
 
 
-def _table_facts(plan: TrainingPlan, pool: Pool) -> PublicFacts:
+def _refuse_objects(plan: TrainingPlan) -> None:
+    """Records that were given in Python are in no file, and nothing else may be loaded in their place."""
+    if plan.data.objects is not None:
+        fix = "Use sumus.train(plan, silos=…) with those objects."
+        raise DataError(f"data.objects: the records {plan.data.objects!r} were given in Python, so no command can load them. {fix}")
+
+
+def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
+    """The records of a file; one without any can be read only where the plan says which silos and classes there are."""
+    data, listed = plan.data, plan.data.categories or {}
+    if not table.records and not {data.silo_column, data.label_column} <= set(listed):
+        fix = f"Add records, or list silos and classes in data.categories.{data.silo_column} and .{data.label_column}."
+        raise DataError(f"{table.path} holds columns but no records. {fix}")
+    return table_pool(table, data)
+
+
+def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
     names = pool.silo_names or ()
     if plan.federation.silos not in (None, len(names)):
         rule = f"must be {len(names)}, the silos of column {plan.data.silo_column}"
         raise PlanError("federation.silos", plan.federation.silos, rule, "Omit it, or correct the silo column.")
-    sizes = np.bincount(pool.silo_of, minlength=len(names)) if pool.silo_of is not None else np.zeros(0, np.int64)
-    counted = {name: int(size) for name, size in zip(names, sizes, strict=True)}
-    return PublicFacts(
-        name=pool.name,
-        silo_names=names,
-        records_per_silo=training_bounds(plan, counted, pool.name),
-        shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
-        assumptions=pool.assumptions,
-    )
 
 
 def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -> None:

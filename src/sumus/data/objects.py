@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.partition import split
+from sumus.data.partition import split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 
@@ -16,12 +17,12 @@ __all__ = ["from_arrays"]
 
 
 def from_arrays(
-    silos: Sequence[Any],
+    silos: Sequence[Any] | Mapping[str, Any],
     *,
-    tests: Sequence[Any] | None = None,
+    tests: Sequence[Any] | Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
     classes: int | None = None,
-    name: str = "own data",
+    name: str | None = None,
     test_fraction: float = 0.2,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
@@ -30,23 +31,26 @@ def from_arrays(
 
     An object is a pair (x, y) of arrays or tensors, or a dataset with a length whose items are pairs (x, y).
 
-    Guarantee: records keep their values (as float32); with `tests` every given training record trains or validates, without it
-        the test part is split off as the plan would.
+    Guarantee: records keep their values (as float32); with `tests` every training record trains or validates, without it the test
+        part is split off. Either way a record's part follows from that record alone: one more or less moves no other.
 
     Args:
-        silos: training records, one object per silo.
-        tests: test records, one object per silo; omitted: `test_fraction` of the silo's records.
-        names: of the silos; omitted: silo-0, silo-1, …
+        silos: training records, one object per silo; or a mapping of the silos' names to their objects.
+        tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
+        names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
         classes: number of labels, public; omitted: the largest label plus one, which is an assumption.
-        name: of the data set, for records and reports.
-        test_fraction: share of each silo that is kept for testing if no test records are given.
-        validation_fraction: share of the training part that is kept for tuning.
+        name: of the data set, for ledger, records and reports; omitted: made of silo names, record shape and number of classes, so
+            that data sets that differ in one of these are told apart and one that gains a record keeps its ledger.
+        test_fraction: share of the records that is kept for testing if no test records are given; a record's chance.
+        validation_fraction: share of the training part that is kept for tuning, likewise.
         split_seed: public seed of the split.
     """
+    silos, tests, names = _in_order(silos, tests, names)
     _check_lengths(silos, tests, names)
     titles = [str(each) for each in names] if names is not None else [f"silo-{index}" for index in range(len(silos))]
-    given = [_records(each, title) for each, title in zip(silos, titles, strict=True)]
+    given = _alike([_records(each, title) for each, title in zip(silos, titles, strict=True)])
     held_out = None if tests is None else [_records(each, f"{title} (test)") for each, title in zip(tests, titles, strict=True)]
+    held_out = None if held_out is None else _alike([*given, *held_out])[len(given) :]
     shape = given[0].x.shape[1:]
     everything = [*zip(titles, given, strict=True), *zip(titles, held_out or [], strict=False)]
     for title, records in everything:
@@ -54,6 +58,8 @@ def from_arrays(
             raise DataError(f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has {shape}. Make them alike.")
     largest = max(int(records.y.max(initial=-1)) for _, records in everything)
     found = classes if classes is not None else largest + 1
+    if not found:
+        raise DataError("silos hold no label to count the classes from. Pass classes=, the number of labels.")
     if largest >= found:
         raise DataError(f"labels must be 0 … {found - 1}, got {largest}. Raise classes or number the labels from 0.")
     members = []
@@ -61,13 +67,45 @@ def from_arrays(
         fraction = test_fraction if held_out is None else 0.0
         train, validation, test = (
             Records(records.x[part], records.y[part])
-            for part in split(len(records), test_fraction=fraction, validation_fraction=validation_fraction, seed=split_seed, silo=title)
+            for part in split_by_record(
+                records.x, records.y, test_fraction=fraction, validation_fraction=validation_fraction, seed=split_seed, silo=title
+            )
         )
         members.append(SiloRecords(title, train, validation, test if held_out is None else held_out[index]))
-    lines = ["record counts of the silos are taken as public"]
-    if classes is None:
-        lines.append(f"the number of classes, {found}, was read off the labels (pass classes= to declare it)")
-    return FederatedData(name, tuple(members), tuple(shape), found, tuple(map(str, range(found))), tuple(lines))
+    lines = () if classes is not None else (f"the number of classes, {found}, was read off the labels (classes= declares it)",)
+    chosen = name if name is not None else _name_of_shape(titles, shape, found)
+    return FederatedData(chosen, tuple(members), tuple(shape), found, tuple(map(str, range(found))), lines)
+
+
+def _in_order(
+    silos: Sequence[Any] | Mapping[str, Any], tests: Sequence[Any] | Mapping[str, Any] | None, names: Sequence[str] | None
+) -> tuple[Sequence[Any], Sequence[Any] | None, Sequence[str] | None]:
+    """Objects, test objects and names in one order, where a mapping may have named them."""
+    if not isinstance(silos, Mapping):
+        if isinstance(tests, Mapping):
+            raise DataError("tests must be a list like silos, got a mapping. Pass both as lists, or both by name.")
+        return list(silos), tests, names
+    if names is not None:
+        raise DataError("names must be left out where silos is a mapping, whose keys are the names. Remove names=.")
+    if isinstance(tests, Mapping):
+        if set(tests) != set(silos):
+            raise DataError("tests must have the same names as silos. Add or remove some.")
+        tests = [tests[title] for title in silos]
+    return list(silos.values()), tests, [str(title) for title in silos]
+
+
+def _alike(parts: list[Records]) -> list[Records]:
+    """An empty list of records says nothing about their shape: it takes that of the others."""
+    shape = next((part.x.shape[1:] for part in parts if len(part)), None)
+    if shape is None:
+        return parts
+    return [part if len(part) else Records(part.x.reshape(0, *shape), part.y) for part in parts]
+
+
+def _name_of_shape(titles: Sequence[str], shape: Sequence[int], classes: int) -> str:
+    """A name for the ledger made of what is public anyway and stays when a record comes or goes; no record's content enters it."""
+    facts = "\0".join([*titles, "×".join(map(str, shape)), str(classes)])
+    return f"own-data-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
 def _check_lengths(silos: Sequence[Any], tests: Sequence[Any] | None, names: Sequence[str] | None) -> None:
@@ -112,7 +150,7 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
         and not hasattr(given, "dtype")
     ):
         items = [given[index] for index in range(len(given))]
-        if items and all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+        if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
             return [_array(x, title) for x, _ in items], [_array(y, title) for _, y in items]
     raise DataError(f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. Pass (records, labels).")
 

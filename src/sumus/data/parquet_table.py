@@ -41,8 +41,6 @@ def read_parquet(path: Path) -> dict[str, Column]:
 def _columns(arrow: Any, path: Path, table: Any) -> dict[str, Column]:
     if len(set(table.column_names)) != len(table.column_names):
         raise DataError(f"{path} has two columns of one name. Rename one of them.")
-    if not table.num_rows:
-        raise DataError(f"{path} holds no records. Add one row per record.")
     return {name: _column(arrow, path, name, table[name].combine_chunks()) for name in table.column_names}
 
 

@@ -2,13 +2,15 @@
 
 Every deal is a function of class labels and of `data.split_seed`. That seed is public and predictable: it exists to make
 simulations reproducible and protects nobody. In a real federation each silo already holds its own records (partition
-"natural") and only the train/test split applies: by the record itself (`split_by_record`) where the number of records is private, so
-that adding or removing one record moves no other record from one part to another.
+"natural") and only the train/test split applies. Tables and arrays of one's own are always split by the record itself
+(`split_by_record`), so that adding or removing one record moves no other record from one part to another; the split by position
+(`split`) is for named public data sets, whose counts and split are public.
 
     deal(labels, kind="dirichlet", silos=10, seed=0, alpha=0.5)    # one index array per silo: disjoint, exhaustive
     deal_sizes(class_counts, kind="dirichlet", ...)                # their lengths, without the data
     split(1000, test_fraction=0.2, validation_fraction=0.3, …)     # train, validation, test positions, in exact numbers
     split_by_record(x, y, test_fraction=0.2, …)                    # the same with each record apart, numbers left to chance
+    first_by_key(x, y, 731, …)                                     # at most 731 records, chosen by a keyed order of their content
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from scipy.special import gammaincinv
 from sumus.errors import DataError
 from sumus.randomness import RandomSource
 
-__all__ = ["deal", "deal_sizes", "split", "split_by_record", "split_sizes"]
+__all__ = ["deal", "deal_sizes", "first_by_key", "split", "split_by_record", "split_sizes"]
 
 Indices = NDArray[np.int64]
 
@@ -115,16 +117,37 @@ def split_by_record(
         x: encoded records.
         y: their labels.
     """
-    label = hashlib.sha256(f"sumus split by record/{seed}/{silo}".encode()).digest()
-    rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
-    keys = np.empty((len(y), 2), dtype="<u8")
-    for position, (row, of) in enumerate(zip(rows, y.tolist(), strict=True)):
-        digest = hashlib.sha256(label + int(of).to_bytes(8, "little", signed=True) + row.tobytes()).digest()
-        keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
-    shares = keys.astype(np.float64) * 2.0**-64
+    shares = _record_keys(x, y, f"sumus split by record/{seed}/{silo}").astype(np.float64) * 2.0**-64
     tested = shares[:, 0] < test_fraction
     validating = ~tested & (shares[:, 1] < validation_fraction)
     return np.flatnonzero(~tested & ~validating), np.flatnonzero(validating), np.flatnonzero(tested)
+
+
+def first_by_key(x: NDArray[np.float32], y: NDArray[np.int64], count: int, *, seed: int, silo: str) -> Indices:
+    """Positions of the `count` records that come first in a keyed order of their own content; of all if there are no more.
+
+    Guarantee: a record more among at least `count` either is left out itself or takes the place of one other record; a record more
+        among fewer leaves out nobody.
+
+    Args:
+        count: how many records may stay.
+        seed: public; with the silo's name it keys the order. Other arguments as in `split_by_record`.
+    """
+    if len(y) <= count:
+        return np.arange(len(y))
+    keys = _record_keys(x, y, f"sumus records within a bound/{seed}/{silo}")
+    return np.sort(np.lexsort((keys[:, 1], keys[:, 0]))[:count])
+
+
+def _record_keys(x: NDArray[np.float32], y: NDArray[np.int64], key: str) -> NDArray[np.uint64]:
+    """Two 64-bit numbers per record, a hash of the key, the label and the values: equal records have equal numbers."""
+    prefix = hashlib.sha256(key.encode()).digest()
+    rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
+    keys = np.empty((len(y), 2), dtype="<u8")
+    for position, (row, label) in enumerate(zip(rows, y.tolist(), strict=True)):
+        digest = hashlib.sha256(prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes()).digest()
+        keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
+    return keys
 
 
 def _even_sizes(total: int, parts: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Records are encoded only when their place is known, so that a large table exists
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +17,7 @@ from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 
-__all__ = ["Pool", "federate", "silo_titles"]
+__all__ = ["Pool", "federate", "federate_by_record", "silo_titles", "silos_by_record"]
 
 Indices = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class Pool:
 
 
 def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int, ...]) -> FederatedData:
-    """Deal a pool to silos and split every silo as the plan says.
+    """Deal a named public data set to silos and split every silo in exact numbers, as the plan says.
 
     Guarantee: every record of the pool is in exactly one part of exactly one silo; no silo exceeds its bound.
 
@@ -57,9 +57,7 @@ def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int
     """
     data = plan.data
     if natural:
-        if pool.silo_of is None or pool.silo_names is None:
-            raise DataError(f"{pool.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet.")
-        titles, parts = pool.silo_names, _group(pool.silo_of, len(pool.silo_names))
+        titles, parts = _natural_silos(pool)
     else:
         titles = silo_titles(len(bounds))
         parts = deal(
@@ -70,16 +68,34 @@ def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int
             alpha=data.dirichlet_alpha,
             shards_per_silo=data.shards_per_silo,
         )
-    members = tuple(_split_silo(pool, plan, name=name, members=part) for name, part in zip(titles, parts, strict=True))
-    _check_bounds(pool.name, members, bounds)
-    return FederatedData(
-        name=pool.name,
-        silos=members,
-        shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
-        assumptions=pool.assumptions,
-    )
+    silos = []
+    for name, members, bound in zip(titles, parts, bounds, strict=True):
+        chosen = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
+        train, validation, test = (Records(pool.encode(members[part]), pool.labels[members[part]]) for part in chosen)
+        if len(train) > bound:
+            raise DataError(
+                f"{pool.name}: silo {name!r} has {len(train)} training records, the public bound is {bound}. "
+                "Set data.records_per_silo to bounds that hold."
+            )
+        silos.append(SiloRecords(name, train, validation, test, bound=None if data.records_per_silo is None else bound))
+    return _federated(pool, tuple(silos))
+
+
+def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
+    """The silos of a table of one's own, every record in the part that it alone decides on.
+
+    Guarantee: every record is in exactly one part of the silo it belongs to; adding or removing one changes one part by that record.
+        What the plan states about numbers of records is not applied yet (`stated_counts`). Arguments as in `federate`.
+    """
+    return _federated(pool, tuple(silos_by_record(pool, plan)))
+
+
+def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:
+    """The same silo by silo, so that whoever only counts needs the memory of one."""
+    for name, members in zip(*_natural_silos(pool), strict=True):
+        x, y = pool.encode(members), pool.labels[members]
+        parts = split_by_record(x, y, **_fractions(plan), seed=plan.data.split_seed, silo=name)
+        yield SiloRecords(name, *(Records(x[part], y[part]) for part in parts))
 
 
 def silo_titles(silos: int) -> tuple[str, ...]:
@@ -87,28 +103,24 @@ def silo_titles(silos: int) -> tuple[str, ...]:
     return tuple(f"silo-{index:0{len(str(silos - 1))}d}" for index in range(silos))
 
 
-def _group(silo_of: NDArray[np.int64], silos: int) -> tuple[Indices, ...]:
-    order = np.argsort(silo_of, kind="stable").astype(np.int64)
-    return tuple(np.split(order, np.cumsum(np.bincount(silo_of, minlength=silos))[:-1]))
+def _fractions(plan: TrainingPlan) -> dict[str, float]:
+    return {"test_fraction": plan.data.test_fraction, "validation_fraction": plan.data.validation_fraction}
 
 
-def _split_silo(pool: Pool, plan: TrainingPlan, *, name: str, members: Indices) -> SiloRecords:
-    data = plan.data
-    fractions = {"test_fraction": data.test_fraction, "validation_fraction": data.validation_fraction}
-    if data.path is not None and data.records_per_silo is not None:  # own records whose number is private
-        x, y = pool.encode(members), pool.labels[members]
-        parts = split_by_record(x, y, **fractions, seed=data.split_seed, silo=name)
-        train, validation, test = (Records(x[part], y[part]) for part in parts)
-        return SiloRecords(name=name, train=train, validation=validation, test=test)
-    parts = split(len(members), **fractions, seed=data.split_seed, silo=name)
-    train, validation, test = (Records(pool.encode(members[part]), pool.labels[members[part]]) for part in parts)
-    return SiloRecords(name=name, train=train, validation=validation, test=test)
+def _natural_silos(pool: Pool) -> tuple[tuple[str, ...], tuple[Indices, ...]]:
+    """Names and positions of the silos that the data itself has."""
+    if pool.silo_of is None or pool.silo_names is None:
+        raise DataError(f"{pool.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet.")
+    order = np.argsort(pool.silo_of, kind="stable").astype(np.int64)
+    return pool.silo_names, tuple(np.split(order, np.cumsum(np.bincount(pool.silo_of, minlength=len(pool.silo_names)))[:-1]))
 
 
-def _check_bounds(name: str, silos: tuple[SiloRecords, ...], bounds: tuple[int, ...]) -> None:
-    for silo, bound in zip(silos, bounds, strict=True):
-        if len(silo.train) > bound:
-            raise DataError(
-                f"{name}: silo {silo.name!r} has {len(silo.train)} training records, the public bound is {bound}. "
-                "Set data.records_per_silo to bounds that hold."
-            )
+def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
+    return FederatedData(
+        name=pool.name,
+        silos=silos,
+        shape=pool.shape,
+        classes=len(pool.class_names),
+        class_names=pool.class_names,
+        assumptions=pool.assumptions,
+    )

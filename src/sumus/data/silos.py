@@ -37,12 +37,19 @@ class Records:
 @final
 @dataclass(frozen=True)
 class SiloRecords:
-    """All records of one silo. The three parts share no record."""
+    """All records of one silo. The three parts share no record, and any of them may be empty.
+
+    Args:
+        bound: public upper bound on the training records; None where their number itself is public.
+        left_out: training records beyond the bound, which are not used. For the silo's own eyes: no record or report may hold it.
+    """
 
     name: str
     train: Records
     validation: Records
     test: Records
+    bound: int | None = None
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation) + len(self.test)
@@ -61,6 +68,7 @@ class PublicFacts:
         classes: number of labels.
         class_names: one per label, in label order.
         assumptions: what had to be assumed to be public, one line each.
+        bounded: the bounds were declared and hide how many records there are; otherwise they are the counts, taken as public.
     """
 
     name: str
@@ -70,6 +78,7 @@ class PublicFacts:
     classes: int
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
+    bounded: bool = False
 
     @property
     def silos(self) -> int:
@@ -99,18 +108,17 @@ class FederatedData:
         repeated = {silo.name for silo in self.silos if sum(silo.name == other.name for other in self.silos) > 1}
         if repeated:
             raise DataError(f"{self.name}: silo names must differ, {sorted(repeated)[0]!r} appears twice. Rename one.")
-        for silo in self.silos:
-            if not len(silo.train):
-                raise DataError(f"{self.name}: silo {silo.name!r} has no training records. Leave it out or give it records.")
 
     def facts(self) -> PublicFacts:
-        """The same data as public facts, its training record counts taken as public bounds."""
+        """What is public about these records: the silos' bounds or, for silos without one, their training record counts."""
+        counted = tuple(max(len(silo.train), 1) for silo in self.silos)
         return PublicFacts(
             name=self.name,
             silo_names=tuple(silo.name for silo in self.silos),
-            records_per_silo=tuple(len(silo.train) for silo in self.silos),
+            records_per_silo=tuple(count if silo.bound is None else silo.bound for silo, count in zip(self.silos, counted, strict=True)),
             shape=self.shape,
             classes=self.classes,
             class_names=self.class_names,
             assumptions=self.assumptions,
+            bounded=all(silo.bound is not None for silo in self.silos),
         )

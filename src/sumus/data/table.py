@@ -44,6 +44,11 @@ class OwnTable:
     typed: bool  # the file's schema declares what is a number
     notes: tuple[str, ...] = ()  # what was assumed to find it
 
+    @property
+    def records(self) -> int:
+        """Rows of the file."""
+        return max((len(column) for column in self.columns.values()), default=0)
+
     def column(self, name: str, key: str) -> Column:
         """The column of that name; `key` is the plan key that asked for it."""
         if name in self.columns:
@@ -102,7 +107,7 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
     assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
         _require_silos(silo_names, len(silo_of), silo_column)
-        assumptions.append(f"{len(silo_names)} silos and their record counts were read off column {silo_column} and are taken as public")
+        assumptions.append(f"{len(silo_names)} silos were read off column {silo_column} and are taken as public")
     if label_column not in declared:
         require_few_and_common(class_names, classes, label_column)
         shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")

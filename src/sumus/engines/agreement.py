@@ -87,6 +87,9 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     if data.records_per_silo is None:
         rule = "must bound the records of every silo across machines"
         raise PlanError("data.records_per_silo", None, rule, "Give one public upper bound per silo.")
+    if data.counts == "public":
+        rule = 'must be "bounded" across machines: a silo may gain or lose a record without anybody seeing it'
+        raise PlanError("data.counts", "public", rule, "Remove the key and give bounds in data.records_per_silo.")
     columns = dict.fromkeys([*listed, *bounded, *data.columns])
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False)
@@ -99,4 +102,5 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         classes=len(pool.class_names),
         class_names=pool.class_names,
         assumptions=pool.assumptions,
+        bounded=True,
     )

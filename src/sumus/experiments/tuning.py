@@ -81,8 +81,10 @@ def tuning_plan(plan: TrainingPlan) -> TrainingPlan:
     if plan.noise.noise_multiplier is not None and plan.privacy.epsilon is None and plan.training.algorithm != "fedavg":
         rule = "must be set to tune, so that every run has the same guarantee"
         raise PlanError("privacy.epsilon", None, rule, "Set it and remove noise.noise_multiplier.")
-    bounds = plan.data.records_per_silo if plan.data.path is not None else None  # own rows are split alike with and without a search
-    plan = plan.replace("data", validation_fraction=VALIDATION_FRACTION, records_per_silo=bounds)
+    bounded = plan.data.path is not None and plan.data.counts != "public"  # bounds stay; counts change with the validation split
+    stated = plan.data.records_per_silo if bounded else None
+    counts = plan.data.counts if stated is not None else None
+    plan = plan.replace("data", validation_fraction=VALIDATION_FRACTION, records_per_silo=stated, counts=counts)
     plan = plan.replace("noise", noise_multiplier=None) if plan.training.algorithm != "fedavg" else plan
     return plan.replace("evaluation", metrics="simulation", every=1).replace("aggregation", protocol="trusted")
 

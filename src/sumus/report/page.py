@@ -48,7 +48,7 @@ class RunView:
     @property
     def title(self) -> str:
         plan = self.run.plan
-        return plan.data.name or (Path(plan.data.path).stem if plan.data.path else self.run.name)
+        return plan.data.name or (Path(plan.data.path).stem if plan.data.path else plan.data.objects or self.run.name)
 
     @property
     def status(self) -> str:
@@ -97,7 +97,8 @@ def plan_differences(plans: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[t
 
 
 def _records_of(plan: TrainingPlan) -> str:
-    return plan.data.name or plan.data.path or "records given in Python"
+    given = "records given in Python" if plan.data.objects is None else f"{plan.data.objects} (records given in Python)"
+    return plan.data.name or plan.data.path or given
 
 
 def _shown(value: object) -> str:

@@ -40,9 +40,11 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     """
     names = tuple(silo.name for silo in bench.data.silos)
     records = [len(silo.train) for silo in bench.data.silos]
-    batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(min(records)))
-    steps = max(1, round(float(np.mean(records)) / batch))
-    plain = without_noise(plan, sampling_rate=min(1.0, batch / float(np.mean(records))), local_steps=steps)
+    least = min((count for count in records if count), default=1)
+    batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(least))
+    mean = max(float(np.mean(records)), 1.0)
+    steps = max(1, round(mean / batch))
+    plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
     together = Federation(design(plain, names), bench, None, seed=0, threads=threads)
     for _ in together.rounds():
         pass
@@ -55,7 +57,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
             torch.from_numpy(silo.train.x),
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
-            sampling_rate=min(1.0, batch / len(silo.train)),
+            sampling_rate=min(1.0, batch / max(len(silo.train), 1)),
             learning_rate=plain.training.learning_rate,
             momentum=0.0,
             l2_penalty=0.0,

@@ -1,7 +1,7 @@
 """A whole training run: plan in, run folder out; can be stopped at any moment and continued exactly.
 
 run = sumus.train(plan)
-run = sumus.train(plan, model=my_torch_module, silos=[(x0, y0), (x1, y1)])
+run = sumus.train(plan, model=my_torch_module, silos={"Bergen": (x0, y0), "Oslo": (x1, y1)}, name="visits", classes=3)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sumus.data import FederatedData, data_folder, from_arrays, load, public_facts
+from sumus.data import FederatedData, data_folder, from_arrays, hold_to_plan, load
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, PlanError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
@@ -30,6 +30,7 @@ from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
 from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
+from sumus.training.arithmetic import arithmetic, require_same
 from sumus.training.baselines import baselines, majority
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.models import flat_parameters, load_flat
@@ -119,7 +120,9 @@ def train(
     plan: TrainingPlan | None = None,
     *,
     model: nn.Module | None = None,
-    silos: Sequence[Any] | FederatedData | None = None,
+    silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None = None,
+    name: str | None = None,
+    classes: int | None = None,
     options: RunOptions | None = None,
     progress: Progress | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
@@ -127,20 +130,25 @@ def train(
     """Run the whole federation in this process with the real protocol and the real noise.
 
     Guarantee: nothing is released unless the plan's ε is certified; every release is on the ledger before it happens; a run that was
-        interrupted continues with the same randomness, on the same records and model only, so no round is ever noised twice.
+        interrupted continues with the same randomness, on the same records, model and floating-point arithmetic only, so no round is
+        ever noised twice.
 
     Args:
         plan: defaults to the embedded digits plan; ignored when resuming.
         model: any module without cross-record layers, instead of the plan's named model.
-        silos: python objects, one per silo (arrays, tensors or datasets), instead of the plan's data section.
+        silos: python objects (arrays, tensors or datasets), one per silo or by the silo's name, instead of the plan's data section.
+        name: of these records, for their ledger; omitted: `data.objects` of the plan, or made of public facts (`from_arrays`).
+        classes: number of their labels, public; omitted: read off the labels, which is an assumption.
         progress: called after every round.
         begun: called once the guarantee is certified.
     """
     options = options or RunOptions()
     began = time.perf_counter()
-    plan = _resumable(options.resume, options.seed) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
-    data = silos if isinstance(silos, FederatedData) else load(plan) if silos is None else _own_records(plan, silos)
-    facts = data.facts() if silos is not None else public_facts(plan)
+    plan = _resumable(options, silos, model) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
+    plan, data = _with_records(plan, silos, name=name, classes=classes)
+    facts = data.facts()
+    if model is not None:
+        plan = plan.replace("training", model=f"{_class_of(model)} (given in Python)")  # or the plan would name a model that did not run
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         plan = plan.replace("training", dimension=len(flat_parameters(model or named_model(plan, facts.shape, facts.classes))))
     built = calibrate_design(resolve(plan, facts), facts.silo_names)
@@ -153,7 +161,7 @@ def train(
         raise GuaranteeError(f"training.dimension promises {rule}. Omit it to have it counted.")
     resumed = options.resume.resolve().name if options.resume else None
     releases = (
-        ReleaseLog.open(built.plan, account, data.name, state=options.state, policy=options.policy, resumed=resumed)
+        ReleaseLog.open(built.plan, account, state=options.state, policy=options.policy, resumed=resumed)
         if options.ledger and options.seed is None
         else None
     )
@@ -162,7 +170,16 @@ def train(
     run = (
         RunFolder.open(options.resume, resume=True)
         if options.resume
-        else RunFolder.create(built.plan, account, options.root, name=options.name, silos=names, void=void)
+        else RunFolder.create(
+            built.plan,
+            account,
+            options.root,
+            name=options.name,
+            silos=names,
+            void=void,
+            own_model=None if model is None else _class_of(model),
+            arithmetic=arithmetic(),
+        )
     )
     if silos is None and not options.resume:
         run.note_data_folder(data_folder(plan))
@@ -204,7 +221,15 @@ def _kept(run: RunFolder) -> Iterator[None]:
         with run:
             yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"after round {run.last_round}; go on with: sumus train --resume {run.path}") from None
+        raise KeyboardInterrupt(f"after round {run.last_round}; go on with: {_how_to_resume(run)}") from None
+
+
+def _how_to_resume(run: RunFolder) -> str:
+    """The command or, where records or model were given in Python, the call that goes on with a run."""
+    again = [f"{what}=…" for what, own in (("model", run.own_model), ("silos", run.records_are)) if own]
+    if not again:
+        return f"sumus train --resume {run.path}"
+    return f'sumus.train({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the same objects'
 
 
 def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
@@ -216,21 +241,46 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     return list(open_loggers(plan, path))
 
 
-def _resumable(path: Path, seed: int | None) -> TrainingPlan:
-    """The plan of a run that is continued, which must be with randomness of the kind it began with."""
-    run = RunFolder.open(path)
-    if (run.void is None) != (seed is None):
-        rule = f"must be {'left out' if run.void is None else 'given'}: {path} began with{'out' if run.void is None else ''} a public seed"
-        raise PlanError("seed", seed, rule, "Resume the run as it began.")
+def _resumable(options: RunOptions, silos: object, model: nn.Module | None) -> TrainingPlan:
+    """The plan of a run that is continued, which must be as it began: seed, records, model and arithmetic."""
+    assert options.resume is not None  # noqa: S101 - narrows the type
+    path, run = options.resume, RunFolder.open(options.resume)
+    begun = {
+        "seed": (options.seed, run.void is not None, "a public seed"),
+        "silos": (silos, run.records_are is not None, "records given in Python"),
+        "model": (model, run.own_model is not None, "a model given in Python"),
+    }
+    for field_name, (value, had, what) in begun.items():
+        if had != (value is not None):
+            rule = f"must be {'given' if had else 'left out'}: {path} began with{'' if had else 'out'} {what}"
+            shown = value if value is None or isinstance(value, int) else type(value).__name__
+            raise PlanError(field_name, shown, rule, f"Go on with: {_how_to_resume(run)}" if had else "Resume the run as it began.")
+    if run.void is None and run.summary is None:
+        require_same(run.arithmetic, path)
     return run.plan
 
 
-def _own_records(plan: TrainingPlan, silos: Sequence[Any]) -> FederatedData:
-    """Python objects split as the plan says."""
+def _with_records(
+    plan: TrainingPlan, silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None, *, name: str | None, classes: int | None
+) -> tuple[TrainingPlan, FederatedData]:
+    """The records that are trained on, and the plan that says so: objects take the place of whatever data the plan names."""
+    if classes is not None and (silos is None or isinstance(silos, FederatedData)):
+        raise PlanError("classes", classes, "is for arrays, tensors and datasets in silos=", "Leave it out.")
+    if name is not None and silos is None:
+        raise PlanError("name", name, "is for records given in silos=", "Leave it out: the plan names its records.")
+    if silos is None:
+        return plan, load(plan)
     split = plan.data
-    return from_arrays(
-        list(silos), test_fraction=split.test_fraction, validation_fraction=split.validation_fraction, split_seed=split.split_seed
-    )
+    fractions = {"test_fraction": split.test_fraction, "validation_fraction": split.validation_fraction}
+    data = silos if isinstance(silos, FederatedData) else from_arrays(silos, classes=classes, split_seed=split.split_seed, **fractions)
+    chosen = name or split.objects or data.name
+    files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "bounds", "categories"))
+    plan = plan.replace("data", **files, objects=chosen)
+    return plan, hold_to_plan(replace(data, name=chosen), plan.data)
+
+
+def _class_of(model: nn.Module) -> str:
+    return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def fresh_secret() -> bytes:

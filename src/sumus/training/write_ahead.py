@@ -34,15 +34,13 @@ class ReleaseLog:
         cls,
         plan: TrainingPlan,
         account: Account | None,
-        data_name: str,
         *,
         state: Path | None,
         policy: Path | None,
         resumed: str | None = None,
     ) -> ReleaseLog:
         """Check the plan against the policy before anything is computed."""
-        named = plan.data.name is not None or plan.data.path is not None
-        ledger = Ledger.of_dataset(dataset_of(plan) if named else data_name, state=state)
+        ledger = Ledger.of_dataset(dataset_of(plan), state=state)
         rules = None if policy is None else Policy.load(policy)
         if rules is not None:
             rules.check(account, plan, ledger, run=resumed)

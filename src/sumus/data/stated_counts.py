@@ -1,0 +1,69 @@
+"""How many records a silo of one's own has: bounded by the plan and private, or counted and taken as public.
+
+| plan | means | a silo with another number of training records |
+|---|---|---|
+| no `data.records_per_silo` | the counts are taken as public | there is none |
+| `data.counts = "public"` | the counts as they were when the plan was resolved, taken as public | is refused: the plan would state what is not so |
+| otherwise | upper bounds; how many records there are within them is private | has fewer without anybody seeing it, or leaves some out |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sumus.data.partition import first_by_key
+from sumus.data.silos import FederatedData, Records, SiloRecords
+from sumus.errors import DataError, PlanError
+from sumus.plan import DataPlan
+
+__all__ = ["COUNTS_ARE_PUBLIC", "hold_silo", "hold_to_plan", "stated_counts"]
+
+COUNTS_ARE_PUBLIC = "record counts of the silos are taken as public (data.records_per_silo declares bounds instead)"
+
+
+def hold_to_plan(data: FederatedData, plan: DataPlan) -> FederatedData:
+    """The same silos, each within the number of training records that the plan states for it.
+
+    Guarantee: whatever the plan states about numbers of records is true of the result; what it does not state is in `assumptions`.
+
+    Args:
+        data: silos of one's own, split record by record.
+        plan: the data section.
+    """
+    stated = stated_counts(plan, len(data.silos), data.name) or (None,) * len(data.silos)
+    silos = tuple(hold_silo(silo, count, plan, data.name) for silo, count in zip(data.silos, stated, strict=True))
+    public = plan.records_per_silo is None or plan.counts == "public"
+    return replace(data, silos=silos, assumptions=(*data.assumptions, COUNTS_ARE_PUBLIC) if public else data.assumptions)
+
+
+def stated_counts(plan: DataPlan, silos: int, name: str) -> tuple[int, ...] | None:
+    """The numbers of training records that the plan states, if it does, one for each silo of the data set `name`."""
+    stated = plan.records_per_silo
+    if stated is not None and len(stated) != silos:
+        rule = f"must have one bound for each of the {silos} silos of {name}"
+        raise PlanError("data.records_per_silo", list(stated)[:5], rule, "Add or remove bounds.")
+    return stated
+
+
+def hold_silo(silo: SiloRecords, stated: int | None, plan: DataPlan, name: str) -> SiloRecords:
+    """One silo with at most the stated number of training records, or as it is where that number is its public count.
+
+    Guarantee: under a bound nothing is raised, so nobody learns from a refusal how many records there are. Adding one record to a
+        silo below its bound adds that record to one part; at or beyond the bound it adds one and removes at most one.
+
+    Args:
+        stated: what the plan states for this silo, if it does.
+        name: of the data set, for errors.
+    """
+    if stated is None:
+        return silo
+    if plan.counts == "public":
+        if stated != max(len(silo.train), 1):
+            fix = 'Remove data.records_per_silo and data.counts to count anew, or set data.counts to "bounded" for bounds.'
+            counted = f"silo {silo.name!r} has {len(silo.train)} training records"
+            raise DataError(f"{name}: {counted}, the plan states {stated} as its public count. {fix}")
+        return silo
+    kept = first_by_key(silo.train.x, silo.train.y, stated, seed=plan.split_seed, silo=silo.name)
+    left_out = len(silo.train) - len(kept)
+    train = Records(silo.train.x[kept], silo.train.y[kept]) if left_out else silo.train
+    return replace(silo, train=train, bound=stated, left_out=left_out)
