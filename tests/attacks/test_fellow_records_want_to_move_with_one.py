@@ -45,9 +45,7 @@ def chosen_rows() -> tuple[np.ndarray, np.ndarray]:
 
 def as_table(folder: Path, x: np.ndarray, y: np.ndarray) -> FederatedData:
     path = folder / f"{len(x)}.csv"
-    rows = [f"A,{value},{label}" for value, label in zip(x, y, strict=True)] + [
-        f"B,{value},{label}" for value, label in zip(x, y, strict=True)
-    ]
+    rows = [f"{silo},{value},{label}" for silo in "AB" for value, label in zip(x, y, strict=True)]
     path.write_text("silo,x,label\n" + "\n".join(rows) + "\n")
     entries = {"path": str(path), "silo_column": "silo", "label_column": "label", "bounds": {"x": [0, 2]}}
     return load(TrainingPlan.from_table({"data": entries}))

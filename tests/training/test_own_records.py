@@ -219,6 +219,8 @@ def test_objects_are_resumed_in_python_and_the_interruption_says_how() -> None:
     path, said = interrupted(TrainingPlan.from_toml(PLAN), silos=arrays(), name="visits")
     assert f'sumus.train(silos=…, options=RunOptions(resume=Path("{path}")))' in said
     assert "--resume" not in said
+    with pytest.raises(PlanError, match=r"^name "):
+        train(silos=arrays(), name="others", options=options(resume=path))
     assert len(train(silos=arrays(), options=options(resume=path)).rounds) == 3
     assert [entry.round for entry in Ledger.of_dataset("visits").entries()] == [1, 2, 3]
 

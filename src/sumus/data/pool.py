@@ -95,7 +95,8 @@ def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:
     for name, members in zip(*_natural_silos(pool), strict=True):
         x, y = pool.encode(members), pool.labels[members]
         parts = split_by_record(x, y, **_fractions(plan), seed=plan.data.split_seed, silo=name)
-        yield SiloRecords(name, *(Records(x[part], y[part]) for part in parts))
+        train, validation, test = (Records(x[part], y[part]) for part in parts)
+        yield SiloRecords(name, train, validation, test)
 
 
 def silo_titles(silos: int) -> tuple[str, ...]:

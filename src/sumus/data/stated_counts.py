@@ -1,10 +1,10 @@
 """How many records a silo of one's own has: bounded by the plan and private, or counted and taken as public.
 
-| plan | means | a silo with another number of training records |
-|---|---|---|
-| no `data.records_per_silo` | the counts are taken as public | there is none |
-| `data.counts = "public"` | the counts as they were when the plan was resolved, taken as public | is refused: the plan would state what is not so |
-| otherwise | upper bounds; how many records there are within them is private | has fewer without anybody seeing it, or leaves some out |
+no data.records_per_silo     the counts are taken as public
+data.counts = "public"       so are those that were counted when the plan was resolved; a silo with
+                             another number is refused, or the plan would state what is not so
+otherwise                    the numbers are bounds: a silo may have fewer records without anybody
+                             seeing it, and leaves out what it has beyond its bound
 """
 
 from __future__ import annotations

@@ -254,7 +254,8 @@ def _resumable(options: RunOptions, silos: object, model: nn.Module | None) -> T
         if had != (value is not None):
             rule = f"must be {'given' if had else 'left out'}: {path} began with{'' if had else 'out'} {what}"
             shown = value if value is None or isinstance(value, int) else type(value).__name__
-            raise PlanError(field_name, shown, rule, f"Go on with: {_how_to_resume(run)}" if had else "Resume the run as it began.")
+            told = had and field_name != "seed"
+            raise PlanError(field_name, shown, rule, f"Go on with: {_how_to_resume(run)}." if told else "Resume the run as it began.")
     if run.void is None and run.summary is None:
         require_same(run.arithmetic, path)
     return run.plan
@@ -270,9 +271,17 @@ def _with_records(
         raise PlanError("name", name, "is for records given in silos=", "Leave it out: the plan names its records.")
     if silos is None:
         return plan, load(plan)
-    split = plan.data
-    fractions = {"test_fraction": split.test_fraction, "validation_fraction": split.validation_fraction}
-    data = silos if isinstance(silos, FederatedData) else from_arrays(silos, classes=classes, split_seed=split.split_seed, **fractions)
+    split, data = plan.data, silos
+    if name is not None and split.objects not in (None, name):
+        raise PlanError("name", name, f"must be the plan's data.objects, {split.objects!r}", "Leave one of them out.")
+    if not isinstance(data, FederatedData):
+        data = from_arrays(
+            data,
+            classes=classes,
+            test_fraction=split.test_fraction,
+            validation_fraction=split.validation_fraction,
+            split_seed=split.split_seed,
+        )
     chosen = name or split.objects or data.name
     files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "bounds", "categories"))
     plan = plan.replace("data", **files, objects=chosen)
