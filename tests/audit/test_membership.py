@@ -39,7 +39,8 @@ def _memorising() -> tuple[TrainingPlan, object]:
     plan = TrainingPlan.from_toml(
         "[privacy]\nepsilon=1.0\ndelta=1e-3\n[federation]\nsilos=2\nrounds=20\nlocal_steps=16\n[training]\nlearning_rate=1.0\n"
     )
-    return plan, from_arrays(silos, test_fraction=0.5)
+    halves = [[(x[half], y[half]) for x, y in silos] for half in (slice(0, 20), slice(20, 40))]
+    return plan, from_arrays(halves[0], tests=halves[1])
 
 
 def test_a_model_that_learned_by_heart_is_found_out_and_a_private_one_is_not() -> None:
