@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -21,19 +21,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from sumus.data import FederatedData, data_folder, from_arrays, hold_to_plan, load
+from sumus.data import FederatedData, data_folder
 from sumus.design import NoiseDesign
-from sumus.errors import GuaranteeError, PlanError, StorageError
+from sumus.errors import GuaranteeError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify, spent
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
 from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
-from sumus.training.arithmetic import arithmetic, require_same
+from sumus.training.arithmetic import arithmetic
 from sumus.training.baselines import baselines, majority
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
+from sumus.training.given_in_python import class_of, with_model, with_records
 from sumus.training.models import flat_parameters, load_flat
+from sumus.training.resuming import how_to_resume, plan_to_resume
 from sumus.training.workbench import named_model, prepare
 from sumus.training.write_ahead import ReleaseLog
 
@@ -144,11 +146,10 @@ def train(
     """
     options = options or RunOptions()
     began = time.perf_counter()
-    plan = _resumable(options, silos, model) if options.resume else plan or TrainingPlan.load(DEFAULT_PLAN)
-    plan, data = _with_records(plan, silos, name=name, classes=classes)
-    facts = data.facts()
-    if model is not None:
-        plan = plan.replace("training", model=f"{_class_of(model)} (given in Python)")  # or the plan would name a model that did not run
+    if options.resume:
+        plan = plan_to_resume(options.resume, seed=options.seed, silos=silos, model=model)
+    plan, data = with_records(plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes)
+    plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         plan = plan.replace("training", dimension=len(flat_parameters(model or named_model(plan, facts.shape, facts.classes))))
     built = calibrate_design(resolve(plan, facts), facts.silo_names)
@@ -177,7 +178,7 @@ def train(
             name=options.name,
             silos=names,
             void=void,
-            own_model=None if model is None else _class_of(model),
+            own_model=None if model is None else class_of(model),
             arithmetic=arithmetic(),
         )
     )
@@ -221,15 +222,7 @@ def _kept(run: RunFolder) -> Iterator[None]:
         with run:
             yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"after round {run.last_round}; go on with: {_how_to_resume(run)}") from None
-
-
-def _how_to_resume(run: RunFolder) -> str:
-    """The command or, where records or model were given in Python, the call that goes on with a run."""
-    again = [f"{what}=…" for what, own in (("model", run.own_model), ("silos", run.records_are)) if own]
-    if not again:
-        return f"sumus train --resume {run.path}"
-    return f'sumus.train({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the same objects'
+        raise KeyboardInterrupt(f"after round {run.last_round}; go on with: {how_to_resume(run)}") from None
 
 
 def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
@@ -239,57 +232,6 @@ def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
     from sumus.report.loggers import open_loggers
 
     return list(open_loggers(plan, path))
-
-
-def _resumable(options: RunOptions, silos: object, model: nn.Module | None) -> TrainingPlan:
-    """The plan of a run that is continued, which must be as it began: seed, records, model and arithmetic."""
-    assert options.resume is not None  # noqa: S101 - narrows the type
-    path, run = options.resume, RunFolder.open(options.resume)
-    begun = {
-        "seed": (options.seed, run.void is not None, "a public seed"),
-        "silos": (silos, run.records_are is not None, "records given in Python"),
-        "model": (model, run.own_model is not None, "a model given in Python"),
-    }
-    for field_name, (value, had, what) in begun.items():
-        if had != (value is not None):
-            rule = f"must be {'given' if had else 'left out'}: {path} began with{'' if had else 'out'} {what}"
-            shown = value if value is None or isinstance(value, int) else type(value).__name__
-            told = had and field_name != "seed"
-            raise PlanError(field_name, shown, rule, f"Go on with: {_how_to_resume(run)}." if told else "Resume the run as it began.")
-    if run.void is None and run.summary is None:
-        require_same(run.arithmetic, path)
-    return run.plan
-
-
-def _with_records(
-    plan: TrainingPlan, silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None, *, name: str | None, classes: int | None
-) -> tuple[TrainingPlan, FederatedData]:
-    """The records that are trained on, and the plan that says so: objects take the place of whatever data the plan names."""
-    if classes is not None and (silos is None or isinstance(silos, FederatedData)):
-        raise PlanError("classes", classes, "is for arrays, tensors and datasets in silos=", "Leave it out.")
-    if name is not None and silos is None:
-        raise PlanError("name", name, "is for records given in silos=", "Leave it out: the plan names its records.")
-    if silos is None:
-        return plan, load(plan)
-    split, data = plan.data, silos
-    if name is not None and split.objects not in (None, name):
-        raise PlanError("name", name, f"must be the plan's data.objects, {split.objects!r}", "Leave one of them out.")
-    if not isinstance(data, FederatedData):
-        data = from_arrays(
-            data,
-            classes=classes,
-            test_fraction=split.test_fraction,
-            validation_fraction=split.validation_fraction,
-            split_seed=split.split_seed,
-        )
-    chosen = name or split.objects or data.name
-    files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "bounds", "categories"))
-    plan = plan.replace("data", **files, objects=chosen)
-    return plan, hold_to_plan(replace(data, name=chosen), plan.data)
-
-
-def _class_of(model: nn.Module) -> str:
-    return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def fresh_secret() -> bytes:
