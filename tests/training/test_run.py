@@ -57,7 +57,7 @@ def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) ->
     assert run.account.epsilon <= 1.0
     assert {each.counts_are for each in folder.rounds()} == {"simulation-only"}  # exact counts that no guarantee covers
     assert folder.plan.noise.noise_multiplier == run.account.noise_multiplier
-    assert {"non_private", "alone_mean", "alone_min", "alone_max"} == set(run.baselines)
+    assert {"majority", "non_private", "alone_mean", "alone_min", "alone_max"} == set(run.baselines)
     saved = torch.load(run.path / "model.pt", weights_only=True)
     assert torch.equal(next(iter(saved.values())), next(run.model.parameters()))
     ledger = Ledger.of_dataset("own data")
@@ -82,7 +82,7 @@ def test_every_kind_of_plan_can_be_compared_with_no_privacy(kind: str, tmp_path:
     """The comparison comes after the training: a plan that it cannot handle would lose a run that is already paid for."""
     plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1} | KINDS_OF_PLANS[kind])
     run = train(plan, silos=small_data(silos=5), options=options(tmp_path, compare=True))
-    assert set(run.baselines) == {"non_private", "alone_mean", "alone_min", "alone_max"}
+    assert set(run.baselines) == {"majority", "non_private", "alone_mean", "alone_min", "alone_max"}
 
 
 def test_an_interrupted_run_continues_to_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
