@@ -23,6 +23,7 @@ from typing import Annotated, Any, final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
+from sumus.cli.terminal import colour, speak_plainly
 from sumus.errors import SumusError
 
 __all__ = ["COMMANDS", "main"]
@@ -138,8 +139,7 @@ def _root() -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2 bad plan or usage, 3 refused guarantee, 4 protocol, 5 storage, 6 engine)."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # an ε must not crash a terminal that has none
+        speak_plainly(stream)
     try:
         code = _root().main(None if arguments is None else list(arguments), prog_name="sumus", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _errors.ClickException as error:
         return _fail(error.format_message(), error, 2)
     except (_Stopped, KeyboardInterrupt, typer.Abort) as error:
-        typer.secho(f"stopped {error}".strip(), fg="red", err=True)
+        typer.secho(f"stopped {error}".strip(), fg="red", err=True, color=colour())
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; Python would complain about the unflushed rest
@@ -178,5 +178,5 @@ def _fail(message: str, error: BaseException, code: int) -> int:
         import traceback
 
         traceback.print_exception(error)
-    typer.secho(f"error: {' '.join(message.split())}", fg="red", err=True)
+    typer.secho(f"error: {' '.join(message.split())}", fg="red", err=True, color=colour())
     return code

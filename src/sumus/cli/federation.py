@@ -16,6 +16,7 @@ from rich.table import Table
 
 from sumus.cli.keys import fingerprint, read_public, require_silos_of
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.cli.terminal import animates, screen
 from sumus.data.table_files import locate
 from sumus.engines.agreement import Agreement, agree_on
 from sumus.engines.kit import make_federation
@@ -62,7 +63,7 @@ def init_command(
     if json_:
         print_json(told)
         return
-    console = Console()
+    console = screen()
     console.print(f"kits for {', '.join(made.roster.names)}, server and admin are in {folder / 'kits'}", highlight=False, soft_wrap=True)
     console.print(f"roster fingerprint  {fingerprint(made.roster)}", highlight=False, soft_wrap=True)
     if agreement is not None:
@@ -100,7 +101,7 @@ def train_command(
     """Train a plan across machines; stopped at any moment, the same command goes on after the last finished round."""
     if (kit is None) == (local is None):
         raise PlanError("--kit", str(kit), "or --local must be given, and not both", "For a trial on this machine: --local 3.")
-    console = Console(stderr=json_)
+    console = screen(stderr=json_)
     agreement = _agreed(plan, set_, local)
     console.print(guarantee_text(agreement.account))
     with _progress(agreement, console, quiet=json_) as watch:
@@ -179,7 +180,7 @@ def status_command(
     if json_:
         print_json(found)
         return
-    console = Console()
+    console = screen()
     console.print(f"server  {found['server']}", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("silo")
@@ -203,7 +204,7 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
     )
     target = rounded_up(agreement.account.epsilon)
     told: set[str] = set()
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=quiet or not animates(console)) as bar:
         task: TaskID = bar.add_task("round", total=agreement.plan.federation.rounds, state="")
 
         def watch(news: Mapping[str, Any]) -> None:
@@ -214,7 +215,7 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
                 state = f"{accuracy}ε ≤ {rounded_up(record['epsilon_spent'])} of {target}{missing}"
                 bar.update(task, completed=record["round"], state=state)
-                if not console.is_terminal and not quiet:
+                if not animates(console) and not quiet:
                     console.print(f"round {record['round']:>3}  {state}", highlight=False)
             for name, reason in news["refusals"].items():
                 if f"{name}: {reason}" not in told:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from sumus.cli.keys import fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
+from sumus.cli.terminal import screen
 from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.executor import STATE_FOLDER
 from sumus.engines.nvflare.kits import CONNECTED, client_command, close_down_silo, kit_owner
@@ -38,7 +38,7 @@ def join_command(
 ) -> None:
     """Join a federation: runs until it is stopped, and starts again what dies. Everything secret stays below KIT/sumus."""
     state = kit / STATE_FOLDER
-    console = Console()
+    console = screen()
     owner = kit_owner(kit)
     me, rules = SiloIdentity.parse(_text(identity or state / "identity.key", "--identity")), Policy.load(policy)
     if me.name != owner:

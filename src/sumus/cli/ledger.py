@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from sumus.cli.options import AsJson
+from sumus.cli.options import AsJson, print_json
+from sumus.cli.terminal import Hanging, screen
 from sumus.errors import GuaranteeError, StorageError
 from sumus.ledger import Ledger, RunSpending, Total, state_directory
 from sumus.record import RunFolder, rounded_up
-from sumus.typed_json import plain_json
 
 __all__ = ["ledger_app"]
 
@@ -36,9 +36,9 @@ def show_command(dataset: DataSet = None, state: State = None, compose: Runs = N
     """What every run on a data set has released, and all of it added up; composed as well where the run folders are at hand."""
     ledgers = _chosen(dataset, state)
     if as_json:
-        typer.echo(json.dumps(plain_json({"ledgers": [_as_json(ledger, compose) for ledger in ledgers]}), ensure_ascii=False))
+        print_json({"ledgers": [_as_json(ledger, compose) for ledger in ledgers]})
         return
-    console = Console()
+    console = screen()
     if not ledgers:
         console.print(f"No ledger in {state or state_directory()}: nothing has been released from here.", markup=False, highlight=False)
     for ledger in ledgers:
@@ -53,7 +53,7 @@ def verify_command(dataset: DataSet = None, state: State = None, as_json: AsJson
         for ledger in _chosen(dataset, state)
     ]
     if as_json:
-        typer.echo(json.dumps({"verified": checked}, ensure_ascii=False))
+        print_json({"verified": checked})
         return
     for row in checked:
         typer.echo(f"{row['dataset']}: {row['entries']} entries, every hash holds. Last: {row['head']}")
@@ -112,21 +112,33 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
         groups.setdefault((spent.neighbours, spent.trust), []).append(spent)
     console.print(ledger.dataset, style="bold", markup=False, highlight=False)
     for (neighbours, trust), runs in groups.items():
-        console.print(f"\n  protects   {neighbours}\n  counts on  {trust}", markup=False, highlight=False, soft_wrap=True)
+        console.print(Hanging(Text(f"\n  protects     {neighbours}\n  counts on    {trust}")))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("run", "sums", "ε ≤", "δ", "proved", "analysis"):
             table.add_column(heading, justify="right" if heading in ("sums", "ε ≤", "δ") else "left", no_wrap=heading != "run")
         for spent in runs:
             table.add_row(*map(escape, _row(spent)))
-        console.print(Padding(table, (0, 0, 0, 2)))
+        if console.measure(table).maximum + 2 <= console.width or not console.is_terminal:
+            console.print(Padding(table, (0, 0, 0, 2)), crop=False, soft_wrap=not console.is_terminal)
+        else:
+            _show_below_each_other(console, runs)
     for unit in _units(ledger):
-        console.print(f"\n  {_total_line(ledger.total(unit))}", highlight=False, markup=False, soft_wrap=True)
+        console.print(Hanging(Text(f"\n  {_total_line(ledger.total(unit))}")))
         if compose is not None:
             epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
             bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
             composed = f"composed: {bound}; by the analyses above, every part proved, if no plan was chosen by what an earlier run released"
-            console.print(f"  {composed}", highlight=False, markup=False, soft_wrap=True)
+            console.print(Hanging(Text(f"  {composed}")))
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
+
+
+def _show_below_each_other(console: Console, runs: list[RunSpending]) -> None:
+    """For a terminal on which the columns would squeeze each other out: no name is cut."""
+    for spent in runs:
+        name, sums, epsilon, delta, proved, analysis = _row(spent)
+        words = f"sums {sums}, ε ≤ {epsilon}, δ = {delta}, {'proved' if proved == 'yes' else 'NOT PROVED'} ({analysis})"
+        console.print(f"  {name}", markup=False, soft_wrap=True)
+        console.print(Padding(Text(words), (0, 0, 0, 4)))
 
 
 def _row(spent: RunSpending) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from sumus.cli.terminal import Hanging, screen
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
 
@@ -74,8 +75,13 @@ def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> Train
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on a line of its own; infinities and NaN become null."""
-    typer.echo(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    """One JSON object on a line of its own; infinities and NaN become null, and what the stream cannot encode is escaped, never changed."""
+    line = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(_finite(value), allow_nan=False)
+    typer.echo(line)
 
 
 def _finite(value: Any) -> Any:
@@ -89,14 +95,13 @@ def _finite(value: Any) -> Any:
 
 
 def console() -> Console:
-    """Standard output, never wider than it is pleasant to read; a file or a pipe gets full lines."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal and screen.width <= 120 else Console(highlight=False, width=120)
+    """Standard output as `screen` opens it."""
+    return screen()
 
 
-def guarantee_text(account: Account) -> Text:
+def guarantee_text(account: Account) -> Hanging:
     """An account in colour: ε bold, proved in green and not proved in red, comparisons dim."""
-    text = Text(no_wrap=True, overflow="ignore")
+    text = Text()
     for number, line in enumerate(str(account).splitlines()):
         styled = Text(line + "\n", style="dim" if line.startswith("  for comparison") else "")
         if number == 0:
@@ -104,8 +109,8 @@ def guarantee_text(account: Account) -> Text:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics)", style="cyan")
+            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics|records|assumed)", style="cyan")
             styled.highlight_regex(r"not proved.*", style="red")
         text.append_text(styled)
     text.rstrip()
-    return text
+    return Hanging(text)

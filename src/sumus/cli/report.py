@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sumus.cli.options import AsJson
+from sumus.cli.options import AsJson, print_json
 from sumus.errors import StorageError
 from sumus.record import RunFolder
 
@@ -38,7 +37,7 @@ def report_command(
     write_report(folders, page)
     if as_json:
         heads = [{"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())} for folder in folders]
-        typer.echo(json.dumps({"page": str(page), "bytes": page.stat().st_size, "runs": heads}, ensure_ascii=False))
+        print_json({"page": str(page), "bytes": page.stat().st_size, "runs": heads})
     else:
         typer.echo(f"{page} ({page.stat().st_size / 1000:.0f} kB)")
     if show:

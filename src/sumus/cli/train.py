@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, modules_of_current_folder, print_json
+from sumus.cli.terminal import animates, screen
 from sumus.data import FederatedData, public_facts
 from sumus.design import NoiseDesign
 from sumus.errors import PlanError
@@ -47,7 +48,7 @@ def train_command(
     """Train a model across silos with differential privacy and secure aggregation."""
     if resume is not None and (plan is not None or set_):
         raise PlanError("--resume", str(resume), "cannot stand beside a plan or --set", "The run folder holds its plan.")
-    console = Console(stderr=json_)
+    console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
     if chosen is not None:
@@ -73,7 +74,7 @@ def train_command(
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=json_ or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=json_ or not animates(console)) as bar:
         task = bar.add_task("round", total=None, state="")
         bound: str | None = None
 
@@ -92,7 +93,7 @@ def train_command(
             accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.1%}  "
             state = accuracy + ("no guarantee" if bound is None else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}")
             bar.update(task, completed=record.round, state=state)
-            if not console.is_terminal and not json_:
+            if not animates(console) and not json_:
                 console.print(f"round {record.round:>3}  {state}", highlight=False)
 
         run = train(chosen, options=options, progress=progress, begun=begun)
