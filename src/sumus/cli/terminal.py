@@ -104,16 +104,10 @@ def _wrapped(line: Text, console: Console, width: int) -> Iterator[Text]:
         return
     labelled = line.plain.startswith("  ") and line.plain[_LABEL - 1 : _LABEL] == " " and line.plain[2:3] != " "
     label, body = (line[:_LABEL], line[_LABEL:]) if labelled else (Text(), line)
-    indent = " " * (_LABEL if labelled and width >= _NARROW else 4)
-    rows = body.wrap(console, max(width - len(indent), 10))
-    if labelled and width >= _NARROW:
-        yield label + rows[0]
-        rows = rows[1:]
-    elif labelled:
+    if labelled and width < _NARROW:
         label.rstrip()
         yield label
-    else:
-        yield rows[0]
-        rows = rows[1:]
-    for row in rows:
-        yield Text(indent) + row
+        label = Text(" " * 4)
+    below = Text(" " * (label.cell_len or 4))
+    for number, row in enumerate(body.wrap(console, max(width - below.cell_len, 10))):
+        yield (below if number else label) + row
