@@ -74,8 +74,9 @@ def test_a_repeated_round_counts_once(ledger: Ledger) -> None:
         ledger.enter(made_entry("one", number, 0.1 * number))
     assert ledger.total("record").epsilon == pytest.approx(0.3)
     assert ledger.total("record").releases == 3
-    assert ledger.has("one/2")
-    assert not ledger.has("one/4")
+    assert ledger.has("one/2", purpose="model")
+    assert not ledger.has("one/2", purpose="metrics")
+    assert not ledger.has("one/4", purpose="model")
 
 
 @pytest.mark.parametrize("trick", ["same name", "same name, replayed round in between", "same name, other plan"])
@@ -141,7 +142,7 @@ def test_the_sum_is_never_rounded_down(values: list[float]) -> None:
 def test_an_entry_takes_everything_that_must_stand_beside_an_epsilon_from_the_account(ledger: Ledger) -> None:
     plan = made_plan()
     account = made_account(plan)
-    entered = ledger.enter(LedgerEntry.of(account, run="r", round=1, round_id="x", epsilon=0.3))
+    (entered,) = ledger.enter(LedgerEntry.of(account, run="r", round=1, round_id="x", epsilon=0.3))
     assert (entered.unit, entered.neighbours, entered.trust) == (account.unit, account.neighbours, account.trust)
     assert (entered.analysis, entered.proved, entered.plan_hash) == (account.analysis, account.proved, plan.hash)
     assert entered.time
@@ -320,6 +321,38 @@ def test_a_refused_total_leaves_no_entry(ledger: Ledger) -> None:
     assert ledger.total("record").epsilon == 0.5
     ledger.enter(made_entry("three", 1, 0.125))  # the lock was let go
     assert ledger.total("record").epsilon == 0.625
+
+
+def test_releases_that_leave_together_are_entered_together_or_not_at_all(ledger: Ledger) -> None:
+    pair = (made_entry("one", 1, 0.25, purpose="metrics"), made_entry("one", 1, 0.5))
+
+    def below_a_half(total: Total) -> None:
+        if total.epsilon > 0.5:
+            raise PolicyError(f"{total.epsilon} is too much")
+
+    with pytest.raises(PolicyError, match=r"0\.75"):
+        ledger.enter(*pair, allow=below_a_half)
+    assert ledger.entries() == []
+    ledger.enter(*pair)
+    assert again(ledger).entries() == ledger.entries()
+    assert [entry.purpose for entry in ledger.entries()] == ["metrics", "model"]
+    assert ledger.total("record").epsilon == 0.75
+    ledger.enter(*pair)  # a round that was entered in part and is entered again counts once
+    assert ledger.total("record").epsilon == 0.75
+    assert ledger.verify() == again(ledger).head
+
+
+def test_a_pair_of_which_only_the_first_reached_the_disk_counts_that_one(ledger: Ledger) -> None:
+    ledger.enter(made_entry("one", 1, 0.25))
+    before = ledger.path.with_suffix(".head.json").read_bytes()
+    ledger.enter(made_entry("one", 2, 0.25, purpose="metrics"), made_entry("one", 2, 0.5))
+    lines = ledger.path.read_bytes().splitlines(keepends=True)
+    ledger.path.write_bytes(b"".join(lines[:2]) + lines[2][:9])  # the power failed: half a line, and the head of before
+    ledger.path.with_suffix(".head.json").write_bytes(before)
+    assert [entry.purpose for entry in again(ledger).entries()] == ["model", "metrics"]
+    after = again(ledger)
+    after.enter(made_entry("one", 2, 0.25, purpose="metrics"), made_entry("one", 2, 0.5))
+    assert after.total("record").epsilon == 0.75
 
 
 # -- where ledgers live -----------------------------------------------------------------------------------------------------------------

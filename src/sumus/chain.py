@@ -109,12 +109,15 @@ class Chain:
             size += len(tail)
         return replace(self, links=tuple(links), size=size, torn=0 if whole else len(tail), unfed=whole)
 
-    def appended(self, kind: str, body: Mapping[str, Any]) -> Chain:
-        """The chain with one more line, which is on the disk when the call returns."""
-        link = Link(kind, plain_json(body), self.head)
-        content = b"\n" * self.unfed + link.line
+    def appended(self, kind: str, *bodies: Mapping[str, Any]) -> Chain:
+        """The chain with one more line for every body, written at once and on the disk when the call returns."""
+        links, head = list(self.links), self.head
+        for body in bodies:
+            links.append(Link(kind, plain_json(body), head))
+            head = links[-1].hash
+        content = b"\n" * self.unfed + b"".join(link.line for link in links[len(self.links) :])
         append_durably(self.path, content, at=self.size)
-        return replace(self, links=(*self.links, link), size=self.size + len(content), torn=0, unfed=False)
+        return replace(self, links=tuple(links), size=self.size + len(content), torn=0, unfed=False)
 
     def _checked(self, line: bytes, *, number: int, previous: str) -> Link:
         """The line as a link; every deviation from what we would have written is an error."""

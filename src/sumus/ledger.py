@@ -20,7 +20,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -90,6 +90,18 @@ class LedgerEntry:
             trust=account.trust,
             purpose=purpose,
         )
+
+    @classmethod
+    def of_round(cls, account: Account, *, run: str, round: int, round_id: str, epsilon: float) -> tuple[LedgerEntry, ...]:
+        """All that one round releases: its metrics, if the plan releases any, and its model, whose entry says that all are there.
+
+        Args:
+            epsilon: of the run's models so far, this one included. Metrics are counted for all rounds at once.
+        """
+        model = cls.of(account, run=run, round=round, round_id=round_id, epsilon=epsilon)
+        if account.metrics_epsilon is None:
+            return (model,)
+        return (replace(model, epsilon=account.metrics_epsilon, purpose="metrics"), model)
 
     @classmethod
     def without_noise(cls, plan: TrainingPlan, *, run: str, round: int, round_id: str) -> LedgerEntry:
@@ -188,9 +200,9 @@ class Ledger:
         """Hash of the last entry: whoever notes it down can later tell that nothing was changed or removed."""
         return self._refreshed().head
 
-    def has(self, round_id: str) -> bool:
-        """Whether a release of this round was entered: it may have left."""
-        return any(entry.round_id == round_id for entry in self.entries())
+    def has(self, round_id: str, *, purpose: str) -> bool:
+        """Whether this release of a round was entered: it may have left."""
+        return any((entry.round_id, entry.purpose) == (round_id, purpose) for entry in self.entries())
 
     def runs(self) -> list[RunSpending]:
         """What each run has spent, by purpose."""
@@ -218,27 +230,31 @@ class Ledger:
 
     # -- writing ------------------------------------------------------------------------------------------------------------------
 
-    def enter(self, entry: LedgerEntry, *, allow: Callable[[Total], None] | None = None) -> LedgerEntry:
-        """Enter a release before it leaves.
+    def enter(self, *entries: LedgerEntry, allow: Callable[[Total], None] | None = None) -> tuple[LedgerEntry, ...]:
+        """Enter releases before they leave together: all of them, or none.
 
         Args:
-            allow: called with the total as it would be, while other processes wait; raises to refuse the release.
+            entries: of one unit.
+            allow: called with the total as it would be, while other processes wait; raises to refuse them all.
         """
-        if math.isnan(entry.epsilon) or entry.epsilon < 0.0:
-            raise StorageError(
-                f"{self.path}: epsilon must be a number that is not negative, got {entry.epsilon}. Account for the plan first."
-            )
+        for entry in entries:
+            if math.isnan(entry.epsilon) or entry.epsilon < 0.0:
+                raise StorageError(
+                    f"{self.path}: epsilon must be a number that is not negative, got {entry.epsilon}. Account for the plan first."
+                )
         make_directory(self.path.parent)
         with self._lock.waiting():
             if not self.path.exists() and not self._head_path.exists():
                 self._write_head(0, _origin(self.dataset))
             before = self.entries()
             if allow is not None:
-                allow(_added(_spendings([*before, entry]), entry.unit))
-            stamped = asdict(entry) | {"time": entry.time or datetime.now(UTC).isoformat(timespec="seconds")}
-            self._chain = self._chain.appended("release", stamped)
+                (unit,) = {entry.unit for entry in entries}
+                allow(_added(_spendings([*before, *entries]), unit))
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            stamped = tuple(replace(entry, time=entry.time or now) for entry in entries)
+            self._chain = self._chain.appended("release", *map(asdict, stamped))
             self._write_head(len(self._chain.links), self._chain.head)
-        return LedgerEntry(**stamped)
+        return stamped
 
     # -- inside -------------------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ class RoundRecord:
     Args:
         round: counted from 1.
         round_id: binds the round's protocol messages and its ledger entry.
-        epsilon_spent: of everything released up to and including this round, in the analysis of the run's guarantee; infinite without one.
+        epsilon_spent: of everything released up to and including this round, in the analysis of the run's guarantee; infinite without
+            one, and where it is void.
         silo_accuracies: one per silo, in the order of the run's silos; known only where silos are simulated.
         clipped_fraction: share of sampled records whose gradient was clipped; exact, see `counts_are`.
         nonfinite: records whose gradient was not finite and therefore counted as zero; likewise.

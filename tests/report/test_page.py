@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sumus.errors import StorageError
-from sumus.record import RunFolder
+from sumus.record import RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
 from synthetic_runs import made_account, made_plan, made_round, made_run
@@ -188,6 +188,23 @@ def test_a_run_without_privacy_says_so_and_shows_no_epsilon(tmp_path: Path) -> N
     assert "No privacy guarantee" in page.text
     assert "epsilon" not in page.figures()
     assert "ε ≤" not in page.text.replace("\u00a0", " ")
+
+
+def test_a_void_run_shows_no_epsilon_as_spent_or_promised(tmp_path: Path) -> None:
+    bound = made_account(made_plan()).epsilon
+    void = run_with(tmp_path / "void", void="the noise comes from a public seed")
+    for paths in ((void,), (void, run_with(tmp_path / "private"))):
+        page = Page(rendered(*paths))
+        text = page.text.replace("\u00a0", " ")
+        assert "Spent so far no bound holds, after 1 of" in " ".join(text.split())
+        assert "compare-epsilon" not in page.figures()
+    alone = Page(rendered(void))
+    assert "epsilon" not in alone.figures()
+    words = " ".join(alone.text.replace("\u00a0", " ").split())
+    assert "ε spent" not in words
+    assert "No privacy guarantee" in words
+    assert words.count("ε ≤") == 1  # in the words that say what does not hold
+    assert f"The plan otherwise ε ≤ {rounded_up(bound)}" in words
 
 
 def test_an_unfinished_run_and_one_without_rounds_have_pages_too(tmp_path: Path) -> None:

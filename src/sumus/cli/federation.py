@@ -213,7 +213,9 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
             for record in news["rounds"]:
                 accuracy = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.1%}  "
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
-                state = f"{accuracy}ε ≤ {rounded_up(record['epsilon_spent'])} of {target}{missing}"
+                spent = record["epsilon_spent"]
+                bound = "no guarantee" if spent is None else f"ε ≤ {rounded_up(spent)} of {target}"
+                state = f"{accuracy}{bound}{missing}"
                 bar.update(task, completed=record["round"], state=state)
                 if not animates(console) and not quiet:
                     console.print(f"round {record['round']:>3}  {state}", highlight=False)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import final
 
 from sumus.engines.agreement import Agreement
-from sumus.engines.live_epsilon import LiveEpsilon
 from sumus.ledger import Ledger, LedgerEntry
 from sumus.policy import Policy
+from sumus.training.live_epsilon import LiveEpsilon
 
 __all__ = ["LedgerReleases"]
 
@@ -18,7 +18,8 @@ __all__ = ["LedgerReleases"]
 class LedgerReleases:
     """Enters every release of one plan into the ledger of the silo's data set, if its policy allows it.
 
-    Guarantee: when `enter` returns, the release is on the silo's disk and within the silo's policy.
+    Guarantee: when `enter` returns, all that the round releases is on the silo's disk and within the silo's policy; when the policy
+        refuses any of it, the ledger is as it was.
     """
 
     agreement: Agreement
@@ -46,9 +47,6 @@ class LedgerReleases:
         """
         draws = sum(entry.purpose == "model" and entry.round_id.partition("/")[0] == round_id.hex() for entry in self.ledger.entries())
         name = f"{round_id.hex()}/{draws + 1}" if draws else round_id.hex()
-        epsilons = {"model": self.spent(number + 1)}
-        if self.agreement.account.metrics_epsilon is not None:
-            epsilons["metrics"] = self.agreement.account.metrics_epsilon
-        for purpose, epsilon in epsilons.items():
-            entry = LedgerEntry.of(self.agreement.account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon, purpose=purpose)
-            self.ledger.enter(entry, allow=self.policy.check_total)
+        epsilon, account = self.spent(number + 1), self.agreement.account
+        entries = LedgerEntry.of_round(account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon)
+        self.ledger.enter(*entries, allow=self.policy.check_total)

@@ -11,26 +11,26 @@ and training goes on with the next. So no fault ever costs privacy; it may cost 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
 from sumus import __version__
 from sumus.engines.agreement import Agreement
 from sumus.engines.driver import Driver
-from sumus.engines.live_epsilon import LiveEpsilon
 from sumus.engines.server_bench import workbench_without_records
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
-from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted, StorageError
+from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
 from sumus.record import RoundRecord, RunFolder
 from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
 from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import pack_model, round_identifier, secure_round
+from sumus.training.bookkeeping import RoundFacts, record_of, restore
 from sumus.training.evaluation import Metrics, SecureMetrics
+from sumus.training.live_epsilon import LiveEpsilon
 from sumus.training.removable_noise import lifted_sum
 from sumus.training.server import Server
 
@@ -178,7 +178,7 @@ class ServerParty:
         """Run the rounds that are missing in the run folder, at most `rounds` of them, and yield each when it is committed."""
         if self.simulated and run.void is None:
             raise EngineError("a silo draws its noise from a public seed, so this run would promise too much. Start a new run.")
-        self._restore(run)
+        restore(self._server, run)
         number, replay = _where_to_go_on(run)
         aborts = finished = 0
         while number < self._agreement.plan.federation.rounds and (rounds is None or finished < rounds):
@@ -201,17 +201,10 @@ class ServerParty:
                 again = () if replay else tuple(self._roster.names[silo] for silo in sorted(participants))
                 number, replay = (number, again) if again else (number + 1, ())
                 continue
-            record = run.commit(self._applied(number, found, participants), self._server.state(), {"round": number + 1})
+            epsilon = math.inf if run.void else self._spent(number + 1)
+            record = run.commit(self._applied(number, found, participants, epsilon), self._server.state(), {"round": number + 1})
             number, replay, aborts, finished = number + 1, (), 0, finished + 1
             yield record
-
-    def _restore(self, run: RunFolder) -> None:
-        if (stored := run.read_checkpoint()) is not None:
-            arrays, meta = stored
-            if int(meta["round"]) != run.last_round:
-                file = run.path / "checkpoint.npz"
-                raise StorageError(f"{file} is of round {meta['round']}, the record of round {run.last_round}. Restore both.")
-            self._server.restore(arrays)
 
     def _welcome_back(self) -> None:
         """Greet absent silos again, less and less often; if one is back, the keys go round again."""
@@ -271,7 +264,7 @@ class ServerParty:
             self.refusals[self._roster.names[silo]] = readable(body)
         return kind
 
-    def _applied(self, number: int, found: RoundSum, participants: frozenset[int]) -> RoundRecord:
+    def _applied(self, number: int, found: RoundSum, participants: frozenset[int], epsilon: float) -> RoundRecord:
         """Move the model by a round's sum, and what the record keeps of the round."""
         begin, plan = time.perf_counter(), self._agreement.plan
         total = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
@@ -279,25 +272,20 @@ class ServerParty:
         if plan.evaluation.metrics == "secure":
             total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
             metrics = SecureMetrics(self._agreement.design).decode(counts)
-        update = self._server.apply(total, len(found.survivors))
-        largest = max(float(np.abs(total).max(initial=1)), 1.0)
-        names = self._roster.names
-        return RoundRecord(
-            round=number + 1,
-            round_id=round_identifier(plan, number, participants).hex(),
-            epsilon_spent=self._spent(number + 1),
-            delta=plan.privacy.delta,
-            survivors=tuple(names[silo] for silo in sorted(found.survivors)),
-            dropped=tuple(name for silo, name in enumerate(names) if silo not in found.survivors),
-            accuracy=None if metrics is None else metrics.accuracy,
-            loss=None if metrics is None else metrics.loss,
-            headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
-            update_norm=float(np.linalg.norm(update)),
+        facts = RoundFacts(
+            number=number,
+            round_id=round_identifier(plan, number, participants),
+            epsilon=epsilon,
+            names=self._roster.names,
+            survivors=found.survivors,
+            total=total,
+            update=self._server.apply(total, len(found.survivors)),
+            metrics=metrics,
             seconds={**self._stage_seconds, "server": time.perf_counter() - begin},
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,
-            metrics_are="none" if metrics is None else "secure",
         )
+        return record_of(self._agreement.design, facts)
 
 
 def _where_to_go_on(run: RunFolder) -> tuple[int, tuple[str, ...]]:

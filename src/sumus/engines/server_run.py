@@ -11,6 +11,7 @@ from sumus.engines.server_party import ServerParty
 from sumus.errors import EngineError
 from sumus.record import RunFolder
 from sumus.secagg.keys import Roster
+from sumus.training.bookkeeping import summary_of, write_model
 from sumus.training.models import load_flat
 
 __all__ = ["existing_run", "finish", "is_over", "open_run"]
@@ -46,19 +47,8 @@ def is_over(run: RunFolder) -> bool:
 def finish(run: RunFolder, party: ServerParty) -> None:
     """Write the released model and the summary."""
     load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float32))
-    torch.save(party.model.state_dict(), run.path / "model.pt")
-    rounds, guarantee = run.rounds(), run.guarantee
-    last = next((record for record in reversed(rounds) if record.accuracy is not None), None)
-    run.finish(
-        {
-            "accuracy": None if last is None else last.accuracy,
-            "loss": None if last is None else last.loss,
-            "epsilon": None if guarantee is None else guarantee.epsilon,
-            "delta": None if guarantee is None else guarantee.delta,
-            "proved": guarantee is not None and guarantee.proved,
-            "analysis": None if guarantee is None else guarantee.analysis,
-            "rounds": len(rounds),
-            "lost_rounds": run.plan.federation.rounds - len(rounds),
-            "seconds": sum(sum(record.seconds.values()) for record in rounds),
-        }
-    )
+    write_model(run, party.model)
+    rounds = run.rounds()
+    seconds = sum(sum(record.seconds.values()) for record in rounds)
+    ended = summary_of(run.guarantee, rounds, void=run.void, seconds=seconds)
+    run.finish(ended | {"lost_rounds": run.plan.federation.rounds - len(rounds)})

@@ -51,7 +51,7 @@ def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list
     )
     figures = []
     for key, title, formatter, pick in kinds:
-        compared = [(colour, *run) for colour, run in enumerate(runs) if key != "epsilon" or run[2].verdict != "none"]
+        compared = [(colour, *run) for colour, run in enumerate(runs) if key != "epsilon" or run[2].verdict not in ("none", "void")]
         lines = [Line(name=name, points=_points(rounds, pick), colour=colour) for colour, name, rounds, _ in compared]
         lines = [line for line in lines if line.points]
         if len(lines) < 2:
@@ -103,7 +103,7 @@ def _loss(rounds: list[RoundRecord]) -> Figure | None:
 
 def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> Figure | None:
     guarantee = run.guarantee
-    if guarantee is None:
+    if guarantee is None or statement.verdict == "void":
         return None
     budget = guarantee.target_epsilon if guarantee.target_epsilon is not None else guarantee.epsilon
     line = Line(name="ε spent", points=_points(rounds, lambda each: each.epsilon_spent), colour=2)

@@ -71,7 +71,8 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
 def guarantee_text(run_path: Path) -> str:
     """What must stand beside every ε that a tool plots."""
     statement = statement_of(RunFolder.open(run_path))
-    return f"{statement.headline}: {statement.brief}. epsilon_spent is the part of it that the rounds so far have used."
+    used = "epsilon_spent is the part of it that the rounds so far have used."
+    return f"{statement.headline}: {statement.brief}." + ("" if statement.verdict in ("none", "void") else f" {used}")
 
 
 @final

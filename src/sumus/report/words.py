@@ -59,10 +59,12 @@ def statement_of(run: RunFolder) -> Statement:
     guarantee, rounds = run.guarantee, run.rounds()
     if guarantee is None:
         return _without_guarantee(run)
+    if run.void is not None:
+        return _void(run, guarantee, rounds, run.void)
     spent = rounds[-1].epsilon_spent if rounds else 0.0
-    verdict = "void" if run.void is not None else "proved" if guarantee.proved else "not proved"
-    headline = f"ε\u00a0≤\u00a0{rounded_up(guarantee.epsilon)} at δ\u00a0=\u00a0{guarantee.delta:g}"
-    status = {"void": "void for this run", "proved": "proved", "not proved": "NOT PROVED"}[verdict]
+    verdict = "proved" if guarantee.proved else "not proved"
+    headline = _bound(guarantee)
+    status = {"proved": "proved", "not proved": "NOT PROVED"}[verdict]
     analysis = next(
         (f"{each.name}: {each.statement}" for each in guarantee.compared if each.name == guarantee.analysis), guarantee.analysis
     )
@@ -70,7 +72,7 @@ def statement_of(run: RunFolder) -> Statement:
         ("Protects", guarantee.neighbours),
         ("Counts on", guarantee.trust),
         ("Analysis", analysis),
-        ("Proved", {"void": "VOID for this run", "proved": "yes, for the algorithm that ran", "not proved": "NO"}[verdict]),
+        ("Proved", {"proved": "yes, for the algorithm that ran", "not proved": "NO"}[verdict]),
         ("Accountant", _ACCOUNTANTS.get(guarantee.accountant, guarantee.accountant)),
         ("Releases", guarantee.releases),
         ("Spent so far", f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of {run.plan.federation.rounds} rounds"),
@@ -87,6 +89,29 @@ def statement_of(run: RunFolder) -> Statement:
         brief=brief,
         meaning=_meaning(run, guarantee, verdict),
         gaps=_gaps(run, guarantee, rounds),
+    )
+
+
+def _bound(guarantee: Guarantee) -> str:
+    return f"ε\u00a0≤\u00a0{rounded_up(guarantee.epsilon)} at δ\u00a0=\u00a0{guarantee.delta:g}"
+
+
+def _void(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reason: str) -> Statement:
+    """A run that does not keep what its plan promises: no ε stands beside it but in the words that say so."""
+    done = f"{len(rounds)} of {run.plan.federation.rounds} rounds"
+    promise = f"{_bound(guarantee)} for {guarantee.neighbours}, counting on {guarantee.trust} ({guarantee.analysis})"
+    return Statement(
+        verdict="void",
+        headline="No privacy guarantee",
+        terms=(
+            ("Protects", "nothing, in this run"),
+            ("Void because", reason),
+            ("Spent so far", f"no bound holds, after {done}"),
+            ("The plan otherwise", promise),
+        ),
+        brief=f"void for this run: {reason}",
+        meaning=_meaning(run, guarantee, "void"),
+        gaps=("Everything: what this run released may reveal any record that was used. Treat the model like the data.",),
     )
 
 

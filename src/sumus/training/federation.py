@@ -44,6 +44,7 @@ class RoundOutcome:
     """What one round did, as the simulation sees it (a real server sees the sum and nothing of the local updates)."""
 
     number: int
+    invited: frozenset[int]
     aggregated: Aggregated
     update: npt.NDArray[np.float64]
     local: Mapping[int, LocalUpdate]
@@ -96,11 +97,15 @@ class Federation:
         for number in range(done, self.design.plan.federation.rounds):
             yield self.round(number)
 
+    def invited(self, number: int) -> frozenset[int]:
+        """The silos that a round asks: known before it begins, and the same again if it is repeated."""
+        self._number = number
+        return select_silos(self.design.plan, self._source("selection"))
+
     def round(self, number: int) -> RoundOutcome:
         """One round: invite, compute locally, sum securely, move the model."""
-        self._number, self._local = number, {}
         begin = time.perf_counter()
-        invited = select_silos(self.design.plan, self._source("selection"))
+        invited, self._local = self.invited(number), {}
         aggregated = self._aggregate(number, self.server.parameters, invited, self.vanishing.get(number, {}))
         summed = time.perf_counter()
         total, metrics = aggregated.total, None
@@ -121,7 +126,7 @@ class Federation:
             "evaluate": moved - applied,
             "server": applied - summed,
         }
-        return RoundOutcome(number, aggregated, update, self._local, metrics, seconds)
+        return RoundOutcome(number, invited, aggregated, update, self._local, metrics, seconds)
 
     def evaluate(self) -> Metrics:
         """Accuracy and loss of the released model on all test records together, in the clear: simulation only."""

@@ -7,13 +7,12 @@ run = sumus.train(plan, model=my_torch_module, silos={"Bergen": (x0, y0), "Oslo"
 from __future__ import annotations
 
 import hmac
-import io
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -24,16 +23,17 @@ from torch import nn
 from sumus.data import FederatedData, data_folder
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, StorageError
-from sumus.guarantee import Account, calibrate_design, certify, spent
+from sumus.guarantee import Account, calibrate_design, certify
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
-from sumus.storage import replace_atomically
 from sumus.training.aggregation import round_identifier
 from sumus.training.arithmetic import arithmetic
 from sumus.training.baselines import baselines, majority
+from sumus.training.bookkeeping import RoundFacts, record_of, restore, summary_of, write_model
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.given_in_python import class_of, with_model, with_records
+from sumus.training.live_epsilon import LiveEpsilon
 from sumus.training.models import flat_parameters, load_flat
 from sumus.training.resuming import how_to_resume, plan_to_resume
 from sumus.training.workbench import named_model, prepare
@@ -98,21 +98,8 @@ class TrainedRun:
 
     def summary(self) -> dict[str, Any]:
         """Plain values for `--json` and `summary.json`; a void run has no ε."""
-        account = None if self.void else self.account
-        return {
-            "accuracy": self.accuracy,
-            "loss": self.loss,
-            "epsilon": None if account is None else account.epsilon,
-            "delta": None if account is None else account.delta,
-            "proved": False if account is None else account.proved,
-            "analysis": None if account is None else account.analysis,
-            "void": self.void,
-            "rounds": len(self.rounds),
-            "seconds": self.seconds,
-            "run": str(self.path),
-            "baselines": self.baselines,
-            "assumptions": list(self.assumptions),
-        }
+        ended = summary_of(self.account, self.rounds, void=self.void, seconds=self.seconds)
+        return ended | {"run": str(self.path), "baselines": self.baselines, "assumptions": list(self.assumptions)}
 
 
 Progress = Callable[[NoiseDesign, RoundRecord], None]
@@ -184,16 +171,19 @@ def train(
     )
     if silos is None and not options.resume:
         run.note_data_folder(data_folder(plan))
+    epsilon: Callable[[int], float] = LiveEpsilon(built) if account is not None else lambda rounds: math.inf
     with _kept(run):
         secret = _secret(run, options, data, bench.model)
         federation = Federation(built, bench, secret, options.seed, options.threads, options.vanishing)
-        _restore(federation, run)
+        restore(federation.server, run)
         loggers = _loggers(built.plan, run.path)
         for number in range(run.last_round, built.plan.federation.rounds):
             if releases is not None:
-                releases.enter(run, number + 1, _round_id(built, number), _spent(built, account, number + 1))
+                identifier = round_identifier(built.plan, number, federation.invited(number))
+                releases.enter(run, number + 1, identifier.hex(), epsilon(number + 1))
             outcome = federation.round(number)
-            record = run.commit(_record(federation, outcome, names), federation.server.state(), {"round": number + 1})
+            record = _record(federation, outcome, names, math.inf if run.void else epsilon(number + 1))
+            record = run.commit(record, federation.server.state(), {"round": number + 1})
             for logger in loggers:
                 logger.log_round(record)
             if progress is not None:
@@ -207,9 +197,7 @@ def train(
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
         result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds, run.void)
-        buffer = io.BytesIO()
-        torch.save(bench.model.state_dict(), buffer)
-        replace_atomically(run.path / "model.pt", buffer.getvalue())
+        write_model(run, bench.model)
         if run.summary is None:
             run.finish(result.summary())
     return result
@@ -276,70 +264,29 @@ def _bound_to(secret: bytes, data: FederatedData, model: nn.Module) -> bytes:
     return found.digest()
 
 
-def _restore(federation: Federation, run: RunFolder) -> None:
-    stored = run.read_checkpoint()
-    if stored is None:
-        if run.last_round:
-            raise StorageError(f"{run.path / 'checkpoint.npz'} is missing after round {run.last_round}. Restore it from a backup.")
-        run.write_checkpoint(federation.server.state(), {"round": 0})  # a model of one's own may begin elsewhere the next time
-        return
-    arrays, meta = stored
-    if int(meta["round"]) != run.last_round:
-        raise StorageError(
-            f"{run.path / 'checkpoint.npz'} is of round {meta['round']}, the record of round {run.last_round}. Restore both."
-        )
-    federation.server.restore(arrays)
-
-
-def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...]) -> RoundRecord:
-    """What the record keeps of a round."""
+def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...], epsilon: float) -> RoundRecord:
+    """What the record keeps of a round, with what only a simulation can know."""
     plan, local = federation.design.plan, outcome.local.values()
-    private = plan.training.algorithm != "fedavg"
-    survivors = outcome.aggregated.survivors
     taken = sum(each.records for each in local)
-    largest = float(np.abs(outcome.aggregated.total).max(initial=1.0))
     simulated = plan.evaluation.metrics == "simulation" and outcome.metrics is not None
-    return RoundRecord(
-        round=outcome.number + 1,
-        round_id=_round_id(federation.design, outcome.number),
-        epsilon_spent=spent(federation.design, outcome.number + 1) if private else math.inf,
-        delta=plan.privacy.delta,
-        survivors=tuple(names[silo] for silo in sorted(survivors)),
-        dropped=tuple(names[silo] for silo in range(len(names)) if silo not in survivors),
-        accuracy=None if outcome.metrics is None else outcome.metrics.accuracy,
-        loss=None if outcome.metrics is None else outcome.metrics.loss,
+    facts = RoundFacts(
+        number=outcome.number,
+        round_id=round_identifier(plan, outcome.number, outcome.invited),
+        epsilon=epsilon,
+        names=names,
+        survivors=outcome.aggregated.survivors,
+        total=outcome.aggregated.total,
+        update=outcome.update,
+        metrics=outcome.metrics,
+        seconds=outcome.seconds,
+        bytes_up=outcome.aggregated.bytes_up,
+        bytes_down=outcome.aggregated.bytes_down,
+    )
+    return replace(
+        record_of(federation.design, facts),
         silo_accuracies=tuple(each.accuracy for each in federation.evaluate_silos()) if simulated else None,
         clipped_fraction=sum(each.clipped for each in local) / taken if taken else None,
         nonfinite=sum(each.nonfinite for each in local),
         saturated=sum(each.saturated for each in local),
-        headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(max(largest, 1.0))),
-        update_norm=float(np.linalg.norm(outcome.update)),
-        noise_norm_expected=expected_noise_norm(federation.design, len(survivors)) if private else None,
-        seconds=dict(outcome.seconds),
-        bytes_up=outcome.aggregated.bytes_up,
-        bytes_down=outcome.aggregated.bytes_down,
         counts_are="simulation-only",
-        metrics_are={"simulation": "simulation-only", "secure": "secure", "none": "none"}[plan.evaluation.metrics],
     )
-
-
-def _spent(built: NoiseDesign, account: Account | None, rounds: int) -> dict[str, float]:
-    """ε after so many rounds for training records and, where metrics are released, ε of all rounds for test records."""
-    if account is None:
-        return {}
-    found = {"model": spent(built, rounds)}
-    return found if account.metrics_epsilon is None else found | {"metrics": account.metrics_epsilon}
-
-
-def _round_id(design: NoiseDesign, number: int) -> str:
-    """The public name of a round in record and ledger."""
-    return round_identifier(design.plan, number, frozenset(range(len(design.silos)))).hex()
-
-
-def expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
-    """√(d·Var) of the noise in the averaged update, in parameter units."""
-    if design.coins is not None:
-        return math.sqrt(design.plan.training.dimension or 1) * design.coins.std_of_sum(survivors) * abs(design.update_scale)
-    weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
-    variance = survivors * design.share.variance_grid * weights2
-    return float(np.sqrt((design.plan.training.dimension or 1) * variance)) * design.grid.granularity * abs(design.update_scale)

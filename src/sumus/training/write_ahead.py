@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -46,21 +45,19 @@ class ReleaseLog:
             rules.check(account, plan, ledger, run=resumed)
         return cls(ledger, rules, account)
 
-    def enter(self, run: RunFolder, round_number: int, round_id: str, epsilons: Mapping[str, float]) -> None:
-        """Put one round on the ledger.
+    def enter(self, run: RunFolder, round_number: int, round_id: str, epsilon: float) -> None:
+        """Put one round on the ledger: all that it releases, or, if the policy refuses any of it, nothing.
 
         Args:
-            epsilons: what the run has spent with this round, by purpose; ignored for a run without noise, which spends everything.
+            epsilon: what the run's models have spent with this round; a run without noise spends everything.
         """
         identifier = f"{run.name}/{round_id}"
-        if self.ledger.has(identifier):
+        if self.ledger.has(identifier, purpose="model"):
             return
         allow = None if self.policy is None else self.policy.check_total
-        if self.account is None:
-            self.ledger.enter(LedgerEntry.without_noise(run.plan, run=run.name, round=round_number, round_id=identifier), allow=allow)
-            return
-        for purpose, epsilon in sorted(epsilons.items()):  # metrics before the model, whose entry says that all are there
-            name = identifier if purpose == "model" else f"{identifier}/{purpose}"
-            if not self.ledger.has(name):
-                entry = LedgerEntry.of(self.account, run=run.name, round=round_number, round_id=name, epsilon=epsilon, purpose=purpose)
-                self.ledger.enter(entry, allow=allow)
+        entries = (
+            (LedgerEntry.without_noise(run.plan, run=run.name, round=round_number, round_id=identifier),)
+            if self.account is None
+            else LedgerEntry.of_round(self.account, run=run.name, round=round_number, round_id=identifier, epsilon=epsilon)
+        )
+        self.ledger.enter(*entries, allow=allow)

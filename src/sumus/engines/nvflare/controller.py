@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import threading
 from pathlib import Path
@@ -130,4 +131,5 @@ class ServerController(Controller):  # type: ignore[misc]
 
 def _line(record: Any) -> dict[str, Any]:
     kept = ("round", "epsilon_spent", "delta", "accuracy", "loss", "survivors", "dropped", "seconds")
-    return {key: getattr(record, key) for key in kept}
+    promised = math.isfinite(record.epsilon_spent)
+    return {key: getattr(record, key) for key in kept} | ({} if promised else {"epsilon_spent": None})
