@@ -15,7 +15,7 @@ from sumus.data import PublicFacts
 from sumus.design import NoiseDesign, convex_bounds, convex_float_slack_grid, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import Inexactness, inexactness_of
-from sumus.guarantee import account_of, calibrate_design, certify, metrics_epsilon, search_epsilon
+from sumus.guarantee import account_of, calibrate_design, certify, metrics_epsilon, search_epsilon, spent
 from sumus.plan import TrainingPlan
 from sumus.resolve import resolve
 
@@ -77,20 +77,45 @@ def test_convex_pass_needs_the_noise_of_the_theory() -> None:
     assert {each.name for each in found.analyses} == {"convex-pass", "local"}
 
 
-def test_several_noisy_steps_are_proved_by_local_noise_only() -> None:
+def test_several_noisy_steps_count_all_noise_in_the_last_of_them_only() -> None:
     built = _design(STEPS)
     found = account_of(built)
+    assert (found.analysis, found.proved) == ("last-step", True)
+    claimed, local = (next(each for each in found.analyses if each.name == name) for name in ("per-step", "local"))
+    assert (claimed.proved, local.proved) == (False, True)
+    assert claimed.epsilon < 0.4 < 0.999 <= found.epsilon <= 1.0 < local.epsilon
+    assert "10 of 10 silos present and honest" in found.trust
+
+
+def test_a_plan_may_count_on_no_other_silo() -> None:
+    shared, alone = _design(STEPS), _design(STEPS, privacy__calibrate_to="local")
+    found = certify(alone)
     assert (found.analysis, found.proved) == ("local", True)
-    claimed = next(each for each in found.analyses if each.name == "per-step")
-    assert not claimed.proved
-    assert claimed.epsilon < found.epsilon <= 1.0
+    assert 0.999 <= found.epsilon <= 1.0
+    assert "no other silo" in found.trust
+    assert (alone.plan.noise.noise_multiplier or 0) > (shared.plan.noise.noise_multiplier or 0)
+    one_step = certify(_design(STEPS, federation__local_steps=1, privacy__calibrate_to="local"))
+    assert (one_step.analysis, one_step.epsilon <= 1.0) == ("local", True)
+
+
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
+def test_what_is_spent_after_some_rounds_counts_the_last_step_of_each(algorithm: str) -> None:
+    """After t of T rounds: t(S−1) earlier steps and t last ones, the ε of a plan of t rounds with the same noise."""
+    built = _design(STEPS, training__algorithm=algorithm)
+    whole = account_of(built)
+    noise = {"noise__noise_multiplier": whole.noise_multiplier, "privacy__epsilon": "none"}
+    for rounds in (1, 7, 20):
+        shorter = _design(STEPS, training__algorithm=algorithm, federation__rounds=rounds, **noise)
+        assert spent(built, rounds) == pytest.approx(account_of(shorter).epsilon, rel=1e-9)
+    assert spent(built, 20) == whole.epsilon
+    assert spent(built, 0) == 0.0
 
 
 def test_the_papers_calibration_never_becomes_the_headline() -> None:
     built = _design(STEPS, privacy__calibrate_to="per-step", privacy__accountant="renyi-mironov")
     found = certify(built)
     assert found.noise_multiplier == pytest.approx(6.8221, rel=1e-3)
-    assert (found.analysis, found.proved) == ("local", True)
+    assert (found.analysis, found.proved) == ("last-step", True)
     assert found.epsilon > 3.0
     assert next(each for each in found.analyses if each.name == "per-step").epsilon <= 1.0
     assert "not proved for several local steps" in str(found)
@@ -102,7 +127,7 @@ def test_split_noise_lies_between_local_noise_and_the_papers_claim() -> None:
     multipliers = [each.plan.noise.noise_multiplier or 0.0 for each in (paper, split, local)]
     assert multipliers == sorted(multipliers)
     ratio = multipliers[1] / multipliers[2]
-    assert ratio == pytest.approx(math.sqrt(12 / 3 / 10), rel=1e-2)  # √((k+κ)/(k(1+κ))) = 0.632
+    assert ratio == pytest.approx(math.sqrt(12 / 3 / 10), rel=1e-2)  # √((k+κ)/(k(1+κ))) = 0.632, a little more with the last step
     assert account_of(split).analysis == "split-noise"
 
 
@@ -166,7 +191,7 @@ def test_the_samplers_distance_from_its_law_is_paid_for() -> None:
     """ε + 2nρ and (δ − (1+e^ε)·n·τ)·e^{−nρ}, n the draws of all counted silos."""
     built = _design(STEPS, training__algorithm="split-noise")
     slack, delta = inexactness_of(built).budget(1.0, 1e-5)
-    draws = 2 * 10 * 20 * 11 * (built.plan.training.dimension or 0)
+    draws = 10 * 20 * (11 + 10) * (built.plan.training.dimension or 0)  # the last step of a round has no unsent noise
     ratio = draws * built.share.log_ratio_slack
     assert slack == pytest.approx(2 * ratio)
     tail = draws * (built.share.tail_mass + 2 * math.exp(-70))

@@ -194,7 +194,7 @@ def test_several_steps_are_never_certified_by_the_per_step_analysis() -> None:
     claimed = {each.name: each for each in made.analyses}["per-step"]
     assert not claimed.proved
     assert claimed.epsilon <= 2.0
-    assert made.analysis == "local"
+    assert made.analysis == "last-step"
     assert made.epsilon > 2.0
 
 

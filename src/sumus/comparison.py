@@ -5,8 +5,9 @@ may do to its silo's sum, γC/b, over N. With S local steps at sampling rate q, 
 σ_P(q, n) the least noise multiplier of n subsampled steps:
 
     single-step   √(N/k)·σ_P(q, T)                       one noisy step per round, the same batch
+    last-step     √(N/k·S)·σ,  ε(T(S−1) × σ/√k ∘ T × σ)  dp-sgd, any model
     local         √(N·S)·σ_P(q, T·S)                     dp-sgd, every silo for itself
-    split-noise   √(N/k·S)·σ,  σ_eff(σ) = σ_P(q, T·S)    any model
+    split-noise   √(N/k·S)·σ,  ε(T(S−1) × σ_eff ∘ T × σ) any model
     convex-pass   √(N/k)·P·√T/μ(ε, δ)                    convex losses
     per-step      √(N/k·S)·σ_P(q, T·S)                   the paper's theorem 4.5, not proved for S > 1
 """
@@ -27,7 +28,8 @@ __all__ = ["AlgorithmCost", "Comparison", "compare"]
 
 _TITLES = {
     "single-step": ("single-step", "one noisy step per round"),
-    "local": ("dp-sgd", "local noise alone"),
+    "last-step": ("dp-sgd", "any model"),
+    "local": ("dp-sgd", "any model, counts on no other silo"),
     "split-noise": ("split-noise", "any model"),
     "convex-pass": ("convex-pass", "convex losses"),
     "per-step": ("dp-sgd", "paper's theorem 4.5"),
@@ -140,6 +142,7 @@ def compare(built: NoiseDesign) -> Comparison | None:
     )
     settings = {
         "single-step": replace(base, algorithm="single-step", local_steps=1, slots=1),
+        "last-step": base,
         "local": base,
         "split-noise": replace(base, algorithm="split-noise", state_noise=plan.training.state_noise),
         "convex-pass": replace(base, algorithm="convex-pass", sampling_rate=1.0, l2_grid=passes * resolution + math.sqrt(dimension)),

@@ -187,9 +187,12 @@ class NoiseDesign:
 
     @property
     def state_noise(self) -> IntegerNoise | Gaussian | None:
-        """The law of the unsent noise of split-noise; None for other algorithms."""
+        """The law of the unsent noise of split-noise; None where none is drawn.
+
+        It hides the state at which the next gradient is taken, so the last step of a round, after which there is none, goes without.
+        """
         training = self.plan.training
-        if training.algorithm != "split-noise" or training.state_noise == 0.0:
+        if training.algorithm != "split-noise" or training.state_noise == 0.0 or self.queries_per_round == 1:
             return None
         return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
 

@@ -84,9 +84,13 @@ def inexactness_of(built: NoiseDesign) -> Inexactness:
     if built.coins is not None:
         return Inexactness(log_ratio=coin_log_ratio(plan))
     contributors = plan.noise_contributors
-    sums = float(plan.federation.rounds * built.queries_per_round * (plan.training.dimension or 1))
-    draws = contributors * (2 if built.state_noise is not None else 1)
+    coordinates = float(plan.federation.rounds * (plan.training.dimension or 1))
+    draws = contributors
     if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
         honest = plan.least_invited - plan.federation.colluding
         draws = max((honest - missing) * (missing + 1) for missing in range(plan.federation.dropouts + 1))
-    return inexactness_of_draws(built.share, contributors, sums=sums, draws_per_sum=draws)
+    sent = inexactness_of_draws(built.share, contributors, sums=coordinates * built.queries_per_round, draws_per_sum=draws)
+    if built.state_noise is None:
+        return sent
+    states = coordinates * (built.queries_per_round - 1)  # the last step of a round draws none
+    return sent + inexactness_of_draws(built.state_noise, 1, sums=states, draws_per_sum=contributors)

@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 
 from sumus.accounting.accountant import epsilon_of, renyi_values
-from sumus.accounting.analyses import ANALYSES, Analysis, applicable, release_of
+from sumus.accounting.analyses import ANALYSES, Analysis, applicable, calibrated_analysis, release_of
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release
 from sumus.accounting.renyi import ORDERS, Values
@@ -107,6 +107,7 @@ _ACCOUNTANT_NAMES = {
 }
 _COMPARISON = {
     "single-step": "one step per round",
+    "last-step": "the last step of a round with the noise of all silos",
     "local": "local noise alone",
     "per-step": "every step counted with the noise of all silos",
     "split-noise": "split noise",
@@ -157,12 +158,12 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
 def certify(built: NoiseDesign) -> Account:
     """The account of a design about to be run; refuses one that exceeds the plan's own target.
 
-    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (where the plan calibrates to proved analyses),
+    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (unless the plan calibrates to what is not proved),
         and the ε of secure metrics for test records is at most that too.
     """
     made = account_of(built)
     target = built.plan.privacy.epsilon
-    if target is not None and built.plan.privacy.calibrate_to == "proved" and made.epsilon > target:
+    if target is not None and built.plan.privacy.calibrate_to != "per-step" and made.epsilon > target:
         fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
         raise GuaranteeError(f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ {_round_up(made.epsilon)}. {fix}")
     if target is not None and made.metrics_epsilon is not None and made.metrics_epsilon > target:
@@ -179,11 +180,11 @@ def account_of(built: NoiseDesign) -> Account:
             'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", "split-noise" or "dp-sgd".'
         )
     per_silo = {silo: _analyses(built, silo) for silo in _distinct(built)}
-    worst = max(per_silo.values(), key=lambda found: _headline(found).epsilon)
-    head = _headline(worst)
+    worst = max(per_silo.values(), key=lambda found: _headline(found, plan).epsilon)
+    head = _headline(worst, plan)
     if not math.isfinite(head.epsilon):
         raise GuaranteeError(f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add noise.")
-    names = {silo.name: _headline(per_silo[_representative(per_silo, silo)]).epsilon for silo in built.silos} if len(per_silo) > 1 else {}
+    names = {silo.name: _headline(per_silo[_representative(per_silo, silo)], plan).epsilon for silo in built.silos}
     return Account(
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
@@ -194,10 +195,10 @@ def account_of(built: NoiseDesign) -> Account:
         local_noise_multiplier=_local_multiplier(built),
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
-        trust=_trust(plan),
+        trust=_trust(plan, head.name),
         releases=f"{plan.federation.rounds} sums, one per round",
         analyses=tuple(worst),
-        epsilon_per_silo=names,
+        epsilon_per_silo=names if len(per_silo) > 1 else {},
         target_epsilon=plan.privacy.epsilon,
         tuning_epsilon=None if plan.privacy.tuning_runs is None else search_epsilon([built]),
         metrics_epsilon=metrics_epsilon(plan) if plan.evaluation.metrics == "secure" else None,
@@ -261,9 +262,10 @@ def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
         return math.inf
 
 
-def _headline(found: list[Analysis]) -> Analysis:
-    """The smallest proved ε; an unproved analysis is never the headline."""
-    return min((each for each in found if each.proved), key=lambda each: each.epsilon)
+def _headline(found: list[Analysis], plan: TrainingPlan) -> Analysis:
+    """The smallest proved ε, or that of the silo's own noise where the plan counts on nobody; an unproved one is never the headline."""
+    alone = plan.privacy.calibrate_to == "local"
+    return min((each for each in found if each.proved and (each.name == "local" or not alone)), key=lambda each: each.epsilon)
 
 
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
@@ -298,10 +300,7 @@ def _out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
 
 def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
     """The analysis whose ε the plan's target is compared with."""
-    found = applicable(built.setting(silo))
-    if built.plan.privacy.calibrate_to == "per-step" and "per-step" in found:
-        return "per-step"
-    return next(name for name, proved in found.items() if proved)
+    return calibrated_analysis(built.plan.privacy.calibrate_to, built.setting(silo))
 
 
 def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
@@ -356,7 +355,7 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
         own = inexactness_of(built)
         drawn = Inexactness(log_ratio=max(drawn.log_ratio, own.log_ratio), tail_mass=max(drawn.tail_mass, own.tail_mass))
         for silo in _distinct(built):
-            head = _headline(_analyses(built, silo))
+            head = _headline(_analyses(built, silo), built.plan)
             dearest = max(dearest, head.epsilon)
             curves.append(renyi_values(release_of(head.name, built.setting(silo)), ORDERS))
     privacy = candidates[0].plan.privacy
@@ -392,7 +391,9 @@ def _neighbours(plan: TrainingPlan) -> str:
     return f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and then two differ)"
 
 
-def _trust(plan: TrainingPlan) -> str:
+def _trust(plan: TrainingPlan, analysis: str) -> str:
+    if analysis == "local":
+        return "no other silo: the silo's own noise alone protects its records"
     kept = f"{plan.noise_contributors} of {plan.least_invited} silos present and honest"
     if plan.aggregation.protocol == "trusted":
         return f"{kept}; a trusted aggregator (simulation of the paper's ideal)"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from sumus.accounting.accountant import epsilon_of
-from sumus.accounting.analyses import Setting, applicable, release_of
+from sumus.accounting.analyses import Setting, calibrated_analysis, release_of
 from sumus.accounting.release import Release
 from sumus.design import NoiseDesign, design
 from sumus.errors import GuaranteeError
@@ -75,9 +75,8 @@ def _shortened(run: PastRun) -> NoiseDesign:
 
 def _proved_release(built: NoiseDesign) -> Release:
     """What the plan's own proved analysis composes, for its worst silo."""
-    setting = _worst(built)
-    name = next(name for name, proved in applicable(setting).items() if proved)
-    return release_of(name, setting)
+    setting, wanted = _worst(built), built.plan.privacy.calibrate_to
+    return release_of(calibrated_analysis("local" if wanted == "local" else "proved", setting), setting)
 
 
 def _worst(built: NoiseDesign) -> Setting:

@@ -45,7 +45,8 @@ class PrivacyPlan(RuledTable):
     delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records
     unit: str = key("record", choice("record", "silo"))  # what is protected: one record, or all records of one silo
     accountant: str = key("pld", choice(*ACCOUNTANTS))  # privacy-loss distribution, or Rényi divergences
-    calibrate_to: str = key("proved", choice("proved", "per-step"), only=_STEPS)  # "per-step": the paper's, not proved for S > 1
+    # the ε that meets the target: the best proved one, that of the silo's own noise, or the paper's (not proved for several steps)
+    calibrate_to: str = key("proved", choice("proved", "local", "per-step"), only=_STEPS)
     tuning_runs: float | None = key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
 
 

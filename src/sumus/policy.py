@@ -5,7 +5,7 @@ max_epsilon_per_run = 1.0
 max_delta = 1e-4                 # over the whole ledger, this run included, added up
 min_silos = 5
 min_noise_contributors = 4
-allowed_analyses = ["convex-pass", "split-noise", "single-step", "local"]
+allowed_analyses = ["convex-pass", "split-noise", "single-step", "last-step", "local"]
 require_proved = true
 allowed_plan_hashes = []         # empty or omitted: any plan
 units = ["record"]
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy"]
 
-_ANALYSES = ("single-step", "local", "per-step", "split-noise", "convex-pass", "silo")
+_ANALYSES = ("single-step", "last-step", "local", "per-step", "split-noise", "convex-pass", "silo")
 _UNITS = ("record", "silo")
 
 

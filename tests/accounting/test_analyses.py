@@ -102,7 +102,7 @@ def test_split_noise_ends() -> None:
 
 
 def test_the_papers_theorem_is_proved_for_one_step_only() -> None:
-    assert applicable(BASE) == {"local": True, "per-step": False}
+    assert applicable(BASE) == {"last-step": True, "local": True, "per-step": False}
     assert applicable(replace(BASE, local_steps=1)) == {"single-step": True, "local": True, "per-step": True}
     assert applicable(replace(BASE, algorithm="split-noise")) == {"split-noise": True, "local": True, "per-step": False}
     assert applicable(replace(BASE, algorithm="convex-pass")) == {"convex-pass": True, "local": True}
@@ -123,7 +123,7 @@ def test_what_is_composed() -> None:
     assert convex == Step(6.0, 1.0, 20, None, 1e-6)
     (silo,) = release_of("silo", replace(setting, algorithm="silo"))
     assert silo == Step(6.0, 1.0, 20)
-    assert set(ANALYSES) == {"single-step", "local", "per-step", "split-noise", "convex-pass", "silo"}
+    assert set(ANALYSES) == {"single-step", "last-step", "local", "per-step", "split-noise", "convex-pass", "silo"}
 
 
 def test_unequal_steps_are_fused_in_the_papers_accounting() -> None:

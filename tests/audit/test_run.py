@@ -172,11 +172,13 @@ def test_convex_pass_finds_a_step_without_the_public_divisor(monkeypatch: pytest
     assert audit.released_sum.contradicts_curve
 
 
-def test_local_analysis_is_audited_in_the_view_of_one_silo() -> None:
+@pytest.mark.parametrize(("calibrate_to", "analysis"), [("local", "local"), ("proved", "last-step")])
+def test_several_steps_are_audited_in_the_view_of_their_analysis(calibrate_to: str, analysis: str) -> None:
+    """Local noise against everybody else together, the last step against the server that sees the sum."""
     built = _design("dp-sgd", silos=3)
-    steps = calibrate_design(built.plan.replace("federation", local_steps=2).replace("noise", noise_multiplier=None), _names(built))
-    audit = _audit(steps)
-    assert audit.analysis == "local"
+    plan = built.plan.replace("federation", local_steps=2).replace("noise", noise_multiplier=None)
+    audit = _audit(calibrate_design(plan.replace("privacy", calibrate_to=calibrate_to), _names(built)))
+    assert audit.analysis == analysis
     assert audit.passed, audit.findings
     assert audit.released_sum.noise_ratio == pytest.approx(1.0, rel=0.15)
 

@@ -30,10 +30,10 @@ def test_the_claim_at_ten_silos_and_two_steps_is_refuted_and_the_proved_analyses
     assert audit.lower_bound <= audit.exact_epsilon <= audit.worst_case_epsilon
     assert audit.exact_epsilon == pytest.approx(2.44, abs=0.01)  # attack A at N = 10, S = 2
     assert audit.worst_case_epsilon == pytest.approx(2.58, abs=0.01)
-    assert [each.analysis for each in audit.proved] == ["local", "split-noise", "convex-pass"]
+    assert [each.analysis for each in audit.proved] == ["last-step", "local", "split-noise", "convex-pass"]
     assert all(each.lower_bound <= each.epsilon <= 1.0 for each in audit.proved)
     every = [*audit.attacks, *(result for each in audit.proved for result in each.attacks)]
-    assert [each.model for each in every] == [*MODELS * 6, "logistic"]
+    assert [each.model for each in every] == [*MODELS * 8, "logistic"]
     assert all(result.code_agrees for result in every)
     found = json.loads(json.dumps(audit.as_json()))
     assert {"claimed_epsilon", "delta", "lower_bound", "code_lower_bound", "confidence", "exact_epsilon", "proved"} <= set(found)
@@ -55,6 +55,7 @@ def test_twenty_seeded_repetitions_never_exceed_a_proved_epsilon(seed: int) -> N
     audit = audit_theorem(silos=10, local_steps=2, epsilon=1.0, trials=200_000, code_trials=2, source=source)
     assert audit.lower_bound > audit.claimed_epsilon  # the same audit finds the claim wrong
     assert [(each.analysis, [result.model for result in each.attacks]) for each in audit.proved] == [
+        ("last-step", MODELS * 2),
         ("local", MODELS * 2),
         ("split-noise", MODELS * 2),
         ("convex-pass", ["logistic"]),

@@ -68,7 +68,7 @@ def test_theorem(tmp_path: Path) -> None:
     assert found["claimed_epsilon"] == pytest.approx(1.0, abs=1e-3)
     assert found["lower_bound"] > 1.0  # type: ignore[operator]
     assert found["confidence"] == 0.999
-    assert {each["analysis"] for each in found["proved"]} == {"local", "split-noise", "convex-pass"}  # type: ignore[attr-defined]
+    assert {each["analysis"] for each in found["proved"]} == {"last-step", "local", "split-noise", "convex-pass"}  # type: ignore[attr-defined]
     assert found["models"] == ["logistic", "least-squares"]
     assert (tmp_path / "roc.svg").exists()
 

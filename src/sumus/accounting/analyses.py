@@ -3,14 +3,18 @@
 | name          | what is composed                                         | proved                        |
 |---------------|----------------------------------------------------------|-------------------------------|
 | `single-step` | T × subsampled(noise of all counted silos)               | S = 1                         |
+| `last-step`   | T·(S−1) × subsampled(the silo's own noise alone)         | always                        |
+|               |   ∘ T × subsampled(noise of all counted silos)           |                               |
 | `local`       | T·S × subsampled(the silo's own noise alone)             | always                        |
 | `per-step`    | T·S × subsampled(noise of all counted silos)             | S = 1 only (paper, theorem 4.5) |
-| `split-noise` | T·S × subsampled(σ_eff)                                  | always, with unsent state noise |
+| `split-noise` | T·(S−1) × subsampled(σ_eff)                              | always, with unsent state noise |
+|               |   ∘ T × subsampled(noise of all counted silos)           |   in all steps but the last     |
 | `convex-pass` | T × one draw per round, sensitivity P·γC/b               | convex smooth losses          |
 | `silo`        | T × noise of all counted silos, unit one silo            | always                        |
 
 Statements and proofs: docs/guarantees.md and docs/mathematics.md. For S > 1 the paper's per-step accounting is reported for comparison,
-never as a guarantee: the state at which a later gradient is taken carries only the silo's own noise.
+never as a guarantee: the state at which a later gradient is taken carries only the silo's own noise. After the last step of a round no
+gradient is taken at the state any more, so that step may count with everybody's noise (docs/mathematics.md, theorem 5).
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from sumus.accounting.release import Release, Step, noisy_step
 from sumus.errors import PlanError
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
 
-__all__ = ["ANALYSES", "Analysis", "Setting", "applicable", "release_of"]
+__all__ = ["ANALYSES", "Analysis", "Setting", "applicable", "calibrated_analysis", "release_of"]
 
 
 @final
@@ -113,14 +117,13 @@ class Analysis:
 
 
 def _single_step(s: Setting) -> Release:
-    return Release((noisy_step(s.total, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=s.rounds),))
+    return Release((_noisy(s, s.total, s.rounds),))
 
 
 def _local(s: Setting) -> Release:
     if s.algorithm in ("convex-pass", "silo"):
         return _one_draw_per_round(s, s.own)
-    count = s.rounds * s.local_steps
-    return Release((noisy_step(s.own, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count),))
+    return Release((_noisy(s, s.own, s.rounds * s.local_steps),))
 
 
 def _per_step(s: Setting) -> Release:
@@ -139,8 +142,30 @@ def _per_step(s: Setting) -> Release:
     )
 
 
+def _last_step(s: Setting) -> Release:
+    return _but_the_last(s, lambda count: _noisy(s, s.own, count))
+
+
 def _split_noise(s: Setting) -> Release:
-    return Release((Step(split_noise_multiplier(s), s.sampling_rate, s.rounds * s.local_steps),))
+    if s.slots not in (None, s.local_steps) or s.own_share != 1.0 or s.other_shares is not None:
+        rule = "needs equal steps and equal noise shares in all silos (its steps are composed side by side)"
+        raise PlanError("training.algorithm", "split-noise", rule, "Use dp-sgd.")
+    multiplier = split_noise_multiplier(s)
+    return _but_the_last(s, lambda count: Step(multiplier, s.sampling_rate, count))
+
+
+def _but_the_last(s: Setting, earlier: Callable[[int], Step]) -> Release:
+    """All steps of all rounds but the last of each as `earlier` says, the last ones with the noise of all counted silos.
+
+    Guarantee: holds if a silo's state is a function of the round's public start and of what `earlier` shows: then the last sums are
+        queries at known states, and no state is used after them.
+    """
+    before_the_last, last = s.rounds * (s.local_steps - 1), _noisy(s, s.total, s.rounds)
+    return Release((earlier(before_the_last), last) if before_the_last else (last,))
+
+
+def _noisy(s: Setting, noise: IntegerNoise | Gaussian, count: int) -> Step:
+    return noisy_step(noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count)
 
 
 def _whole_update(s: Setting) -> Release:
@@ -153,7 +178,7 @@ def _one_draw_per_round(s: Setting, noise: IntegerNoise | Gaussian) -> Release:
 
 
 def split_noise_multiplier(s: Setting) -> float:
-    """Noise multiplier of one step of split noise: 1/√cost, where a record's shift g is carried by all silos' noises together.
+    """Noise multiplier of one step of split noise but the last: 1/√cost, where a record's shift g is carried by all silos' noises together.
 
     Shift ξ₁ by a, ζ₁ by g − a, every other ξ_j by b_j and ζ_j by −b_j, with a + Σ b_j = g: then every state noise ξ_j + ζ_j of the other
     silos keeps its value, silo 1's moves by g, and the sum moves by g. With u = (k−1)m_ξ²/(k(m_ξ² + m_ζ²)) the share that leaves ξ₁,
@@ -183,9 +208,10 @@ def _shift(noise: IntegerNoise | Gaussian) -> float:
 
 ANALYSES: dict[str, tuple[Callable[[Setting], Release], str]] = {
     "single-step": (_single_step, "one noisy sum per round; the noise of all counted silos protects every record"),
+    "last-step": (_last_step, "the last step of a round with the noise of all counted silos, the steps before it with the silo's own"),
     "local": (_local, "the silo's own noise alone protects its records, whatever the others do"),
     "per-step": (_per_step, "the paper's theorem 4.5: every local step counted with the noise of all silos"),
-    "split-noise": (_split_noise, "local states carry extra noise that is never sent; the sum carries the rest"),
+    "split-noise": (_split_noise, "local states carry extra noise that is never sent; the last step counts with the noise of all silos"),
     "convex-pass": (_whole_update, "noiseless non-expansive local pass, one draw of noise per round"),
     "silo": (_whole_update, "the whole update of a silo is clipped; the noise of all counted silos protects it"),
 }
@@ -199,9 +225,16 @@ def applicable(setting: Setting) -> dict[str, bool]:
     if algorithm == "split-noise":
         return {"split-noise": True, "local": True, "per-step": one_step}
     if algorithm in ("dp-sgd", "single-step"):
-        first = {"single-step": True} if one_step else {}
+        shared = {"last-step": True} if setting.contributors > 1 else {}  # with nobody else's noise it is `local`
+        first = {"single-step": True} if one_step else shared
         return first | {"local": True, "per-step": one_step}
     raise PlanError("training.algorithm", algorithm, "has no privacy analysis", 'Use "convex-pass", "split-noise" or "dp-sgd".')
+
+
+def calibrated_analysis(calibrate_to: str, setting: Setting) -> str:
+    """The analysis that a plan's target is compared with: `privacy.calibrate_to` where it applies, else the first that is proved."""
+    analyses = applicable(setting)
+    return calibrate_to if calibrate_to in analyses else next(name for name, proved in analyses.items() if proved)
 
 
 def release_of(name: str, setting: Setting) -> Release:

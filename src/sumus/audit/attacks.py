@@ -43,7 +43,7 @@ class Draws:
 
     Args:
         sent: (steps, trials, silos) of the silos whose local states matter.
-        unsent: the same for the state noise of split-noise, or None.
+        unsent: the same for the state noise of split-noise, in all steps but the last, or None.
         rest: (trials,) everything else that reaches the sum.
     """
 
@@ -130,7 +130,8 @@ class LocalStepsAttack:
         share, unsent = self.design.share, self.design.state_noise
         shape = (_steps(self.design), trials, self._followed)
         sent = np.asarray(share.sample(shape, source), dtype=np.int64)
-        state = None if unsent is None else np.asarray(unsent.sample(shape, source), dtype=np.int64)
+        before_the_last = (shape[0] - 1, *shape[1:])
+        state = None if unsent is None else np.asarray(unsent.sample(before_the_last, source), dtype=np.int64)
         rest = share.sum_of((len(self.design.silos) - self._followed) * shape[0]).sample(trials, source)
         return Draws(sent, state, np.asarray(rest, dtype=np.int64))
 
@@ -145,7 +146,8 @@ class LocalStepsAttack:
         for step in range(steps):
             noisy = self._gradient(0 if self.follows_attacked else 1, weights, with_record=with_record) + draws.sent[step]
             released = released + noisy.sum(axis=1)
-            weights = weights - step_length * (noisy if draws.unsent is None else noisy + draws.unsent[step])
+            if step + 1 < steps:
+                weights = weights - step_length * (noisy if draws.unsent is None else noisy + draws.unsent[step])
         return np.asarray(released.reshape(trials), dtype=np.int64)
 
     def _gradient(self, silo: int, weights: npt.NDArray[np.float64], *, with_record: bool) -> Integers:

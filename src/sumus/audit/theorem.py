@@ -33,7 +33,7 @@ __all__ = ["ProvedResult", "TheoremAudit", "attack_design", "audit_theorem"]
 
 _WIDTH = 128  # most trials in one round of the silos' code
 _RECORDS, _CONVEX_RECORDS = 1 << 20, 1 << 11  # public bounds on a silo's records: more than any attack holds
-_PROVED = ("local", "split-noise", "convex-pass")
+_PROVED = ("last-step", "local", "split-noise", "convex-pass")
 
 Progress = Callable[[str], None]
 
@@ -125,7 +125,7 @@ def audit_theorem(
     source = source or RandomSource()
     build = partial(attack_design, silos=silos, local_steps=local_steps, epsilon=epsilon, delta=delta)
     claimed = build("dp-sgd", calibrate_to="per-step")
-    designs = {"per-step": claimed, "local": build("dp-sgd", calibrate_to="proved")}
+    designs = {"per-step": claimed, "last-step": build("dp-sgd", calibrate_to="proved"), "local": build("dp-sgd", calibrate_to="local")}
     designs |= {name: build(name, calibrate_to="proved") for name in ("split-noise", "convex-pass")}
     tasks = _tasks(designs, [REGRESSIONS[name] for name in models], Effort(trials, code_trials, delta, confidence))
     keys = [source.bytes(32) for _ in tasks]
@@ -196,7 +196,7 @@ _Task = tuple[str, Maker, Effort]
 def _tasks(designs: dict[str, NoiseDesign], chosen: Sequence[Regression], effort: Effort) -> list[_Task]:
     """Both attacks with every model on every analysis, the longest first; all bounds of an analysis share its risk."""
     tasks: list[_Task] = []
-    for analysis in ("per-step", "local", "split-noise"):
+    for analysis in ("per-step", "last-step", "local", "split-noise"):
         whole = (effort if analysis == "per-step" else effort.part(10, 16)).shared_by(4 * len(chosen))
         for make, share in ((threshold_attack, whole), (forgetting_attack, whole.part(4, 16))):
             tasks += [(analysis, partial(make, designs[analysis], regression), share) for regression in chosen]

@@ -20,7 +20,7 @@ __all__ = ["draw_theorem"]
 _THRESHOLDS = (-1.0, 0.0, 0.8, 1.6, 2.4, 3.1)
 _STAGGER = 0.12  # from curve to curve, so that their points do not cover each other
 _RISK = 0.001  # of every bar
-_RED, _ORANGE, _BLUE, _GREEN, _VIOLET = "#b91c1c", "#c2410c", "#1d4ed8", "#15803d", "#7c3aed"
+_RED, _ORANGE, _BLUE, _GREEN, _VIOLET, _PINK = "#b91c1c", "#c2410c", "#1d4ed8", "#15803d", "#7c3aed", "#be185d"
 
 
 def draw_theorem(folder: Path, audit: TheoremAudit, *, trials: int = 500_000, source: RandomSource | None = None) -> list[Path]:
@@ -34,6 +34,7 @@ def draw_theorem(folder: Path, audit: TheoremAudit, *, trials: int = 500_000, so
     ]
     claimed = len(wanted)
     wanted += [
+        ("last-step, attack A", _PINK, "p", partial(threshold_attack, designs["last-step"], first)),
         ("local, attack A", _BLUE, "^", partial(threshold_attack, designs["local"], first)),
         ("split-noise, attack A", _GREEN, "D", partial(threshold_attack, designs["split-noise"], first)),
         ("convex-pass, the same records", _VIOLET, "v", partial(ConvexAttack, designs["convex-pass"])),

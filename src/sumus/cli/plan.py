@@ -113,7 +113,7 @@ def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Tabl
     table.add_column("noise of the average", justify="right")
     table.add_column("noise multiplier", justify="right")
     table.add_column("guarantee")
-    own = "local" if algorithm == "dp-sgd" else algorithm
+    own = {"dp-sgd": "last-step"}.get(algorithm, algorithm)
     for cost in costs:
         proved = f"[green]proved[/green], {cost.remark}" if cost.proved else f"[red]not proved[/red], {cost.remark}"
         style = "bold" if cost.analysis == own else ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 _LOOKS = {
+    "last-step": ("dp-sgd, any model", "#be185d", "-"),
     "local": ("dp-sgd, local noise alone", "#b5651d", "-"),
     "split-noise": ("split-noise, any model", "#1f77b4", "-"),
     "convex-pass": ("convex-pass, convex losses", "#15803d", "-"),
@@ -91,7 +92,7 @@ def _noise_against_silos(account: Account, comparison: Comparison, multipliers: 
     figure, axes = _figure("Noise in the averaged update against silos, at the same ε", account)
     ends: list[tuple[float, str, str, float]] = []
     for name, (label, colour, dashes) in _LOOKS.items():
-        values = [_noise_of_average(comparison.with_silos(each), name, comparison, multipliers) for each in counts]
+        values = _noise_of_average(comparison, name, counts, multipliers[name])
         axes.plot(counts, values, color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round")
         ends.append((values[-1], label + _verdict(name, comparison), colour, counts[-1]))
     axes.set_xscale("log")
@@ -114,22 +115,19 @@ def _noise_against_silos(account: Account, comparison: Comparison, multipliers: 
     return figure
 
 
-def _noise_of_average(scaled: Comparison, name: str, original: Comparison, multipliers: dict[str, float]) -> float:
-    """Noise of the average in γC/b: only local and split noise depend on the number of silos by more than the averaging."""
-    setting, first = scaled.settings[name], original.settings[name]
-    if name == "split-noise":
-        kappa = setting.state_noise
-        effective = multipliers[name] * math.sqrt((1.0 + kappa) / (first.contributors + kappa))
-        multiplier = effective * math.sqrt((setting.contributors + kappa) / (1.0 + kappa))
-    elif name == "local":
-        multiplier = multipliers[name] * math.sqrt(setting.contributors / first.contributors)
-    else:
-        multiplier = multipliers[name]
-    return scaled.average_noise(name, multiplier) / scaled.silos
+def _noise_of_average(comparison: Comparison, name: str, counts: list[int], multiplier: float) -> list[float]:
+    """Noise of the average in γC/b. Where the total noise itself depends on the silos, it is calibrated at every third of their numbers."""
+    scaled = {each: comparison.with_silos(each) for each in counts}
+    if name in ("split-noise", "last-step"):
+        places = [*counts[:-1:3], counts[-1]]
+        exact = [scaled[each].average_noise(name, scaled[each].least_multiplier(name)) / each for each in places]
+        return [float(each) for each in np.exp(np.interp(np.log(counts), np.log(places), np.log(exact)))]
+    growth = {each: scaled[each].settings[name].contributors / comparison.settings[name].contributors for each in counts}
+    return [scaled[each].average_noise(name, multiplier * (math.sqrt(growth[each]) if name == "local" else 1.0)) / each for each in counts]
 
 
 def _own_analysis(algorithm: str) -> str:
-    return "local" if algorithm == "dp-sgd" else algorithm
+    return {"dp-sgd": "last-step"}.get(algorithm, algorithm)
 
 
 def _verdict(name: str, comparison: Comparison) -> str:

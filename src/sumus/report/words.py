@@ -163,9 +163,10 @@ def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tu
         )
         gaps.append("Facts about a whole organisation: which silos take part, how large they may be, how they differ from the others.")
     gaps.append("The plan itself: every number in it, and the names of the silos, are public.")
-    gaps.append(
-        f"Parties worse than assumed. The bound counts on {guarantee.trust}; with fewer such silos there is less noise than counted."
-    )
+    if guarantee.analysis != "local":
+        gaps.append(
+            f"Parties worse than assumed. The bound counts on {guarantee.trust}; with fewer such silos there is less noise than counted."
+        )
     if run.plan.noise.mechanism == "gaussian":
         gaps.append(
             "Rounding of floating-point numbers: continuous Gaussian noise is a simulation of an ideal, not what a silo may release."

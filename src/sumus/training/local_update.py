@@ -3,13 +3,14 @@
 | algorithm      | local state moves by               | the silo sends                                   |
 |----------------|------------------------------------|--------------------------------------------------|
 | `dp-sgd`       | γ/b·(g_s + ξ_s)                    | Σ_s w_s·(g_s + ξ_s)        (S = 1: `single-step`) |
-| `split-noise`  | γ/b·(g_s + ξ_s + ζ_s)              | Σ_s w_s·(g_s + ξ_s)                              |
+| `split-noise`  | γ/b·(g_s + ξ_s + ζ_s), s < S       | Σ_s w_s·(g_s + ξ_s)                              |
 | `convex-pass`  | a noiseless pass over bins         | round(θ_S − θ₀) + ξ                              |
 | `silo`         | noiseless SGD                      | trunc(clip(θ_S − θ₀)) + ξ                        |
 | `fedavg`       | noiseless SGD (no privacy)         | round(θ_S − θ₀)                                  |
 
-g_s is an integer vector (clipped per-record gradients on the grid), ξ and ζ are integer noise. Everything stays an integer until the
-server decodes the sum. An empty batch adds its noise as always; divisors are public constants of the plan.
+g_s is an integer vector (clipped per-record gradients on the grid), ξ and ζ are integer noise. State and velocity begin anew in every
+round, and nothing is done with them after the last step: the accounts of `last-step` and `split-noise` rest on both. Everything stays
+an integer until the server decodes the sum. An empty batch adds its noise as always; divisors are public constants of the plan.
 """
 
 from __future__ import annotations
@@ -126,14 +127,16 @@ class NoisySteps:
                 source=source,
             )
             gradient, clamped = _saturate(found.integers.numpy(), design.saturation_grid)
+            another = step + 1 < silo.local_steps  # no gradient is taken at the state after the last step
             begin = time.perf_counter()
             noisy = gradient + draw_noise(design, silo, source=source, seeds=seeds)
-            seen = noisy if unsent is None else noisy + unsent.sample(len(gradient), source)
+            hidden = unsent.sample(len(gradient), source) if another and unsent is not None else 0
             noise_seconds += time.perf_counter() - begin
             released += design.step_weights[step] * noisy
-            velocity = training.local_momentum * velocity + seen
-            rate = training.learning_rates[step] / training.learning_rate if training.learning_rates else 1.0
-            state = state - step_length * rate * velocity
+            if another:
+                velocity = training.local_momentum * velocity + (noisy + hidden)
+                rate = training.learning_rates[step] / training.learning_rate if training.learning_rates else 1.0
+                state = state - step_length * rate * velocity
             taken, clipped = taken + found.records, clipped + found.clipped
             nonfinite, saturated = nonfinite + found.nonfinite, saturated + clamped
         return LocalUpdate(released, records=taken, clipped=clipped, nonfinite=nonfinite, saturated=saturated, noise_seconds=noise_seconds)
