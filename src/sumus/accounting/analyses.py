@@ -14,7 +14,7 @@
 
 Statements and proofs: docs/guarantees.md and docs/mathematics.md. For S > 1 the paper's per-step accounting is reported for comparison,
 never as a guarantee: the state at which a later gradient is taken carries only the silo's own noise. After the last step of a round no
-gradient is taken at the state any more, so that step may count with everybody's noise (docs/mathematics.md, theorem 5).
+gradient is taken at the state any more, so that step may count with everybody's noise (docs/mathematics.md, theorem 7).
 """
 
 from __future__ import annotations
