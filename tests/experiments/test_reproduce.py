@@ -152,4 +152,4 @@ def test_the_claimed_epsilon_is_never_the_proved_one(small: str) -> None:
     assert found.claimed_epsilon <= 1.0
     assert found.epsilon is not None
     assert found.epsilon > found.claimed_epsilon
-    assert found.analysis == "local"
+    assert found.analysis == "last-step"
