@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 import typer
 from rich.console import Console
@@ -28,8 +30,12 @@ from sumus.engines.processes import supervise
 from sumus.errors import EngineError, PlanError
 from sumus.plan import DEFAULT_PLAN
 from sumus.record import RunFolder, rounded_up
+from sumus.secagg.keys import Roster
 
 __all__ = ["federation_app"]
+
+_LATE_SECONDS = 2.0  # who answers before is not waited for
+_AGAIN_SECONDS = 15.0  # between two lines about the same silos
 
 federation_app = typer.Typer(help="Serve a federation across machines.", no_args_is_help=True, add_completion=False)
 
@@ -169,17 +175,21 @@ def _train_locally(agreement: Agreement, out: Path, watch: Any, rounds_per_job: 
 @federation_app.command("status")
 def status_command(
     kit: Annotated[Path, typer.Option(help="The operator's kit (kits/admin).")],
+    plan: Annotated[Path | None, typer.Option(help="The plan whose rounds need silos; omitted: the kit's.")] = None,
     json_: AsJson = False,
 ) -> None:
-    """Which silos are connected, and what the latest jobs did."""
+    """Which silos are connected, and what the latest jobs did; exit code 6 unless a round could begin."""
     operator = Operator(kit)
+    needed, names = _needed(kit, plan)
     try:
         found = operator.system()
     finally:
         operator.close()
+    there = [name for name in found["silos"] if name in names or not names]
+    enough = len(there) >= needed
     if json_:
-        print_json(found)
-        return
+        print_json({**found, "needed": needed, "enough": enough})
+        raise typer.Exit(0 if enough else EngineError.exit_code)
     console = screen()
     console.print(f"server  {found['server']}", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -190,6 +200,46 @@ def status_command(
     console.print(table)
     for job in found["jobs"]:
         console.print(f"job     {job['job_name']}  {job['status']}  {job['submit_time']}", highlight=False)
+    if not enough:
+        absent = [name for name in names if name not in there]
+        missing = f" Missing: {', '.join(absent)}." if absent else ""
+        raise EngineError(f"{len(there)} of {len(names) or 'the'} silos are connected, a round needs {needed}.{missing}")
+
+
+def _needed(kit: Path, plan: Path | None) -> tuple[int, tuple[str, ...]]:
+    """How many silos a round needs and which there are: by the plan, otherwise all of the roster, otherwise anybody."""
+    chosen = plan or (kit / "plan.toml" if (kit / "plan.toml").is_file() else None)
+    if chosen is not None:
+        agreement = agree_on(load_plan(chosen, None))
+        return agreement.terms.minimum_survivors, tuple(silo.name for silo in agreement.design.silos)
+    roster = kit / "roster.toml"
+    names = Roster.parse(roster.read_text()).names if roster.is_file() else ()
+    return max(1, len(names)), names
+
+
+@final
+class _Waiting:
+    """Says who is waited for: soon after somebody is lost or the only one missing, then now and then.
+
+    Args:
+        silos: N. While all of them compute nobody is missing.
+    """
+
+    def __init__(self, silos: int) -> None:
+        self._silos, self._told, self._when = silos, frozenset[str](), -math.inf
+
+    def line(self, awaited: Sequence[Mapping[str, Any]], now: float) -> str | None:
+        """The line for those who are awaited at a moment, None if there is nothing new to say."""
+        late = [each for each in awaited if each["seconds"] >= _LATE_SECONDS and (each["away"] or len(awaited) < self._silos)]
+        names = frozenset(str(each["silo"]) for each in late)
+        if not late or (names == self._told and now - self._when < _AGAIN_SECONDS):
+            self._told = names
+            return None
+        self._told, self._when = names, now
+        who = ", ".join(f"{each['silo']} ({'not connected' if each['away'] else 'no answer yet'})" for each in late)
+        limits = [each["left"] for each in late if each["left"] is not None]
+        more = f"{max(limits):.0f} s more at most" if limits else "until enough silos are there"
+        return f"waiting for {who}: {max(each['seconds'] for each in late):.0f} s so far, {more}"
 
 
 @contextmanager
@@ -207,9 +257,14 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
     with Progress(*columns, console=console, disable=quiet or not animates(console)) as bar:
         task: TaskID = bar.add_task("round", total=agreement.plan.federation.rounds, state="")
 
+        waiting = _Waiting(len(agreement.design.silos))
+
         def watch(news: Mapping[str, Any]) -> None:
+            line = waiting.line(news.get("waiting", ()), time.monotonic())
             if not news["rounds"]:
                 bar.update(task, state=str(news["phase"]))
+            if line is not None:
+                console.print(line, style="yellow", highlight=False, soft_wrap=True)
             for record in news["rounds"]:
                 accuracy = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.1%}  "
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""

@@ -77,6 +77,7 @@ def make_federation(
     for name in roster.names:
         _write_state(kits[name] / STATE_FOLDER, roster, identity=identities.get(name), agreement=agreement)
     _write_state(kits["server"] / SERVER_FOLDER, roster, identity=None, agreement=None)
+    (kits["admin"] / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (folder / "plan.toml").write_text(agreement.plan.to_toml())
         (kits["admin"] / "plan.toml").write_text(agreement.plan.to_toml())

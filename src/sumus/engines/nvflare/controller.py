@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
@@ -53,6 +54,7 @@ class ServerController(Controller):  # type: ignore[misc]
         self._plan, self._rounds = plan, rounds
         self._patience = Patience(set_up=set_up_seconds, update=update_seconds, stage=stage_seconds)
         self._lock = threading.Lock()
+        self._driver: NvflareDriver | None = None
         self._state: dict[str, Any] = {"phase": "starting", "rounds": [], "present": [], "refusals": {}, "error": None, "run": None}
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -75,7 +77,7 @@ class ServerController(Controller):  # type: ignore[misc]
         try:
             agreement = agree_on(TrainingPlan.from_toml(self._plan))
             roster = Roster.parse(read_bytes(folder / "roster.toml").decode())
-            driver = NvflareDriver(engine, roster.names, stopped=lambda: bool(abort_signal.triggered))
+            self._driver = driver = NvflareDriver(engine, roster.names, stopped=lambda: bool(abort_signal.triggered))
             try:
                 self._train(agreement, roster, driver, folder / "runs", abort_signal)
             finally:
@@ -117,6 +119,7 @@ class ServerController(Controller):  # type: ignore[misc]
         with self._lock:
             state = dict(self._state)
         state["rounds"] = state["rounds"][after:]
+        state["waiting"] = [] if self._driver is None else [asdict(each) for each in self._driver.awaited()]
         return dict(plain_json(state))
 
     def _leave_result(self, result: Path) -> None:

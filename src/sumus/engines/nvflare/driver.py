@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, final
 
 from nvflare.apis.fl_constant import ReturnCode
@@ -16,12 +17,48 @@ from nvflare.apis.shareable import Shareable
 
 from sumus.engines.nvflare.executor import BODY, TOPIC
 
-__all__ = ["NvflareDriver"]
+__all__ = ["Awaited", "NvflareDriver"]
 
 _PAUSE_SECONDS = 0.25
 _FIRST_TRY_SECONDS = 10.0
 _AWAY_SECONDS = 60.0
 """A killed job process is back well before; a site that was cut off cannot enter the running job again, so nobody waits for it."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Awaited:
+    """A silo that has not answered yet.
+
+    Args:
+        seconds: waited so far.
+        left: seconds after which the round goes on without it.
+        away: its process cannot be reached; otherwise it may be computing.
+    """
+
+    silo: str
+    seconds: float
+    left: float
+    away: bool
+
+
+@final
+@dataclass
+class _Question:
+    """A message to a silo that is not answered yet; `away_since`: of the first try that failed at once."""
+
+    began: float
+    until: float
+    away_since: float | None = None
+
+    @property
+    def away_for(self) -> float:
+        return 0.0 if self.away_since is None else time.monotonic() - self.away_since
+
+    def awaited(self, silo: str, now: float, away_seconds: float) -> Awaited:
+        given_up = self.until if self.away_since is None else min(self.until, self.away_since + away_seconds)
+        left = max(0.0, given_up - now)
+        return Awaited(silo=silo, seconds=now - self.began, left=left, away=self.away_since is not None)
 
 
 @final
@@ -38,6 +75,12 @@ class NvflareDriver:
     def __init__(self, engine: Any, names: tuple[str, ...], *, stopped: Callable[[], bool], away_seconds: float = _AWAY_SECONDS) -> None:
         self._engine, self._names, self._stopped, self._away_seconds = engine, names, stopped, away_seconds
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="silo")
+        self._open: dict[str, _Question] = {}
+
+    def awaited(self) -> list[Awaited]:
+        """The silos whose answers are missing at the moment, with how long it may still take."""
+        now = time.monotonic()
+        return [question.awaited(site, now, self._away_seconds) for site, question in sorted(self._open.copy().items())]
 
     def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
         """See `Driver.exchange`."""
@@ -47,8 +90,15 @@ class NvflareDriver:
         return {silo: answer for silo, answer in answers.items() if answer is not None}
 
     def _ask(self, site: str, message: bytes, until: float) -> bytes | None:
-        patience, away_since = _FIRST_TRY_SECONDS, time.monotonic()
-        while not self._stopped() and (left := until - time.monotonic()) > 0.0 and time.monotonic() - away_since < self._away_seconds:
+        self._open[site] = question = _Question(began=time.monotonic(), until=until)
+        try:
+            return self._ask_again(site, message, question)
+        finally:
+            del self._open[site]
+
+    def _ask_again(self, site: str, message: bytes, question: _Question) -> bytes | None:
+        patience, until = _FIRST_TRY_SECONDS, question.until
+        while not self._stopped() and (left := until - time.monotonic()) > 0.0 and question.away_for < self._away_seconds:
             asked, request = time.monotonic(), Shareable()
             request[BODY] = message
             context = self._engine.new_context()
@@ -69,7 +119,9 @@ class NvflareDriver:
                 return bytes(body) if isinstance(body, bytes | bytearray) else None
             if time.monotonic() - asked >= patience:
                 patience *= 2.0  # a silo that computes for minutes is not asked every few seconds
-                away_since = time.monotonic()
+                question.away_since = None
+            elif question.away_since is None:
+                question.away_since = asked
             time.sleep(min(_PAUSE_SECONDS, max(0.0, until - time.monotonic())))
         return None
 

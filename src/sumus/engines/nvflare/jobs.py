@@ -9,7 +9,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -79,10 +79,17 @@ class Operator:
         if not logging.getLogger().handlers:
             logging.getLogger().addHandler(logging.NullHandler())  # the engine's remarks on connections are not for a terminal
 
-    def run_job(self, job: Path, watch: Watch) -> dict[str, Any]:
-        """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`)."""
+    def run_job(self, job: Path, watch: Watch, *, silos: Sequence[str] = ()) -> dict[str, Any]:
+        """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`).
+
+        Args:
+            job: its folder.
+            watch: is told of every change, and of who is waited for before the engine begins the job.
+            silos: whom it needs.
+        """
         identifier = self._patiently(lambda session: session.submit_job(str(job)))
-        known, seen = 0, time.monotonic()
+        known, submitted = 0, time.monotonic()
+        seen = submitted
         while True:
             status = self._patiently(lambda session: session.get_job_status(identifier))
             if status is None or str(status).startswith("FINISHED"):
@@ -97,10 +104,22 @@ class Operator:
                 if str(status) == "RUNNING" and time.monotonic() - seen > _FORGOTTEN_SECONDS:
                     status = "forgotten by a restarted server"
                     break
+                if str(status) != "RUNNING":
+                    self._tell_of_absent(silos, submitted, watch)
             except Exception:  # the server is away for a moment
                 seen = time.monotonic()
             time.sleep(_POLL_SECONDS)
         return self._result(identifier, str(status), known, watch)
+
+    def _tell_of_absent(self, silos: Sequence[str], since: float, watch: Watch) -> None:
+        """The engine begins a job once enough sites are connected, however long that takes."""
+        try:
+            connected = {str(client.name) for client in self._connected().get_connected_client_list()}
+        except Exception:  # the server is away for a moment
+            return
+        waited = time.monotonic() - since
+        absent = [{"silo": name, "seconds": waited, "left": None, "away": True} for name in silos if name not in connected]
+        watch({"phase": "waiting for silos", "rounds": [], "refusals": {}, "waiting": absent})
 
     def _result(self, identifier: str, status: str, known: int, watch: Watch) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))

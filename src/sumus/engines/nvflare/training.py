@@ -40,7 +40,7 @@ def train_across(
 
     while True:
         with job_folder(agreement, rounds=rounds_per_job, patience=patience) as job:
-            outcome = operator.run_job(job, watching)
+            outcome = operator.run_job(job, watching, silos=[silo.name for silo in agreement.design.silos])
         place = _fetched(outcome, out)
         if outcome["phase"] == "finished" and place is not None:
             return place
