@@ -231,6 +231,8 @@ def _check_together(plan: TrainingPlan) -> None:
     if training.learning_rates is not None and any(each.local_steps for each in plan.silo.values()):
         rule = "cannot stand beside a silo's own local_steps (weights of the steps are common to all silos)"
         raise PlanError("training.learning_rates", training.learning_rates, rule, "Keep one of them.")
+    if training.learning_rates == ():
+        raise PlanError("training.learning_rates", [], "must hold one rate per local step", "Add rates, or use learning_rate.")
     if training.local_momentum and training.learning_rates is not None:
         raise PlanError("training.learning_rates", training.learning_rates, "cannot stand beside local_momentum", "Keep one.")
     if training.learning_rates is not None and federation.local_steps not in (None, len(training.learning_rates)):
@@ -250,16 +252,28 @@ def _check_together(plan: TrainingPlan) -> None:
         fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {getattr(federation, other)} too."
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
         raise PlanError(f"federation.{name}", getattr(federation, name), rule, fix)
-    sources = [name for name in ("name", "path", "objects") if getattr(plan.data, name) is not None]
+    _check_data(plan.data)
+
+
+def _check_data(data: DataPlan) -> None:
+    """Rules that join several keys of the data section."""
+    sources = [name for name in ("name", "path", "objects") if getattr(data, name) is not None]
     if len(sources) > 1:
         field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"
-        raise PlanError(field, getattr(plan.data, sources[1]), rule, "Keep one of them.")
-    if plan.data.counts == "bounded" and plan.data.records_per_silo is None:
+        raise PlanError(field, getattr(data, sources[1]), rule, "Keep one of them.")
+    if data.counts == "bounded" and data.records_per_silo is None:
         rule = "needs the bounds in data.records_per_silo"
         raise PlanError("data.counts", "bounded", rule, "Add one bound per silo, or remove the key.")
-    if plan.data.path is not None and (plan.data.label_column is None or plan.data.silo_column is None):
-        missing = "label_column" if plan.data.label_column is None else "silo_column"
+    if data.path is not None and (data.label_column is None or data.silo_column is None):
+        missing = "label_column" if data.label_column is None else "silo_column"
         raise PlanError(f"data.{missing}", None, "must be set when data.path is", "Name a column of the file.")
+    if data.columns is not None and (not data.columns or len(set(data.columns)) < len(data.columns)):
+        fix = "Leave the key out to use all columns, or name each once."
+        raise PlanError("data.columns", list(data.columns), "must name at least one column and none of them twice", fix)
+    for name in (data.silo_column, data.label_column):
+        if name is not None and name in (data.bounds or {}):
+            rule = "must not bound the column of silos or labels: their values are names, not numbers"
+            raise PlanError(f"data.bounds.{name}", list((data.bounds or {})[name]), rule, f"Remove it, or use data.categories.{name}.")
 
 
 def _steps_to(dotted: str, value: object) -> list[str]:
@@ -270,8 +284,10 @@ def _steps_to(dotted: str, value: object) -> list[str]:
     table = next((name for name in _TABLES if dotted.startswith(f"{name}.")), None)
     if table is not None:
         return [*table.split("."), dotted.removeprefix(f"{table}.")]
+    if head == "silo":
+        raise PlanError(dotted, value, "must name a key as silo.NAME.key", "For example --set silo.Oslo.local_steps=3.")
     if not rest or "." in rest:
-        raise PlanError(dotted, value, "must name a key as section.key", "For example --set privacy.epsilon=3.")
+        raise PlanError(dotted or "--set", value, "must name a key as section.key", "For example --set privacy.epsilon=3.")
     return [head, rest]
 
 
@@ -295,5 +311,5 @@ def _parse_value(source: str) -> Any:
     """A TOML value as typed on a command line; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {source}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # ValueError: also of a number with thousands of digits
         return source

@@ -145,6 +145,8 @@ def table(kind: str) -> Rule:
                     raise PlanError(path, entries, "must be [low, high] with low < high", "Give two increasing numbers.")
                 out[str(column)] = pair
             else:
+                if not all(isinstance(entry, str | int | float) for entry in entries):
+                    raise PlanError(path, entries, "must be a list of strings or numbers", 'Write ["a", "b"].')
                 words = tuple(word.check(path, str(entry)) for entry in entries)
                 if len(set(words)) != len(words):
                     raise PlanError(path, entries, "must not repeat a category", "Remove the duplicates.")

@@ -34,6 +34,7 @@ _SEVERAL = ("training.algorithm", "dp-sgd", "split-noise", "silo", "fedavg")
 _SPLIT, _CONVEX = ("training.algorithm", "split-noise"), ("training.algorithm", "convex-pass")
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
 _FILE = ("data.path",)
+_MOST_SEED = 2**63 - 1
 
 
 @final
@@ -56,8 +57,8 @@ class FederationPlan(RuledTable):
     """Who takes part, how often, and whom the guarantee counts on."""
 
     silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
-    rounds: int = key(10, whole(low=1))  # secure sums; one model is released after each
-    local_steps: int | None = key(None, optional(whole(low=1)))  # per round; convex-pass: bins of a pass
+    rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
+    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))  # per round; convex-pass: bins of a pass
     local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)  # instead of local_steps
     dropouts: int = key(0, whole(low=0))  # tolerated per round
     colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
@@ -76,23 +77,23 @@ class TrainingSectionPlan(RuledTable):
     features: str = key("none", text())  # public fixed feature map in front of the model
     feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)  # records are scaled to norm at most this, bias included
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
-    batch_size: float | None = key(None, optional(number(above=0.0)))  # expected, per silo and step
-    passes: int = key(1, whole(low=1), only=_CONVEX)  # noiseless passes over a silo's records per round
-    clip_norm: float = key(1.0, number(above=0.0), only=_CLIPPING)  # of a record's gradient; silo: of the whole update
+    batch_size: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # expected, per silo and step
+    passes: int = key(1, whole(low=1, high=10**6), only=_CONVEX)  # noiseless passes over a silo's records per round
+    clip_norm: float = key(1.0, number(low=1e-30, high=1e30), only=_CLIPPING)  # of a record's gradient; silo: of the whole update
     residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)  # the most error that counts, of 1
-    learning_rate: float = key(0.5, number(above=0.0))  # of a local step
-    learning_rates: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))))  # one per local step, instead
+    learning_rate: float = key(0.5, number(low=1e-30, high=1e30))  # of a local step
+    learning_rates: tuple[float, ...] | None = key(None, optional(names(number(low=1e-30, high=1e30))))  # one per local step, instead
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
-    l2_penalty: float = key(0.0, number(low=0.0))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
-    divisor: float | None = key(None, optional(number(above=0.0)))  # public; default: the expected batch size
-    dimension: int | None = key(None, optional(whole(low=1)))  # parameters of the model; omitted: counted
-    state_noise: float = key(2.0, number(low=0.0), only=_SPLIT)  # variance of the unsent noise, in shares (κ)
-    server_learning_rate: float = key(1.0, number(above=0.0))  # the server's keys act on public sums and cost no privacy
+    l2_penalty: float = key(0.0, number(low=0.0, high=1e30))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
+    divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # public; default: the expected batch size
+    dimension: int | None = key(None, optional(whole(low=1, high=10**12)))  # parameters of the model; omitted: counted
+    state_noise: float = key(2.0, number(low=0.0, high=1e6), only=_SPLIT)  # variance of the unsent noise, in shares (κ)
+    server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))  # the server's keys act on public sums and cost no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
-    init_seed: int = key(0, whole(low=0))  # public: the first model is no secret
-    hidden: tuple[int, ...] = key((64,), names(whole(low=1)))  # mlp: widths of the hidden layers
+    init_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: the first model is no secret
+    hidden: tuple[int, ...] = key((64,), names(whole(low=1, high=10**9)))  # mlp: widths of the hidden layers
 
 
 @final
@@ -130,11 +131,11 @@ class DataPlan(RuledTable):
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)  # feature columns of the file; omitted: all others
     partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))  # how a named data set is dealt to silos
     dirichlet_alpha: float = key(0.5, number(above=0.0), only=("data.partition", "dirichlet"))  # the smaller, the fewer classes a silo has
-    shards_per_silo: int = key(2, whole(low=1), only=("data.partition", "shards"))  # runs of records sorted by label
-    split_seed: int = key(0, whole(low=0))  # public: how simulated records are dealt to silos and to train and test
+    shards_per_silo: int = key(2, whole(low=1, high=10**6), only=("data.partition", "shards"))  # runs of records sorted by label
+    split_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
-    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1))))  # training records, one number per silo
+    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1, high=10**12))))  # training records, one number per silo
     counts: str | None = key(None, optional(choice("bounded", "public")))  # those numbers are bounds (default), or exact and public
     bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")), only=_FILE)  # column → [low, high], public
     categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")), only=_FILE)  # column → its values, public
@@ -163,11 +164,11 @@ class ReportPlan(RuledTable):
 class SiloPlan(RuledTable):
     """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
 
-    learning_rate: float | None = key(None, optional(number(above=0.0)))
-    clip_norm: float | None = key(None, optional(number(above=0.0)), only=_CLIPPING)
-    noise_share: float | None = key(None, optional(number(above=0.0)))  # factor on the standard deviation of its noise share
+    learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
+    noise_share: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # factor on the standard deviation of its noise share
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
-    local_steps: int | None = key(None, optional(whole(low=1)))
+    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
 
 
 SECTIONS: dict[str, type[RuledTable]] = {

@@ -58,7 +58,10 @@ class RuledTable:
         for name in entries:
             if name not in known:
                 raise PlanError(f"{title}.{name}", entries[name], f"is not a key of the {cls.document}", closest(str(name), known))
-        return cls(**entries)
+        try:
+            return cls(**entries)
+        except PlanError as error:  # the value itself does not know which of several tables it stands in
+            raise PlanError(error.field.replace(cls.title(), title, 1), error.value, error.rule, error.fix) from None
 
     @classmethod
     def has(cls, name: str) -> bool:
@@ -105,7 +108,7 @@ def parse_toml(source: str, document: str) -> dict[str, Any]:
     """The tables of TOML text."""
     try:
         return tomllib.loads(source.removeprefix("\ufeff"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also of a number with thousands of digits
         place = re.search(r"at line (\d+)", str(error))
         line = source.splitlines()[int(place[1]) - 1] if place else ""
         fix = f"{error}. {SINGLE_QUOTES}" if "\\" in line else f"{error}."

@@ -84,6 +84,16 @@ PLANS = [
     of_plan("rate out of reach", "training.learning_rate=1e9", 2, r"got 1000000000.0. Use at most [\d.]+\.$", absent="γ"),
     of_plan("too many bins", f"{TEN} federation.local_steps=200", 2, "at most 0.199, or fewer bins: .*local_steps at most 79"),
     of_plan("a silo with dots", "silo.St.Olav.local_steps=2", 2, "silo.St.Olav is not a silo of the data"),
+    of_plan("rate beyond floats", "training.learning_rate=1e-320", 2, r"must be a finite number in \[1e-30, 1e\+30\]"),
+    of_plan("seed beyond torch", "training.init_seed=99999999999999999999", 2, "training.init_seed must be a whole number between"),
+    of_plan(
+        "digits without end", f"federation.silos=1 federation.local_steps={'9' * 4000}", 2, "got 9+…. Give a whole number", absent="9{300}"
+    ),
+    of_plan("no rates", "training.learning_rates=[] training.algorithm=dp-sgd", 2, r"learning_rates must hold one rate .*got \[\]"),
+    of_plan("share of one silo", "silo.silo-0.noise_share=1e300", 2, "silo.silo-0.noise_share must be a finite number"),
+    of_plan("a silo without key", "silo.x=1", 2, "silo.x must name a key as silo.NAME.key"),
+    of_plan("no column", "data.columns=[]", 2, "data.columns must name at least one column"),
+    of_plan("categories in lists", "data.categories.a=[[1],[2]]", 2, "must be a list of strings or numbers"),
     of_text("byte order mark", b'\xef\xbb\xbf[data]\nname = "digits"\n', 0, "digits is sound", command="data check"),
     of_text("key without section", "epsilon = 1\n", 2, r"epsilon .*below a line \[privacy\]\.", absent="Did you mean"),
     of_text("key of two sections", "noise_multiplier = 1\n", 2, r"\[noise\] or \[evaluation\]"),
@@ -107,6 +117,10 @@ TABLES = [
     of_table("a rare class", TABLE + "A,1,Huntington\n", 2, "fewer than 5 records.*data.categories.y", absent="Huntington"),
     of_table("labels like no other", lines(f"A,{i},{i}.5" for i in range(8)), 2, "a different one of its numbers", absent="7.5"),
     of_table("identifier as silo", lines(f"id-{i},1,{i % 2}" for i in EIGHTY), 2, "silo_column 's' has another value", absent="id-"),
+    of_table("a column twice", TABLE, 2, "none of them twice", change="data.columns=['x','x']"),
+    of_table("bounds of labels", TABLE, 2, "data.bounds.y must not bound the column of silos or labels", change="data.bounds.y=[0,1]"),
+    of_table("capitals", TABLE.replace("s,x,y", "S,x,Y"), 2, r"no column 's'. Did you mean 'S'\?"),
+    of_table("control characters", TABLE.replace("B,", "\x1b[2J,"), 2, "value of record 2 holds control characters", absent="\x1b"),
     of_table("packed with gzip", gzip.compress(TABLE.encode()), 0, "2 silos"),
     of_table("half of a gzip", gzip.compress(TABLE.encode())[:-20], 2, "is damaged"),
     of_table("workbook", b"PK\x03\x04rest", 2, r"Excel workbook .*Save the sheet as CSV \(UTF-8\)"),
@@ -132,6 +146,14 @@ TABLES = [
 ]
 
 PLACES = [
+    of_text("home of nobody", OWN.replace("t.csv", "~nobody-at-all/t.csv"), 2, "begins with the home folder of nobody"),
+    Case(
+        "a drop-out of nobody",
+        f"train {DIGITS} --drop 1:masked:99",
+        2,
+        "--drop must name rounds 1 to .* and silos 0 to 4, got '1:masked:99'",
+    ),
+    Case("a drop-out too late", f"train {DIGITS} --drop 99999:masked:0", 2, "--drop must name rounds 1 to"),
     of_place("beside the plan", {"sub/t.csv": TABLE}, 0, "2 silos", absent="current folder"),
     of_place("in the current folder", {"t.csv": TABLE}, 0, "t.csv is not beside the plan: the file of the current folder"),
     of_place("in both", {"t.csv": births(), "sub/t.csv": TABLE}, 0, "t.csv is the file beside the plan; .* another"),

@@ -52,7 +52,8 @@ def train_command(
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
     if chosen is not None:
-        public_facts(chosen)  # torch takes seconds to import: what is wrong with plan and table is said before
+        facts = public_facts(chosen)  # torch takes seconds to import: what is wrong with plan and table is said before
+        _require_there(drop or [], vanishing, rounds=chosen.federation.rounds, silos=facts.silos)
     modules_of_current_folder()
     from sumus.training.run import RunOptions, train
 
@@ -147,6 +148,14 @@ def _write_report(run: TrainedRun) -> Path | None:
     page = run.path / "report.html"
     write_report([RunFolder.open(run.path)], page)
     return page
+
+
+def _require_there(dropped: list[str], vanishing: dict[int, dict[str, frozenset[int]]], *, rounds: int, silos: int) -> None:
+    """A drop-out of a round or a silo that does not exist would be simulated as none at all."""
+    numbers = {silo for stages in vanishing.values() for each in stages.values() for silo in each}
+    if not all(0 <= number < rounds for number in vanishing) or not all(silo < silos for silo in numbers):
+        rule = f"must name rounds 1 to {rounds} and silos 0 to {silos - 1}"
+        raise PlanError("--drop", " ".join(dropped), rule, "Correct the numbers.")
 
 
 def _vanishing(given: list[str]) -> dict[int, dict[str, frozenset[int]]]:

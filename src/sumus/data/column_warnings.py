@@ -79,8 +79,9 @@ def _repeats(column: Column) -> bool:
 def _kind(column: Column) -> str | None:
     """What an undeclared column looks like, if it looks wrong."""
     if isinstance(column, NumberColumn):
-        steps = np.diff(column.values)  # 1, 2, 3, …: the number of the row
-        return "identifiers" if len(column.values) >= _LEAST_RECORDS and bool(np.all(steps == 1.0)) else None
+        values = column.values
+        counted = len(values) >= _LEAST_RECORDS and np.array_equal(values, values[0] + np.arange(len(values)))  # 1, 2, 3, …
+        return "identifiers" if counted else None
     if _share(column, _DATE.fullmatch) >= _SHARE:
         return "dates"
     if _share(column, _COMMA.fullmatch) > 0.0 and _share(column, _COMMA_OR_WHOLE.fullmatch) >= _SHARE:

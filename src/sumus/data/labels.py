@@ -122,6 +122,10 @@ def codes_of(column: TextColumn, key: str, declared: tuple[str, ...] | None) -> 
             f"{key} {column.name!r} has no value in {len(absent)} records, first in record {absent[0] + 1}. Fill them or remove them."
         )
     present = set(np.unique(column.codes).tolist())
+    odd = [code for code in present if not column.values[code].isprintable()]
+    if odd:  # it would become a name on screens and in plans
+        record = int(np.flatnonzero(np.isin(column.codes, odd))[0]) + 1
+        raise DataError(f"{key}: the value of record {record} holds control characters. Correct it.")
     names = declared or tuple(sorted((column.values[code] for code in present), key=_sort_key))
     position = {name: index for index, name in enumerate(canonical(names, column.name))}
     for code in sorted(present):

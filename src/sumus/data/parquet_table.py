@@ -34,7 +34,7 @@ def read_parquet(path: Path) -> dict[str, Column]:
         with parquet.ParquetFile(path) as file:
             return _columns(arrow, path, file.read())
     except (OSError, ValueError, KeyError, NotImplementedError) as error:  # arrow's own errors are kinds of these
-        reason = (str(error).splitlines() or ["unreadable"])[0]
+        reason = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {reason}. Check data.path.") from None
 
 

@@ -53,7 +53,8 @@ class OwnTable:
         """The column of that name; `key` is the plan key that asked for it."""
         if name in self.columns:
             return self.columns[name]
-        close = difflib.get_close_matches(name, self.columns, n=1)
+        alike = [other for other in self.columns if other.casefold() == name.casefold()]
+        close = alike or difflib.get_close_matches(name, self.columns, n=1)
         known = list(self.columns)
         listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
         fix = f"Did you mean {close[0]!r}?" if close else f"Columns: {listed}."

@@ -34,7 +34,7 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
         given: `data.path`.
         folder: of the plan's file, if the plan came from one.
     """
-    path = Path(given).expanduser()
+    path = _expanded(given)
     places = [path] if path.is_absolute() or folder is None else [folder / path, path]
     try:
         there = [place for place in places if place.exists()]
@@ -50,9 +50,17 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
     return chosen, _surprise(given, chosen, places, there)
 
 
+def _expanded(given: str) -> Path:
+    """A path with ~ replaced by the home folder it means."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        raise DataError(f"data.path {given!r} begins with the home folder of nobody. Write the path in full.") from None
+
+
 def data_folder(plan: TrainingPlan) -> Path | None:
     """The folder that the plan's `data.path` starts at on this machine; None without one, or where it is absolute."""
-    path = Path(plan.data.path or "/").expanduser()
+    path = _expanded(plan.data.path or "/")
     if path.is_absolute():
         return None
     place, _ = locate(str(path), plan.folder)
