@@ -135,7 +135,9 @@ class DataPlan(RuledTable):
     split_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: how simulated records are dealt to silos and to train and test
     test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
-    records_per_silo: tuple[int, ...] | None = key(None, optional(names(whole(low=1, high=10**12))))  # training records, one number per silo
+    records_per_silo: tuple[int, ...] | None = key(
+        None, optional(names(whole(low=1, high=10**12)))
+    )  # training records, one number per silo
     counts: str | None = key(None, optional(choice("bounded", "public")))  # those numbers are bounds (default), or exact and public
     bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")), only=_FILE)  # column → [low, high], public
     categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")), only=_FILE)  # column → its values, public

@@ -86,9 +86,9 @@ PLANS = [
     of_plan("a silo with dots", "silo.St.Olav.local_steps=2", 2, "silo.St.Olav is not a silo of the data"),
     of_plan("rate beyond floats", "training.learning_rate=1e-320", 2, r"must be a finite number in \[1e-30, 1e\+30\]"),
     of_plan("seed beyond torch", "training.init_seed=99999999999999999999", 2, "training.init_seed must be a whole number between"),
-    of_plan(
-        "digits without end", f"federation.silos=1 federation.local_steps={'9' * 4000}", 2, "got 9+…. Give a whole number", absent="9{300}"
-    ),
+    of_plan("digits without end", f"federation.rounds={'9' * 4000}", 2, "got 9+…. Give a whole number", absent="9{300}"),
+    of_text("more digits", f"[privacy]\nepsilon = {'9' * 5000}\n", 2, "must be valid TOML.*4300 digits"),
+    of_text("brackets", f"[privacy]\nepsilon = {'[' * 5000}\n", 2, "must be valid TOML"),
     of_plan("no rates", "training.learning_rates=[] training.algorithm=dp-sgd", 2, r"learning_rates must hold one rate .*got \[\]"),
     of_plan("share of one silo", "silo.silo-0.noise_share=1e300", 2, "silo.silo-0.noise_share must be a finite number"),
     of_plan("a silo without key", "silo.x=1", 2, "silo.x must name a key as silo.NAME.key"),
@@ -151,7 +151,7 @@ PLACES = [
         "a drop-out of nobody",
         f"train {DIGITS} --drop 1:masked:99",
         2,
-        "--drop must name rounds 1 to .* and silos 0 to 4, got '1:masked:99'",
+        "--drop must name rounds .* and silos 0 to 4, got '1:masked:99'",
     ),
     Case("a drop-out too late", f"train {DIGITS} --drop 99999:masked:0", 2, "--drop must name rounds 1 to"),
     of_place("beside the plan", {"sub/t.csv": TABLE}, 0, "2 silos", absent="current folder"),
@@ -253,7 +253,7 @@ def test_a_run_finds_its_table_again_from_another_folder(
 
 def test_accuracy_stands_beside_that_of_the_most_frequent_class(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.toml").write_text(OWN + "\n[federation]\nrounds = 1\n[privacy]\ndelta = 1e-3\n")
-    Path("t.csv").write_text("s,x,y\n" + "".join(f"{'AB'[i % 2]},{i % 5},{int(i % 10 == 0)}\n" for i in range(400)))
+    Path("t.csv").write_text("s,x,y\n" + "".join(f"{'AB'[i % 2]},{i / 2},{int(i % 10 == 0)}\n" for i in range(400)))
     assert main(["train", "p.toml", "--no-report"]) == 0
     out = capsys.readouterr().out
     assert (row := re.search(r"most frequent class +([\d.]+)%", out)) is not None

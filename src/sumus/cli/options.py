@@ -37,7 +37,7 @@ def load_plan(path: str | Path, overrides: Sequence[str] | None, *, needs_record
         needs_records: refuse a plan that names none; otherwise the embedded digits stand in for them, and that is said.
     """
     plan = with_overrides(_stored_plan(Path(path)) or TrainingPlan.load(path), overrides)
-    if plan.data.name is None and plan.data.path is None:
+    if plan.data.name is None and plan.data.path is None and plan.data.objects is None:
         fix = 'Below [data] set path to a file of your own, or name = "digits" for a try (`sumus data list`).'
         if needs_records:
             raise PlanError("data", None, "must say which records are meant", fix)
@@ -49,7 +49,7 @@ def load_plan(path: str | Path, overrides: Sequence[str] | None, *, needs_record
 
 def _stored_plan(path: Path) -> TrainingPlan | None:
     """The plan of a run folder, which knows where its records are; None for every other file."""
-    if not (path.parent / "record.jsonl").is_file():
+    if path.name != "plan.toml" or not (path.parent / "record.jsonl").is_file():
         return None
     from sumus.record import RunFolder
 
