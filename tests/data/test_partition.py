@@ -121,6 +121,19 @@ def test_adding_a_record_moves_no_other_record_between_training_and_test(count, 
         assert [position for position in part.tolist() if position != gone] == kept[less].tolist()
 
 
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(st.integers(0, 3), min_size=1, max_size=30), twin=st.integers(0, 29), test=st.floats(0.05, 0.95))
+def test_adding_an_equal_record_moves_no_other(values, twin, test):
+    """Equal records share a part, so a twin joins its part and nobody leaves one."""
+    x = np.array(values, dtype=np.float32)[:, None]
+    x = np.concatenate([x, x[[twin % len(values)]]])
+    y, options = np.zeros(len(x), np.int64), {"test_fraction": test, "validation_fraction": 0.3, "seed": 1, "silo": "a"}
+    more = split_by_record(x, y, **options)
+    less = split_by_record(x[:-1], y[:-1], **options)
+    assert [np.setdiff1d(one, other).tolist() for one, other in zip(more, less, strict=True)].count([len(values)]) == 1
+    assert not any(np.setdiff1d(other, one).size for one, other in zip(more, less, strict=True))
+
+
 def test_a_split_in_exact_numbers_moves_other_records():
     """Why the number of records must be public for it: without the first of ten records, others change sides."""
     options = {"test_fraction": 0.3, "validation_fraction": 0.0, "seed": 0, "silo": "a"}

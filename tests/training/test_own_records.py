@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,13 @@ import torch
 
 import sumus
 from sumus.cli import main
-from sumus.data import FederatedData, from_arrays, load
+from sumus.data import FederatedData, from_arrays, load, public_facts
 from sumus.data.synthetic import write_patients
 from sumus.errors import GuaranteeError, PlanError
 from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
+from sumus.resolve import resolve
 from sumus.training.run import RunOptions, train
 
 PLAN = """
@@ -201,18 +201,36 @@ def test_a_killed_run_on_a_table_is_resumed_from_the_command_line(tmp_path: Path
     assert RunFolder.open(path).last_round == 8
 
 
-def shipped_plans() -> Iterator[Path]:
-    yield from sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("path", shipped_plans(), ids=lambda path: path.stem)
-def test_every_shipped_plan_resolves_to_itself_with_the_same_facts(path: Path) -> None:
-    from sumus.data import public_facts
-    from sumus.resolve import resolve
+def shipped_plans() -> dict[str, TrainingPlan]:
+    """Every plan that is shipped, and that of the example with a table."""
+    plans = {path.stem: TrainingPlan.load(path) for path in sorted((ROOT / "plans").glob("*.toml"))}
+    text = (ROOT / "examples" / "hospitals.py").read_text().partition('PLAN = """')[2].partition('"""')[0]
+    return plans | {"hospitals": TrainingPlan.from_toml(text.format(path="patients.csv"))}
 
-    plan = TrainingPlan.load(path)
-    once = resolve(plan, public_facts(plan))
+
+@pytest.mark.parametrize("name", shipped_plans())
+def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) -> None:
+    write_patients(Path("patients.csv"))
+    plan = shipped_plans()[name]
+    facts = public_facts(plan)
+    once = resolve(plan, facts)
     assert resolve(once, public_facts(once)) == once
+    assert public_facts(once).records_per_silo == facts.records_per_silo
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits", "hospitals"])  # those whose records are at hand everywhere
+def test_every_example_plan_can_be_interrupted_and_resumed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)
+    write_patients(Path("patients.csv"), records=2000)
+    plan = shipped_plans()[name].with_overrides({"federation.rounds": 2})
+    whole = train(plan, options=options(root=Path("whole")))
+    path, _ = interrupted(plan)
+    resumed = train(options=options(resume=path))
+    assert torch.equal(next(resumed.model.parameters()), next(whole.model.parameters()))
 
 
 def test_objects_are_resumed_in_python_and_the_interruption_says_how() -> None:
@@ -355,6 +373,29 @@ def test_silos_by_name_and_declared_classes() -> None:
     assert any("record counts" in line for line in run.assumptions)
     undeclared = sumus.train(TrainingPlan.from_toml(PLAN), silos=named, options=options())
     assert any("number of classes, 3" in line and "classes=" in line for line in undeclared.assumptions)
+
+
+def test_a_table_that_was_loaded_beforehand_keeps_its_ledger() -> None:
+    write_patients(Path("patients.csv"), records=300)
+    plan = TrainingPlan.from_toml(PLAN + TABLE).with_overrides({"federation.rounds": 1})
+    train(plan, silos=load(plan), options=options())
+    train(plan, options=options())
+    assert {ledger.dataset: len(ledger.entries()) for ledger in Ledger.all()} == {"patients": 2}
+
+
+def test_a_split_that_was_made_beforehand_is_said_to_be_public() -> None:
+    digits = load(TrainingPlan.from_toml('[data]\nname = "digits"\n'))
+    plan = TrainingPlan.from_toml('[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n')
+    assert any("decided beforehand" in line for line in seen_by_training(plan, digits).assumptions)
+    assert not any("decided beforehand" in line for line in seen_by_training(plan, arrays()).assumptions)
+
+
+def test_who_leaves_records_out_is_told_and_the_record_is_not() -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1}).replace("data", records_per_silo=(20, 60, 60))
+    with pytest.warns(UserWarning, match="'silo-0' beyond its bound 20 are left out"):
+        run = train(plan, silos=arrays(), options=options())
+    assert "left" not in (run.path / "record.jsonl").read_text()
+    assert "left" not in (run.path / "summary.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -82,6 +83,10 @@ def train_command(
         def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
             nonlocal bound
             console.print("no privacy guarantee: fedavg adds no noise" if account is None else guarantee_text(account))
+            for silo in data.silos:
+                if silo.left_out:
+                    told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (said here only)"
+                    console.print(f"[dim]  left out     {escape(told)}", highlight=False)
             for line in data.assumptions:
                 console.print(f"[dim]  assumed      {line}", highlight=False)
             if seed is not None:

@@ -39,8 +39,8 @@ def from_arrays(
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
         classes: number of labels, public; omitted: the largest label plus one, which is an assumption.
-        name: of the data set, for ledger, records and reports; omitted: made of silo names, record shape and number of classes, so
-            that data sets that differ in one of these are told apart and one that gains a record keeps its ledger.
+        name: of the data set, for ledger, records and reports; omitted: made of silo names and record shape, so that data sets
+            which differ in one of these are told apart, and one that gains a record keeps its ledger.
         test_fraction: share of the records that is kept for testing if no test records are given; a record's chance.
         validation_fraction: share of the training part that is kept for tuning, likewise.
         split_seed: public seed of the split.
@@ -73,8 +73,15 @@ def from_arrays(
         )
         members.append(SiloRecords(title, train, validation, test if held_out is None else held_out[index]))
     lines = () if classes is not None else (f"the number of classes, {found}, was read off the labels (classes= declares it)",)
-    chosen = name if name is not None else _name_of_shape(titles, shape, found)
-    return FederatedData(chosen, tuple(members), tuple(shape), found, tuple(map(str, range(found))), lines)
+    return FederatedData(
+        name=name if name is not None else _name_of_shape(titles, shape),
+        silos=tuple(members),
+        shape=tuple(shape),
+        classes=found,
+        class_names=tuple(map(str, range(found))),
+        assumptions=lines,
+        split_by_record=True,
+    )
 
 
 def _in_order(
@@ -102,9 +109,12 @@ def _alike(parts: list[Records]) -> list[Records]:
     return [part if len(part) else Records(part.x.reshape(0, *shape), part.y) for part in parts]
 
 
-def _name_of_shape(titles: Sequence[str], shape: Sequence[int], classes: int) -> str:
-    """A name for the ledger made of what is public anyway and stays when a record comes or goes; no record's content enters it."""
-    facts = "\0".join([*titles, "×".join(map(str, shape)), str(classes)])
+def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
+    """A name for the ledger, made of what is public anyway and stays when a record comes or goes.
+
+    Counts and classes stay out of it: they may follow from the records, and a record more must not begin a new ledger at zero.
+    """
+    facts = "\0".join([*titles, "×".join(map(str, shape))])
     return f"own-data-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 

@@ -6,7 +6,7 @@ Records are encoded only when their place is known, so that a large table exists
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -87,7 +87,7 @@ def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
     Guarantee: every record is in exactly one part of the silo it belongs to; adding or removing one changes one part by that record.
         What the plan states about numbers of records is not applied yet (`stated_counts`). Arguments as in `federate`.
     """
-    return _federated(pool, tuple(silos_by_record(pool, plan)))
+    return replace(_federated(pool, tuple(silos_by_record(pool, plan))), split_by_record=True)
 
 
 def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:

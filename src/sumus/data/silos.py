@@ -93,6 +93,7 @@ class FederatedData:
 
     Args:
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
+        split_by_record: every record's part follows from that record alone.
     """
 
     name: str
@@ -101,6 +102,7 @@ class FederatedData:
     classes: int
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
+    split_by_record: bool = False
 
     def __post_init__(self) -> None:
         if not self.silos:

@@ -32,7 +32,7 @@ def hold_to_plan(data: FederatedData, plan: DataPlan) -> FederatedData:
     """
     stated = stated_counts(plan, len(data.silos), data.name) or (None,) * len(data.silos)
     silos = tuple(hold_silo(silo, count, plan, data.name) for silo, count in zip(data.silos, stated, strict=True))
-    public = plan.records_per_silo is None or plan.counts == "public"
+    public = plan.counts == "public" or any(silo.bound is None for silo in silos)
     return replace(data, silos=silos, assumptions=(*data.assumptions, COUNTS_ARE_PUBLIC) if public else data.assumptions)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sumus.data import FederatedData, from_arrays, hold_to_plan, load
@@ -11,6 +13,8 @@ from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
 
 __all__ = ["class_of", "with_model", "with_records"]
+
+_SPLIT_IS_PUBLIC = "which records train and which test was decided beforehand and is taken as public"
 
 
 def with_records(
@@ -43,10 +47,23 @@ def with_records(
             validation_fraction=split.validation_fraction,
             split_seed=split.split_seed,
         )
-    chosen = name or split.objects or data.name
+    if not data.split_by_record:
+        data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
+    chosen = name or split.objects or _dataset_name(data)
     files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "bounds", "categories"))
     plan = plan.replace("data", **files, objects=chosen)
-    return plan, hold_to_plan(replace(data, name=chosen), plan.data)
+    held = hold_to_plan(replace(data, name=chosen), plan.data)
+    for silo in held.silos:
+        if silo.left_out:  # said here and nowhere else: a record of the run would tell others
+            told = f"{silo.left_out} training records of silo {silo.name!r} beyond its bound {silo.bound} are left out"
+            warnings.warn(told, stacklevel=3)
+    return plan, held
+
+
+def _dataset_name(data: FederatedData) -> str:
+    """The ledger of these records; a file that was loaded beforehand has the same one as in a plan that names it."""
+    path = Path(data.name)
+    return path.stem if path.suffix.lower() in (".csv", ".parquet", ".pq") else data.name
 
 
 def with_model(plan: TrainingPlan, model: object | None) -> TrainingPlan:
