@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 # lowest first; a part may import parts of lower layers, and of its own layer where no cycle arises
 LAYERS: list[set[str]] = [
     {"errors", "machine_code"},
-    {"randomness", "plan_rules", "ruled_table", "typed_json", "storage", "shapes"},
+    {"randomness", "plan_rules", "ruled_table", "typed_json", "storage", "shapes", "records_in_words", "notebook"},
     {"chain", "mechanism", "secagg"},
     {"accounting"},
     {"plan", "plan_sections"},
@@ -48,7 +48,7 @@ ONLY = {
     "accounting": {"errors", "mechanism", "plan_rules"},
     "plan": {"errors", "plan_sections", "ruled_table"},
     "plan_sections": {"plan_rules", "ruled_table"},
-    "report": {"errors", "plan", "record", "record_lines", "storage"},
+    "report": {"errors", "plan", "record", "record_lines", "records_in_words", "storage"},
     "data": {"errors", "plan", "randomness"},
 }
 HEAVY = {

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field, replace
+from typing import Self, final
 
 from scipy.special import betainc
 
 from sumus.accounting.analyses import Setting
 from sumus.coins import check_coins, coins_of
+from sumus.data.silos import PublicFacts
 from sumus.errors import PlanError
 from sumus.mechanism.grid import Grid, Rounding, summation_slack_grid
 from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
@@ -157,6 +158,7 @@ class NoiseDesign:
         step_weights: fixed-point integer weights of the local steps in the release (all 1 without momentum or a schedule).
         update_scale: decoded sum × this = the averaged model update.
         saturation_grid: a silo clamps every coordinate of each query to ± this, so that the ring cannot wrap whatever the records are.
+        facts: what is public about the records, for the account to show; no number depends on it.
     """
 
     plan: TrainingPlan
@@ -165,6 +167,11 @@ class NoiseDesign:
     step_weights: tuple[int, ...]
     update_scale: float
     saturation_grid: int
+    facts: PublicFacts | None = field(default=None, compare=False)
+
+    def about(self, facts: PublicFacts) -> Self:
+        """The same design for records of which this is public."""
+        return replace(self, facts=facts)
 
     @property
     def coins(self) -> PoissonBinomial | None:

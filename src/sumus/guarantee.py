@@ -25,7 +25,9 @@ from sumus.coins import check_coins, coin_release
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import Inexactness, inexactness_of, inexactness_of_draws
+from sumus.notebook import as_table, labelled
 from sumus.plan import PrivacyPlan, TrainingPlan
+from sumus.records_in_words import records_in_words
 from sumus.secure_counts import METRIC_COORDINATES, count_noise, count_release
 
 __all__ = [
@@ -55,6 +57,9 @@ class Account:
         target_epsilon: what the plan asks for, if it does.
         metrics_epsilon: for one *test* record, at the same δ, where metrics leave the silos through the secure sum; the rest of the
             account is about training records.
+        records_per_silo: public counts of training records, or bounds on them; empty where the account is not about records.
+        columns: of a table, those that make features.
+        assumptions: what is assumed to be public about the records, one line each; every front end shows them.
     """
 
     epsilon: float
@@ -74,6 +79,9 @@ class Account:
     tuning_epsilon: float | None
     metrics_epsilon: float | None
     plan_hash: str
+    records_per_silo: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -97,7 +105,13 @@ class Account:
                 lines.append(f"  for comparison: {_COMPARISON[each.name]} ε ≤ {_round_up(each.epsilon)}{mark}")
         if self.tuning_epsilon is not None:
             lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
+        lines += [f"  {name:12} {value}" for name, value in records_in_words(self.records_per_silo, self.columns)]
+        lines += [f"  assumed      {line}" for line in self.assumptions]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return as_table(" ".join(title.split()), labelled(lines))
 
 
 _ACCOUNTANT_NAMES = {
@@ -131,7 +145,7 @@ def calibrated(plan: TrainingPlan) -> NoiseDesign:
     from sumus.resolve import resolve
 
     facts = public_facts(plan)
-    return calibrate_design(resolve(plan, facts), facts.silo_names)
+    return calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
 
 
 def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
@@ -203,6 +217,9 @@ def account_of(built: NoiseDesign) -> Account:
         tuning_epsilon=None if plan.privacy.tuning_runs is None else search_epsilon([built]),
         metrics_epsilon=metrics_epsilon(plan) if plan.evaluation.metrics == "secure" else None,
         plan_hash=plan.hash,
+        records_per_silo=() if built.facts is None else built.facts.records_per_silo,
+        columns=() if built.facts is None else built.facts.columns,
+        assumptions=() if built.facts is None else built.facts.assumptions,
     )
 
 

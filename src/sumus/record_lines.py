@@ -103,6 +103,9 @@ class Guarantee:
     metrics_epsilon: float | None = None
     epsilon_per_silo: Mapping[str, float] = field(default_factory=dict)
     analyses: tuple[Any, ...] = ()
+    records_per_silo: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     @property
     def compared(self) -> tuple[GuaranteeAnalysis, ...]:

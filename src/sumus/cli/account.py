@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
 from sumus.design import NoiseDesign, design
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import account_of, calibrated
+from sumus.guarantee import Account, account_of, calibrated
 
 __all__ = ["account_app"]
 
@@ -35,16 +37,29 @@ def account(
     else:
         built, completed, asked = calibrated(load_plan(path, overrides, needs_records=False)), None, 0
     made = account_of(built)
+    if folder.is_dir():
+        made = _as_begun(made, folder)
     if as_json:
         extra = {} if completed is None else {"rounds_completed": completed, "rounds_accounted": asked, "void": void}
-        print_json(made.as_json() | extra)
+        print_json(made.as_json() | extra | {"ledger": spent_so_far(built.plan)})
         return
     screen = console()
     screen.print(guarantee_text(made), soft_wrap=True)
+    screen.print(spent_text(built.plan))
     if completed is not None:
         screen.print(f"  [cyan]rounds[/cyan]       {completed} completed, {asked} accounted")
     if void is not None:
         screen.print(f"[bold red]The guarantee is void for this run:[/bold red] {void}")
+
+
+def _as_begun(made: Account, folder: Path) -> Account:
+    """With what the record's header says about the records: they need not be here any more."""
+    from sumus.record import RunFolder
+
+    begun = RunFolder.open(folder).guarantee
+    if begun is None:
+        return made
+    return replace(made, records_per_silo=begun.records_per_silo, columns=begun.columns, assumptions=begun.assumptions)
 
 
 def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, int, int, str | None]:

@@ -109,7 +109,7 @@ def guarantee_text(account: Account) -> Hanging:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics|records|assumed)", style="cyan")
+            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics|records|columns|assumed)", style="cyan")
             styled.highlight_regex(r"not proved.*", style="red")
         text.append_text(styled)
     text.rstrip()

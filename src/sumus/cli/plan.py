@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
 from sumus.comparison import AlgorithmCost, Comparison, compare
 from sumus.design import NoiseDesign
@@ -46,6 +47,7 @@ def plan(
                 "account": account.as_json(),
                 "design": _facts(built, account),
                 "algorithms": [dataclasses.asdict(c) for c in costs],
+                "ledger": spent_so_far(built.plan),
                 "files": files,
             }
         )
@@ -80,6 +82,7 @@ def _facts(built: NoiseDesign, account: Account) -> dict[str, Any]:
 def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]) -> None:
     screen, facts = console(), _facts(built, account)
     screen.print(guarantee_text(account), soft_wrap=True)
+    screen.print(spent_text(built.plan))
     screen.print()
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan")

@@ -108,6 +108,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
         class_names=pool.class_names,
         assumptions=(*pool.assumptions, COUNTS_ARE_PUBLIC) if public else pool.assumptions,
         bounded=not public,
+        columns=pool.columns,
     )
 
 

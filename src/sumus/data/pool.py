@@ -32,6 +32,7 @@ class Pool:
         encode: float32 records of the given positions, in that order; a fixed public function of each single record.
         silo_names: names of the silos the data itself has, if any.
         silo_of: silo of each record, an index into `silo_names`.
+        columns: of a table, those that make features.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Pool:
     silo_names: tuple[str, ...] | None = None
     silo_of: NDArray[np.int64] | None = None
     assumptions: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int, ...]) -> FederatedData:
@@ -124,4 +126,5 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         classes=len(pool.class_names),
         class_names=pool.class_names,
         assumptions=pool.assumptions,
+        columns=pool.columns,
     )

@@ -69,6 +69,7 @@ class PublicFacts:
         class_names: one per label, in label order.
         assumptions: what had to be assumed to be public, one line each.
         bounded: the bounds were declared and hide how many records there are; otherwise they are the counts, taken as public.
+        columns: of a table, those that make features.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PublicFacts:
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
     bounded: bool = False
+    columns: tuple[str, ...] = ()
 
     @property
     def silos(self) -> int:
@@ -93,7 +95,11 @@ class FederatedData:
 
     Args:
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
+<<<<<<< HEAD
         split_by_record: every record's part follows from that record alone.
+=======
+        columns: of a table, those that make features.
+>>>>>>> f8a3754 (What is assumed about the records belongs to the account)
     """
 
     name: str
@@ -102,7 +108,11 @@ class FederatedData:
     classes: int
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
+<<<<<<< HEAD
     split_by_record: bool = False
+=======
+    columns: tuple[str, ...] = ()
+>>>>>>> f8a3754 (What is assumed about the records belongs to the account)
 
     def __post_init__(self) -> None:
         if not self.silos:
@@ -123,4 +133,5 @@ class FederatedData:
             class_names=self.class_names,
             assumptions=self.assumptions,
             bounded=all(silo.bound is not None for silo in self.silos),
+            columns=self.columns,
         )

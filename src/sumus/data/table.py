@@ -122,6 +122,7 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
         silo_names=silo_names,
         silo_of=silo_of,
         assumptions=tuple(assumptions),
+        columns=_features(table, data),
     )
 
 
@@ -142,13 +143,18 @@ def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.floa
     return out
 
 
+def _features(table: OwnTable, data: DataPlan) -> tuple[str, ...]:
+    """The columns that the plan names, otherwise all but those of silos and labels."""
+    return data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
+
+
 def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]]:
     """One encoder per feature column, and a line for each thing that had to be assumed."""
     bounds, categories = data.bounds or {}, data.categories or {}
     for key, named in (("data.bounds", bounds), ("data.categories", categories)):
         for name in named:
             table.column(name, f"{key}.{name}")
-    names = data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
+    names = _features(table, data)
     if not names:
         raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
     found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": [], "unlisted": []}

@@ -66,7 +66,7 @@ def agree_on(plan: TrainingPlan) -> Agreement:
     if plan.training.algorithm == "fedavg":
         raise GuaranteeError('training.algorithm "fedavg" adds no noise: no silo would take part. Use "convex-pass" or "split-noise".')
     facts = declared_facts(plan)
-    design = calibrate_design(resolve(plan, facts), facts.silo_names)
+    design = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
     return Agreement(design=design, account=certify(design), facts=facts)
 
 
@@ -103,4 +103,5 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         class_names=pool.class_names,
         assumptions=pool.assumptions,
         bounded=True,
+        columns=pool.columns,
     )

@@ -105,7 +105,7 @@ def accounted_tuning(
     facts = data.facts()
     public = RandomSource.simulation(seed, "tuning candidates")
     drawn = [space.draw(public) for _ in range(candidates)]
-    built = [calibrate_design(resolve(base.with_overrides(values), facts), facts.silo_names) for values in drawn]
+    built = [calibrate_design(resolve(base.with_overrides(values), facts), facts.silo_names).about(facts) for values in drawn]
     _require_alike(built)
     training = search_epsilon(built)
     validation = max(metrics_epsilon(each.plan, search=True) for each in built)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from sumus.record import Guarantee, RoundRecord, RunFolder, rounded_up
+from sumus.records_in_words import records_in_words
 
 __all__ = ["Statement", "most_detected", "statement_of"]
 
@@ -81,6 +83,7 @@ def statement_of(run: RunFolder) -> Statement:
     if guarantee.metrics_epsilon is not None:
         bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove"
         terms += (("Metrics", f"secure sums of their own: {bound}"),)
+    terms += _records(run, guarantee)
     brief = f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, {status}"
     return Statement(
         verdict=verdict,
@@ -113,6 +116,26 @@ def _void(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reaso
         meaning=_meaning(run, guarantee, "void"),
         gaps=("Everything: what this run released may reveal any record that was used. Treat the model like the data.",),
     )
+
+
+def _records(run: RunFolder, guarantee: Guarantee) -> tuple[tuple[str, str], ...]:
+    """What the guarantee is about, what was assumed about it, and what else was released from it: whoever signs must see it."""
+    known = records_in_words(guarantee.records_per_silo, guarantee.columns)
+    terms = tuple((name.capitalize(), value) for name, value in known)
+    terms += tuple(("Assumed", line) for line in guarantee.assumptions)
+    total = (run.summary or {}).get("ledger")
+    if isinstance(total, dict):
+        terms += (("All runs", _spent_by_all_runs(total)),)
+    return terms
+
+
+def _spent_by_all_runs(total: Mapping[str, Any]) -> str:
+    epsilon, runs = float(total["epsilon"]), int(total["runs"])
+    after = f"on {total['dataset']} after {runs} run{'' if runs == 1 else 's'}, this one included"
+    if math.isinf(epsilon):
+        return f"no bound {after}: not all of them added noise"
+    proved = "" if total["proved"] else ", NOT PROVED in part"
+    return f"ε\u00a0≤\u00a0{rounded_up(epsilon)} at δ\u00a0=\u00a0{float(total['delta']):.3g} {after}, by simple addition{proved}"
 
 
 def _without_guarantee(run: RunFolder) -> Statement:

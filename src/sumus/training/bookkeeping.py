@@ -102,6 +102,9 @@ def summary_of(guarantee: Account | Guarantee | None, rounds: Sequence[RoundReco
         "void": void,
         "rounds": len(rounds),
         "seconds": seconds,
+        "records_per_silo": [] if guarantee is None else list(guarantee.records_per_silo),
+        "columns": [] if guarantee is None else list(guarantee.columns),
+        "assumptions": [] if guarantee is None else list(guarantee.assumptions),
     }
 
 

@@ -24,6 +24,7 @@ from sumus.data import FederatedData, data_folder
 from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, StorageError
 from sumus.guarantee import Account, calibrate_design, certify
+from sumus.notebook import as_table, labelled
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
@@ -101,6 +102,13 @@ class TrainedRun:
         ended = summary_of(self.account, self.rounds, void=self.void, seconds=self.seconds)
         return ended | {"run": str(self.path), "baselines": self.baselines, "assumptions": list(self.assumptions)}
 
+    def _repr_html_(self) -> str:
+        accuracy = "not measured" if self.accuracy is None else f"{self.accuracy:.1%}"
+        bound = "no privacy guarantee" if self.account is None else f"VOID: {self.void}" if self.void else str(self.account).splitlines()[0]
+        lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
+        title = f"{len(self.rounds)} rounds, accuracy {accuracy}, {' '.join(bound.split())}"
+        return as_table(title, [*lines, ("run", str(self.path))])
+
 
 Progress = Callable[[NoiseDesign, RoundRecord], None]
 
@@ -139,7 +147,7 @@ def train(
     plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         plan = plan.replace("training", dimension=len(flat_parameters(model or named_model(plan, facts.shape, facts.classes))))
-    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    built = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)
     if begun is not None:
         begun(built, account, data)
