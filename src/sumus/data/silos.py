@@ -95,11 +95,8 @@ class FederatedData:
 
     Args:
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
-<<<<<<< HEAD
         split_by_record: every record's part follows from that record alone.
-=======
         columns: of a table, those that make features.
->>>>>>> f8a3754 (What is assumed about the records belongs to the account)
     """
 
     name: str
@@ -108,11 +105,8 @@ class FederatedData:
     classes: int
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
-<<<<<<< HEAD
     split_by_record: bool = False
-=======
     columns: tuple[str, ...] = ()
->>>>>>> f8a3754 (What is assumed about the records belongs to the account)
 
     def __post_init__(self) -> None:
         if not self.silos:
