@@ -73,7 +73,8 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
         raise PlanError("training.model", training.model, rule, 'Use "split-noise" or "dp-sgd" for other models.')
     divisor = training.divisor or 0.0
     smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
-    cap = math.floor((2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn)
+    room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
+    cap = math.floor(room)
     if cap < 1:
         rule = f"must let a bin of {divisor:.3g} records on average hold one (convex-pass)"
         raise PlanError("training.learning_rate", learning_rate, rule, _largest_rate(plan, learning_rate, smoothness_drawn))

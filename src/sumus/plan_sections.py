@@ -124,7 +124,7 @@ class DataPlan(RuledTable):
     """Where records come from and what is publicly known about them."""
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
-    path: str | None = key(None, optional(text()))  # or a CSV or Parquet file
+    path: str | None = key(None, optional(text()))  # or a CSV or Parquet file; relative: below the plan's folder
     objects: str | None = key(None, optional(text()))  # or the name of records given in Python, which no command can load
     silo_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: whose record it is
     label_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: what is learned

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -249,6 +250,28 @@ def test_a_run_finds_its_table_again_from_another_folder(
     assert main(["plan", "../plans/p.toml", "--write", "q.toml"]) == 0
     assert main(["data", "check", "q.toml"]) == 0
     assert "current folder" not in capsys.readouterr().out
+
+
+def test_names_of_columns_and_silos_are_text_and_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.toml").write_text(OWN + "\n[federation]\nrounds = 1\n[privacy]\ndelta = 1e-3\n")
+    Path("t.csv").write_text(TABLE.replace("s,x,y", "s,[/x],y").replace("A,", "[/b],"))
+    assert main(["train", "p.toml", "--no-report"]) == 0, capsys.readouterr().err
+    assert "[/x]" in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("p.toml").write_text(OWN)
+    Path("t.csv").write_text(TABLE)
+    opened = Path.open
+
+    def forbidden(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self.name == "t.csv":
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    assert main(["data", "check", "p.toml"]) == 2
+    assert capsys.readouterr().err == "error: data.path 't.csv' cannot be read: Permission denied. Give another file.\n"
 
 
 def test_accuracy_stands_beside_that_of_the_most_frequent_class(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,3 +121,21 @@ def test_a_damaged_real_file_is_a_data_error(tmp_path):
         else:
             continue
         assert "\n" not in complaint
+
+
+@pytest.mark.parametrize(("no", "yes"), [("False", "True"), ("false", "true"), ("FALSE", "TRUE")])
+def test_booleans_are_the_same_classes_and_categories_from_csv_and_parquet(tmp_path, no, yes):
+    flags = [index % 3 == 0 for index in range(30)]
+    silos, sizes = ["AB"[index % 2] for index in range(30)], [float(index) for index in range(30)]
+    packed = _write(tmp_path, silo=silos, size=sizes, smokes=flags[::-1], label=flags)
+    text = tmp_path / "own.csv"
+    rows = zip(silos, sizes, flags[::-1], flags, strict=True)
+    lines = [f"{silo},{size},{yes if smokes else no},{yes if label else no}" for silo, size, smokes, label in rows]
+    text.write_text("\n".join(["silo,size,smokes,label", *lines, ""]))
+    for listed in ({}, {"label": ["True", "False"]}, {"label": ["false", "true"]}):
+        options = {"bounds": {"size": [0, 30]}, "categories": {"smokes": ["false", "true"], **listed}}
+        first, second = load(_plan(text, **options)), load(_plan(packed, **options))
+        assert first.class_names == second.class_names == tuple(listed.get("label", ("False", "True")))
+        for one, other in zip(first.silos, second.silos, strict=True):
+            assert np.array_equal(one.train.x, other.train.x)
+            assert np.array_equal(one.train.y, other.train.y)

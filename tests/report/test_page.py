@@ -134,6 +134,19 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
     assert nasty in "".join(page.words)
 
 
+@pytest.mark.parametrize(("non_private", "lower"), [(0.1, True), (0.99, False)])
+def test_a_run_without_privacy_that_is_worse_is_not_shown_as_if_noise_helped(tmp_path: Path, non_private: float, lower: bool) -> None:
+    plan = made_plan()
+    with RunFolder.create(plan, made_account(plan), tmp_path, silos=("a",)) as run:
+        run.commit(made_round(1, silos=("a",), accuracy=0.5), {}, {})
+        run.finish({"baselines": {"majority": 0.45, "non_private": non_private}})
+    text = Page(rendered(run.path)).text
+    assert "Most frequent class" in text
+    assert "at the plan's learning rate, not tuned for it" in text
+    assert ("does not mean that noise helps" in text) == lower
+    assert "the same training without noise" not in text
+
+
 def test_names_in_charts_are_escaped() -> None:
     nasty = "<script>alert(1)</script>\"'&"
     line = Line(name=nasty, points=[(1.0, 0.5), (2.0, 0.7)])

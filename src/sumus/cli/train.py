@@ -88,7 +88,7 @@ def train_command(
                     told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (said here only)"
                     console.print(f"[dim]  left out     {escape(told)}", highlight=False)
             for line in data.assumptions if account is None else ():
-                console.print(f"[dim]  assumed      {line}", highlight=False)
+                console.print(f"  assumed      {line}", style="dim", highlight=False, markup=False)
             if seed is not None:
                 console.print("[bold red]  --seed makes the noise public: the guarantee above is void for this run (simulation)")
             elif account is not None:
