@@ -108,6 +108,8 @@ PLANS = [
 
 COMMANDS = [
     Case("misspelt command", "trian", 2, r"No such command 'trian'. Did you mean 'train'\? See `sumus --help`"),
+    Case("ε without end", "average --local-epsilon 1e300 --steps 1 --parties 10", 3, "is more than can be computed with. Use at most"),
+    Case("a silo twice", "federation init f --silos a,b,a", 2, "--silos must name every silo once, got 'a,b,a'"),
     Case("misspelt subcommand", "data chek", 2, r"'chek'. Did you mean 'check'\? See"),
 ]
 

@@ -52,6 +52,8 @@ def init_command(
 ) -> None:
     """Make a kit for the server, for every silo and for the operator, and the roster that says who is who."""
     names = [name.strip() for name in silos.split(",") if name.strip()]
+    if len(set(names)) < len(names):
+        raise PlanError("--silos", silos, "must name every silo once", "Remove the repeated name.")
     agreement = None if plan is None else agree_on(load_plan(str(plan), set_))
     if agreement is not None:
         require_silos_of([silo.name for silo in agreement.design.silos], named=names, where="--silos")
