@@ -10,7 +10,7 @@ from typing import Any, final
 
 from sumus.errors import PlanError
 
-__all__ = ["SINGLE_QUOTES", "Rule", "bit_count", "choice", "flag", "names", "number", "optional", "table", "text", "whole"]
+__all__ = ["SINGLE_QUOTES", "Rule", "bit_count", "choice", "flag", "name_or_place", "names", "number", "optional", "table", "text", "whole"]
 
 
 SINGLE_QUOTES = "Write a path with backslashes in single quotes: 'C:\\data\\x.csv'."
@@ -98,6 +98,11 @@ def text() -> Rule:
         return value
 
     return Rule(check)
+
+
+def name_or_place() -> Rule:
+    """A string, or a whole number that stands for one."""
+    return Rule(lambda name, value: text().check(name, str(value) if type(value) is int else value))
 
 
 def flag() -> Rule:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from sumus.plan_rules import bit_count, choice, flag, names, number, optional, table, text, whole
+from sumus.plan_rules import bit_count, choice, flag, name_or_place, names, number, optional, table, text, whole
 from sumus.ruled_table import RuledTable, key
 
 __all__ = [
@@ -74,6 +74,8 @@ class TrainingSectionPlan(RuledTable):
 
     algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
     model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
+    logits: str | None = key(None, optional(name_or_place()))  # own models that return a tuple or dict: position or key of the logits
+    vocabulary: int | None = key(None, optional(whole(low=1)))  # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     features: str = key("none", text())  # public fixed feature map in front of the model
     feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)  # records are scaled to norm at most this, bias included
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size

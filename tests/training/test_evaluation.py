@@ -34,9 +34,9 @@ def test_a_removed_record_changes_no_other_records_result(count: int, seed: int,
     records, gone = _records(count, seed, scale), data.draw(st.integers(0, count - 1))
     parameters = np.random.default_rng(seed).normal(size=sum(p.numel() for p in model.parameters()))
     kept = np.delete(np.arange(count), gone)
-    correct, losses = _per_record(model, parameters, records, 4096, isolated=True)
+    correct, losses = _per_record(model, parameters, records)
     if len(kept):
-        again = _per_record(model, parameters, Records(records.x[kept], records.y[kept]), 4096, isolated=True)
+        again = _per_record(model, parameters, Records(records.x[kept], records.y[kept]))
         assert np.array_equal(correct[kept], again[0])
         assert np.array_equal(losses[kept], again[1])
     plain = evaluate(model, parameters, records)

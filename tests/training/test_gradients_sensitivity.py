@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from oracles.naive_gradients import integer_norm2
 from sumus.errors import GuaranteeError, PlanError
 from sumus.mechanism.grid import summation_slack_grid
 from sumus.shapes import float_sum_terms
+from sumus.training import certified
 from sumus.training import gradients as gradients_module
 from sumus.training.gradients import PerRecordGradients
 from sumus.training.isolation import is_isolated
+from sumus.training.made_up import Form
 from sumus.training.models import build_model, flat_parameters, load_flat
 from sumus.training.parts import Positions
 
@@ -41,6 +44,7 @@ EDGES = st.one_of(
 )
 
 
+@cache
 def gradient_is_the_record(size: int) -> PerRecordGradients:
     """A model whose gradient is the record itself, so that an attacker chooses any gradient he likes."""
     return PerRecordGradients(nn.Linear(size, 1, bias=False), loss=lambda logits, y: logits.sum())
@@ -205,7 +209,7 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
     total = gradients.clipped_sum(theta, x, y, **options).integers
     halves = [gradients.clipped_sum(theta, x[rows], y[rows], **options).integers for rows in (slice(0, 33), slice(33, 70))]
     assert torch.equal(total, halves[0] + halves[1])
-    assert gradients._chunks[(width,)][0] > 1
+    assert gradients._chunks[Form((width,))][0] > 1
 
 
 def test_many_records_on_one_coordinate_do_not_overflow() -> None:
@@ -218,7 +222,7 @@ def test_many_records_on_one_coordinate_do_not_overflow() -> None:
     assert int(many[0]) == 300 * int(one[0]) < -(1 << 31)
 
 
-def test_a_model_that_peeks_at_its_neighbours_sees_none() -> None:
+def test_a_model_that_peeks_at_its_neighbours_is_refused_and_would_see_none(monkeypatch: pytest.MonkeyPatch) -> None:
     class Peeking(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -232,6 +236,9 @@ def test_a_model_that_peeks_at_its_neighbours_sees_none() -> None:
     gradients = PerRecordGradients(model)
     theta = flat_parameters(model)
     options = {"clip_norm": 0.5, "resolution": 1 << 16}
+    with pytest.raises(GuaranteeError, match="mixes records"):
+        gradients.clipped_sum(theta, x, y, **options)
+    monkeypatch.setattr(certified, "require_apart", lambda *values, **words: None)
     total = gradients.clipped_sum(theta, x, y, **options).integers
     apart = sum(gradients.clipped_sum(theta, x[index : index + 1], y[index : index + 1], **options).integers for index in range(20))
     assert torch.equal(total, apart)
@@ -249,10 +256,10 @@ def test_isolation_test_sees_leaks_of_place_and_company() -> None:
 def test_a_machine_that_leaks_gets_single_records(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y = make("mlp")
     wide = PerRecordGradients(model).clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
-    monkeypatch.setattr(gradients_module, "is_isolated", lambda compute, x, y: False)
+    monkeypatch.setattr(gradients_module, "is_isolated", lambda compute, x, y, **options: False)
     careful = PerRecordGradients(model)
     narrow = careful.clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
-    assert careful._chunks[(30,)][0] == 1
+    assert careful._chunks[Form((30,))][0] == 1
     assert (wide.integers - narrow.integers).abs().max() <= 8
 
 

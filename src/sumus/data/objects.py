@@ -102,11 +102,13 @@ def _in_order(
 
 
 def _alike(parts: list[Records]) -> list[Records]:
-    """An empty list of records says nothing about their shape: it takes that of the others."""
-    shape = next((part.x.shape[1:] for part in parts if len(part)), None)
-    if shape is None:
+    """An empty list of records says nothing about their form: it takes that of the others. Whole numbers stay whole if all are."""
+    filled = [part.x for part in parts if len(part)]
+    if not filled:
         return parts
-    return [part if len(part) else Records(part.x.reshape(0, *shape), part.y) for part in parts]
+    whole = all(x.dtype.kind == "i" for x in filled)
+    rows = [part.x if len(part) else filled[0][:0] for part in parts]
+    return [Records(x if whole else x.astype(np.float32, copy=False), part.y) for x, part in zip(rows, parts, strict=True)]
 
 
 def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
@@ -141,7 +143,9 @@ def _records(given: Any, title: str) -> Records:
         raise DataError(f"silo {title!r} has labels that are not whole numbers. Number the classes 0, 1, 2, …")
     if len(y) and y.min() < 0:
         raise DataError(f"silo {title!r} has a negative label, {y.min()}. Number the classes 0, 1, 2, …")
-    records = np.atleast_2d(x.T).T.astype(np.float32)  # a vector is one feature per record
+    rows = np.atleast_2d(x.T).T  # a vector is one feature per record
+    # whole numbers may be tokens, which a model looks up
+    records: NDArray[np.float32 | np.int64] = rows.astype(np.int64) if x.dtype.kind in "iu" else rows.astype(np.float32)
     if not np.isfinite(records).all():
         raise DataError(f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. Fill or remove them.")
     return Records(records, y.astype(np.int64))
@@ -159,7 +163,10 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
         and not isinstance(given, str | bytes | dict)
         and not hasattr(given, "dtype")
     ):
-        items = [given[index] for index in range(len(given))]
+        try:
+            items = [given[index] for index in range(len(given))]
+        except (LookupError, TypeError, ValueError):  # indexed by something else than positions, as tables of columns are
+            items = [None]
         if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
             return [_array(x, title) for x, _ in items], [_array(y, title) for _, y in items]
     raise DataError(f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. Pass (records, labels).")

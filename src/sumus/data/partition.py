@@ -104,7 +104,7 @@ def split(count: int, *, test_fraction: float, validation_fraction: float, seed:
 
 
 def split_by_record(
-    x: NDArray[np.float32], y: NDArray[np.int64], *, test_fraction: float, validation_fraction: float, seed: int, silo: str
+    x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], *, test_fraction: float, validation_fraction: float, seed: int, silo: str
 ) -> tuple[Indices, Indices, Indices]:
     """Positions of a silo's training, validation and test records, each record's part a function of that record alone.
 
@@ -123,7 +123,7 @@ def split_by_record(
     return np.flatnonzero(~tested & ~validating), np.flatnonzero(validating), np.flatnonzero(tested)
 
 
-def first_by_key(x: NDArray[np.float32], y: NDArray[np.int64], count: int, *, seed: int, silo: str) -> Indices:
+def first_by_key(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], count: int, *, seed: int, silo: str) -> Indices:
     """Positions of the `count` records that come first in a keyed order of their own content; of all if there are no more.
 
     Guarantee: a record more among at least `count` either is left out itself or takes the place of one other record; a record more
@@ -139,7 +139,7 @@ def first_by_key(x: NDArray[np.float32], y: NDArray[np.int64], count: int, *, se
     return np.sort(np.lexsort((keys[:, 1], keys[:, 0]))[:count])
 
 
-def _record_keys(x: NDArray[np.float32], y: NDArray[np.int64], key: str) -> NDArray[np.uint64]:
+def _record_keys(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str) -> NDArray[np.uint64]:
     """Two 64-bit numbers per record, a hash of the key, the label and the values: equal records have equal numbers."""
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")

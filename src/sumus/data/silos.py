@@ -19,11 +19,11 @@ class Records:
     """Records and their labels.
 
     Args:
-        x: one record per row, any shape after the first axis.
+        x: one record per row, any shape after the first axis; whole numbers where the records may be tokens.
         y: class of each record, 0 … classes − 1.
     """
 
-    x: NDArray[np.float32]
+    x: NDArray[np.float32 | np.int64]
     y: NDArray[np.int64]
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ def is_over(run: RunFolder) -> bool:
 
 def finish(run: RunFolder, party: ServerParty) -> None:
     """Write the released model and the summary."""
-    load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float32))
+    load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float64))
     write_model(run, party.model)
     rounds = run.rounds()
     seconds = sum(sum(record.seconds.values()) for record in rounds)

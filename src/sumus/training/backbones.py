@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +55,7 @@ class Backbone:
     centre: float = 127.0
     spread: float = 128.0
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         """Features of a batch of images (batch, channels, height, width) with values in [0, 1]."""
         scaled = (images.float() * 255.0 - self.centre) / self.spread
@@ -110,9 +109,9 @@ def own_backbone(
         if checkpoint is not None:
             network.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True))
         network.eval().requires_grad_(False)
-        with torch.inference_mode():
+        with torch.no_grad():
             out = network(torch.zeros(1, 3, pixels, pixels))
-    except (OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+    except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"backbone {name!r} cannot be used: {reason}. Check the checkpoint and the input size {pixels}.") from None
     if not isinstance(out, torch.Tensor) or out.ndim != 2:

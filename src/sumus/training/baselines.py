@@ -16,6 +16,7 @@ from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training.evaluation import evaluate
 from sumus.training.federation import Federation
+from sumus.training.made_up import InputKind
 from sumus.training.plain_steps import plain_steps
 from sumus.training.workbench import Workbench
 
@@ -49,12 +50,14 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     for _ in together.rounds():
         pass
     pooled = Records(np.concatenate([silo.test.x for silo in bench.data.silos]), np.concatenate([silo.test.y for silo in bench.data.silos]))
+    vocabulary = plan.training.vocabulary
+    kind = InputKind.of(bench.model, vocabulary)
     alone = []
     for position, silo in enumerate(bench.data.silos):
         update = plain_steps(
             bench.model,
             bench.first_parameters,
-            torch.from_numpy(silo.train.x),
+            kind.cast(torch.from_numpy(silo.train.x)),
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
             sampling_rate=min(1.0, batch / max(len(silo.train), 1)),
@@ -63,9 +66,9 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
             l2_penalty=0.0,
             source=RandomSource.simulation(0, "alone", position),
         )
-        alone.append(evaluate(bench.model, bench.first_parameters + update, pooled).accuracy)
+        alone.append(evaluate(bench.model, bench.first_parameters + update, pooled, vocabulary=vocabulary).accuracy)
     return {
-        "non_private": evaluate(bench.model, together.server.released, pooled).accuracy,
+        "non_private": evaluate(bench.model, together.server.released, pooled, vocabulary=vocabulary).accuracy,
         "alone_mean": float(np.mean(alone)),
         "alone_min": float(np.min(alone)),
         "alone_max": float(np.max(alone)),

@@ -7,8 +7,8 @@ the model that the round started from), with their own noise. What they cost a t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -19,19 +19,21 @@ from torch.nn import functional
 
 from sumus.data.silos import Records
 from sumus.design import NoiseDesign
-from sumus.errors import DataError
+from sumus.errors import DataError, GuaranteeError
 from sumus.mechanism.noise import Gaussian, IntegerNoise
 from sumus.randomness import RandomSource
 from sumus.secure_counts import COUNT_RESOLUTION, METRIC_COORDINATES, count_noise
+from sumus.training.certified import CHUNK, certified_logits, examine
 from sumus.training.isolation import is_isolated
-from sumus.training.plain_steps import named_parameters
-from sumus.training.stateless import call_with
+from sumus.training.layers import is_chain
+from sumus.training.made_up import Form, InputKind
+from sumus.training.stateless import call_with, named_parameters
+from sumus.training.vmapped import cross_entropy
 
 __all__ = ["LOSS_CAP", "Metrics", "SecureMetrics", "evaluate"]
 
 LOSS_CAP = 4.0
 """A record's loss is counted up to this many nats in secure metrics."""
-_ISOLATED_CHUNK = 64
 
 
 @final
@@ -44,43 +46,93 @@ class Metrics:
     records: int
 
 
-def evaluate(model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, *, chunk: int = 4096) -> Metrics:
+def evaluate(
+    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, *, chunk: int = 4096, vocabulary: int | None = None
+) -> Metrics:
     """Accuracy and mean cross-entropy of a model on records, in the clear."""
     if not len(records):
         return Metrics(math.nan, math.nan, 0)
-    correct, loss = _per_record(model, parameters, records, chunk)
+    correct, loss = _per_record(model, parameters, records, vocabulary=vocabulary, chunk=chunk)
     return Metrics(float(correct.mean()), float(loss.mean()), len(records))
 
 
+@dataclass(frozen=True)
+class _Outputs:
+    """A model at its parameters, for chunks of records; `fixed`: for chunks of exactly that many."""
+
+    logits: Callable[[torch.Tensor], torch.Tensor]
+    chunk: int
+    fixed: bool
+
+    def measure(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        """Whether each record is classified rightly, and its loss."""
+        logits = self.logits(x)
+        if logits.shape[1] == 1:
+            losses = functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype), reduction="none")
+            return [(logits[:, 0] > 0).long() == y, losses]
+        if len(y) and int(y.max()) >= logits.shape[1]:
+            raise DataError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them.")
+        return [logits.argmax(1) == y, functional.cross_entropy(logits, y, reduction="none")]
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model at its parameters and the kind of records that it takes."""
+
+    model: nn.Module
+    weights: Mapping[str, torch.Tensor]
+    kind: InputKind
+    form: Form
+
+    def outputs(self, chunk: int) -> _Outputs:
+        """Of chunks of so many records; a user's own module is measured as it is trained: by what was recorded of it."""
+        if is_chain(self.model):
+            return _Outputs(self._direct, chunk, fixed=False)
+        examine(self.model, self.kind, self.form, cross_entropy)
+        recorded = certified_logits(self.model, self.kind, self.form, chunk=min(chunk, CHUNK))
+        return _Outputs(lambda x: recorded(self.weights, x)["logits"], recorded.chunk, fixed=True)
+
+    def isolated_outputs(self) -> _Outputs:
+        """In chunks of one size in which a record gives the same bits in any place and company (verified on this machine, else one by
+        one): then adding a record changes nothing about the others."""
+        outputs = replace(self.outputs(CHUNK), fixed=True)
+        made_up = self.kind.records(outputs.chunk, self.form)
+        labels = torch.zeros(outputs.chunk, dtype=torch.long)
+        isolated = is_isolated(outputs.measure, made_up, labels, company=self.kind.company())
+        return outputs if isolated else self.outputs(1)
+
+    def plain_outputs(self, chunk: int) -> _Outputs:
+        """For numbers that no guarantee covers: without privacy any module may be trained, and is then measured in batches."""
+        try:
+            return self.outputs(chunk)
+        except GuaranteeError:
+            return _Outputs(self._direct, chunk, fixed=False)
+
+    def _direct(self, x: torch.Tensor) -> torch.Tensor:
+        return call_with(self.model, self.weights, x)
+
+
 def _per_record(
-    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, chunk: int, *, isolated: bool = False
+    model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, *, vocabulary: int | None = None, chunk: int | None = None
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Whether each record is classified rightly, and its loss.
 
     Args:
-        isolated: compute in chunks of one size in which a record gives the same bits in any place and company (verified on this
-            machine, else one by one): then adding a record changes nothing about the others.
+        chunk: records at once, where a record may see its company in the last bits; None: where it must not.
     """
-    named = named_parameters(model, torch.tensor(parameters, dtype=next(model.parameters()).dtype))
-    x, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
-
-    def measure(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-        logits = call_with(model, named, chunk_x)
-        if logits.shape[1] == 1:
-            losses = functional.binary_cross_entropy_with_logits(logits[:, 0], chunk_y.to(logits.dtype), reduction="none")
-            return [(logits[:, 0] > 0).long() == chunk_y, losses]
-        if int(y.max()) >= logits.shape[1]:
-            raise DataError(f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them.")
-        return [logits.argmax(1) == chunk_y, functional.cross_entropy(logits, chunk_y, reduction="none")]
-
+    kind = InputKind.of(model, vocabulary)
+    stored, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+    weights = named_parameters(model, torch.tensor(parameters, dtype=kind.dtype))
+    measured = _Model(model, weights, kind, kind.form(stored))
     with torch.no_grad():
-        if isolated:
-            made_up = torch.randn(_ISOLATED_CHUNK, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
-            chunk = _ISOLATED_CHUNK if is_isolated(measure, made_up, torch.zeros(_ISOLATED_CHUNK, dtype=torch.long)) else 1
-            padding = -len(x) % chunk
-            x, y = torch.cat([x, x.new_zeros(padding, *x.shape[1:])]), torch.cat([y, y.new_zeros(padding)])
-        found = [measure(x[start : start + chunk], y[start : start + chunk]) for start in range(0, len(x), chunk)]
-    correct, losses = (torch.cat(column)[: len(records)].numpy() for column in zip(*found, strict=True))
+        outputs = measured.isolated_outputs() if chunk is None else measured.plain_outputs(chunk)
+        padding = -len(y) % outputs.chunk if outputs.fixed else 0
+        x = kind.cast(stored)
+        x = torch.cat([x, x.new_zeros(padding, *x.shape[1:])])
+        y = torch.cat([y, y.new_zeros(padding)])
+        starts = range(0, len(x), outputs.chunk)
+        parts = [outputs.measure(x[start : start + outputs.chunk], y[start : start + outputs.chunk]) for start in starts]
+    correct, losses = (torch.cat(column)[: len(records)].numpy() for column in zip(*parts, strict=True))
     return correct, losses.astype(np.float64)
 
 
@@ -102,7 +154,8 @@ class SecureMetrics:
         """One silo's noisy counts: correct, records, and clipped loss in units of LOSS_CAP."""
         totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
         if len(records):
-            correct, loss = _per_record(model, parameters, records, 4096, isolated=True)
+            vocabulary = self.design.plan.training.vocabulary
+            correct, loss = _per_record(model, parameters, records, vocabulary=vocabulary)
             capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * COUNT_RESOLUTION)
             totals[:] = correct.sum() * COUNT_RESOLUTION, len(records) * COUNT_RESOLUTION, int(capped.sum())
         return np.asarray(totals + self.share.sample(METRIC_COORDINATES, source).astype(np.int64))

@@ -28,7 +28,9 @@ from sumus.training.filters import GaborBank, PhaseBank, ScatterBank
 from sumus.training.isolation import is_isolated
 from sumus.training.models import object_at
 from sumus.training.public_pictures import Whitened
+from sumus.training.purity import require_apart, require_pure
 from sumus.training.random_features import RandomConvolutions, RandomProjection
+from sumus.training.recording import first_line, operators_only, record
 
 __all__ = ["FeatureMap", "bounded", "feature_map"]
 
@@ -92,9 +94,33 @@ def feature_map(name: str, input_shape: tuple[int, ...], *, seed: int = 0) -> Fe
     """
     transform, shape = _transform(name, input_shape, seed)
     records = torch.rand(_BATCH, *input_shape, generator=torch.Generator().manual_seed(0))
+    if ":" in name:
+        return _certified(name, shape, transform, records)
     with torch.inference_mode():
         isolated = is_isolated(lambda x, y: [transform(x)], records, torch.zeros(_BATCH))
     return FeatureMap(name, shape, transform, _BATCH if isolated else 1)
+
+
+def _certified(name: str, shape: tuple[int, ...], transform: Transform, records: torch.Tensor) -> FeatureMap:
+    """A user's map: tried on made-up records, refused unless it is a pure function of one record, and recorded; see `certified`."""
+    what = f"training.features {name}"
+
+    def compute(record: int) -> list[torch.Tensor]:
+        try:
+            return [transform(records[record : record + 1].clone())]
+        except Exception as error:
+            raise DataError(f"{what} does not take records of shape {tuple(records.shape[1:])}: {first_line(error)}.") from None
+
+    with torch.no_grad(), operators_only():
+        alone = torch.cat([outcome[0] for outcome in require_pure(compute, watched={"": transform}, what=what)])
+        together = transform(records.clone())
+        why = "gives a record other values in the company of others: it mixes records. Normalise within one record"
+        require_apart([alone], [together[: len(alone)]], what=what, why=why)
+        recorded = record(transform, records, what=what)
+        require_apart([alone], [recorded(records)[: len(alone)]], what=what, why="cannot be certified: it changes from call to call")
+        if is_isolated(lambda x, y: [recorded(x)], records, torch.zeros(len(records))):
+            return FeatureMap(name, shape, recorded, len(records))
+        return FeatureMap(name, shape, record(transform, records[:1], what=what), 1)
 
 
 def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform, tuple[int, ...]]:

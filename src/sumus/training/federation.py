@@ -142,7 +142,8 @@ class Federation:
     def evaluate_silos(self) -> list[Metrics]:
         """The same for each silo by itself."""
         parts = "validation" if self.design.plan.data.validation_fraction > 0.0 else "test"
-        return [evaluate(self.bench.model, self.server.released, getattr(silo, parts)) for silo in self.bench.data.silos]
+        model, vocabulary = self.bench.model, self.design.plan.training.vocabulary
+        return [evaluate(model, self.server.released, getattr(silo, parts), vocabulary=vocabulary) for silo in self.bench.data.silos]
 
     def _due(self, number: int) -> bool:
         plan = self.design.plan

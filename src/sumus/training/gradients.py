@@ -25,11 +25,15 @@ from torch import nn
 from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.mechanism.grid import Grid
 from sumus.randomness import RandomSource
+from sumus.training.certified import examine, try_out, verdict
 from sumus.training.clipping import LARGEST_DIMENSION, SMALLEST_CLIP_NORM, smallest_and_largest
 from sumus.training.isolation import is_isolated, refuse_mixing_layers
 from sumus.training.layers import LayeredPath, LogitsGradient, cross_entropy_gradient, squared_error_gradient
 from sumus.training.linear_sum import LinearModel
+from sumus.training.made_up import Form, InputKind, made_up_labels
+from sumus.training.own_model import require_precision
 from sumus.training.parts import ChunkGradients
+from sumus.training.purity import same_bits
 from sumus.training.side_by_side import one_thread_each
 from sumus.training.totals import Totals
 from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
@@ -70,28 +74,40 @@ class PerRecordGradients:
 
     Guarantee: with rounding "record" adding or removing one record changes `integers` by an L2 norm of at most `resolution`, with
         "stochastic" by at most `Grid.sensitivity_grid(STOCHASTIC, d)`, with "sum" by at most resolution + √d +
-        `summation_slack_grid(terms=float_sum_terms(records))`. What a record contributes never depends on other records: verified
-        bit by bit on the machine at the first use for a record shape, or else computed one record at a time.
+        `summation_slack_grid(terms=float_sum_terms(records))`. What a record contributes never depends on other records: a user's
+        code is run on made-up records only and must be a pure function (`certified`), what was recorded of it runs on real
+        ones, and its bits are verified on the machine at the first use for a record shape, or else computed one record at a time.
 
     Args:
-        model: any module without cross-record layers; parameters with `requires_grad` are the flat vector, in `parameters()` order.
+        model: any module whose forward pass is a pure function of one record; parameters with `requires_grad` are the flat vector, in
+            `parameters()` order.
         loss: "cross-entropy" (a model with one output gets the binary logistic loss), "least-squares" (½(f(x) − y)², one output, y 0 or 1)
             or a function (logits, y) → scalar that is called with one record.
         memory_cap_bytes: bounds what a chunk may hold.
+        vocabulary: whole-numbered records lie in 0 … vocabulary − 1; omitted: read off the model's embeddings.
     """
 
-    def __init__(self, model: nn.Module, *, loss: str | RecordLoss = "cross-entropy", memory_cap_bytes: int = 512 << 20) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        loss: str | RecordLoss = "cross-entropy",
+        memory_cap_bytes: int = 512 << 20,
+        vocabulary: int | None = None,
+    ) -> None:
         refuse_mixing_layers(model)
+        self._kind = InputKind.of(model, vocabulary)
         if isinstance(loss, str) and loss not in _LOSSES:
             raise PlanError("loss", loss, f"must be {' or '.join(_LOSSES)} or a function", "Pass a function (logits, y) → scalar.")
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.dimension = sum(parameter.numel() for parameter in trainable)
         if self.dimension > LARGEST_DIMENSION:
             raise PlanError("model", self.dimension, f"must have at most {LARGEST_DIMENSION} parameters", "Freeze some of them.")
-        self._dtype = trainable[0].dtype
+        self._dtype = require_precision(model)
         self._model, self._one_output, self._named_loss = model, loss == "least-squares", isinstance(loss, str)
+        self._loss: RecordLoss = _LOSSES[loss][1] if isinstance(loss, str) else loss
         layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
-        self._path: LayeredPath | VmapPath = layered or VmapPath(model, _LOSSES[loss][1] if isinstance(loss, str) else loss)
+        self._path: LayeredPath | VmapPath = layered or VmapPath(model, self._loss)
         self.path = self._path.name
         self._linear = LinearModel.of(model, squared=self._one_output) if self.path == "linear" else None
         budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
@@ -99,7 +115,8 @@ class PerRecordGradients:
             rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
             raise PlanError("memory_cap_bytes", memory_cap_bytes, rule, "Raise the cap or use a smaller model.")
         self._largest_chunk = min(_CHUNK[self.path], budget)
-        self._chunks: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._chunks: dict[Form, tuple[int, int]] = {}
+        self._batches = 0
         self._lock = threading.Lock()
 
     def clipped_sum(
@@ -139,15 +156,19 @@ class PerRecordGradients:
             raise DataError(f"x and y must have the same length, got {len(x)} and {len(y)}. Check the data set.")
         totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
         if len(x):
-            self._add_batch(parameters.detach().to(self._dtype), x.detach().to(self._dtype), y.long(), totals)
+            self._add_batch(parameters.detach().to(self._dtype), self._kind.cast(x.detach()), y.long(), totals)
         integers = self._path.restore(totals.integers())
         return GradientSum(integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x))
 
+    def examine(self, form: Form) -> int:
+        """The number of outputs for records of this form, after everything that could be refused about the model was looked at."""
+        return self._chunk_for(form)[1]
+
     def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
         """Go through a batch on as many threads as pay."""
-        chunk, outputs = self._chunk_for(tuple(x.shape[1:]))
         if not y.numel() or (y.dim() > 1 and self._named_loss):
             raise DataError(f"labels must be one integer a record, got shape {tuple(y.shape)}. Flatten them.")
+        chunk, outputs = self._chunk_for(self._kind.form(x, y))
         lowest, highest = smallest_and_largest(y.reshape(-1).numpy())
         if lowest < 0 or highest >= max(outputs, 2):
             raise DataError(f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode them.")
@@ -185,33 +206,51 @@ class PerRecordGradients:
         with torch.no_grad():
             return [each() for each in work]
 
-    def _chunk_for(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """(records per chunk, model outputs) for a record shape; tests isolation the first time."""
+    def _chunk_for(self, form: Form) -> tuple[int, int]:
+        """(records per chunk, model outputs) for a form of record; examines the model the first time and rechecks it now and then."""
         with self._lock:
-            if shape not in self._chunks:
+            self._batches += 1
+            if form not in self._chunks:
                 with torch.no_grad():
-                    self._chunks[shape] = self._examine(shape)
-            return self._chunks[shape]
+                    self._chunks[form] = self._examine(form)
+            elif isinstance(self._path, VmapPath) and _now_and_then(self._batches):
+                self._run([self._path.recheck])
+            return self._chunks[form]
 
-    def _examine(self, shape: tuple[int, ...]) -> tuple[int, int]:
+    def _examine(self, form: Form) -> tuple[int, int]:
         """Try the model on made-up records; fall back to single records if a record's bits depend on its company."""
-        generator = torch.Generator().manual_seed(0)
-        chunk = self._largest_chunk
-        x = torch.randn(chunk, *shape, generator=generator, dtype=self._dtype)
-        before = {name: buffer.clone() for name, buffer in self._model.named_buffers()}
-        try:
-            logits = self._model(x[:1])
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(f"records of shape {shape} do not fit the model: {reason}. Check the data or the feature map.") from None
-        if any(not torch.equal(before[name], buffer) for name, buffer in self._model.named_buffers()):
-            raise GuaranteeError("model changes a buffer in its forward pass, which mixes records. Remove the running statistics.")
-        if logits.dim() != 2:
-            raise DataError(f"model must return (records, classes), got {tuple(logits.shape)}. Flatten its output.")
-        if self._one_output and logits.shape[1] != 1:
-            raise PlanError("loss", "least-squares", f"must have one output, the model has {logits.shape[1]}", "Sum the outputs yourself.")
-        y = torch.arange(chunk) % max(logits.shape[1], 2)
+        chunk, path = self._largest_chunk, self._path
+        x = self._kind.records(chunk, form)
+        outputs = self._outputs(form)
+        if self._one_output and outputs != 1:
+            raise PlanError("loss", "least-squares", f"must have one output, the model has {outputs}", "Sum the outputs yourself.")
+        y = made_up_labels(chunk, form, outputs)
+        generator = torch.Generator().manual_seed(1)
         parameters = 0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype)
+        if isinstance(path, VmapPath):
+            chunk = self._run([lambda: path.record(parameters, x, y)])[0]
+        compute = self._computed_at(parameters)
+
+        def isolated() -> bool:
+            return self._run([lambda: is_isolated(compute, x[:chunk], y[:chunk], company=self._kind.company())])[0]
+
+        apart = verdict(self._model, ("isolated", form, self._loss, chunk), isolated) if isinstance(path, VmapPath) else isolated()
+        if not apart:
+            chunk = 1
+            if isinstance(path, VmapPath):
+                self._run([lambda: path.record(parameters, x[:1], y[:1])])
+        other = self._kind.records(chunk, form, seed=3)
+        self._run([lambda: _require_repeatable(compute, x[:chunk], other, y[:chunk])])
+        return chunk, outputs
+
+    def _outputs(self, form: Form) -> int:
+        """What the model returns for a record; whatever is a user's code must be a pure function."""
+        if isinstance(self._path, VmapPath):
+            return examine(self._model, self._kind, form, self._loss)
+        return try_out(self._model, self._kind.records(1, form)).shape[1]
+
+    def _computed_at(self, parameters: torch.Tensor) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
+        """What a chunk's gradients are made of, in every form in which they are used."""
         chunk_gradients, linear = self._path.bind(parameters), self._linear and self._linear.at(parameters)
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
@@ -220,8 +259,22 @@ class PerRecordGradients:
             closed = [torch.from_numpy(linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), integers=integers)[0])] if linear else []
             return [*closed, *(tensor for part in parts for tensor in part.tensors())]
 
-        isolated = self._run([lambda: is_isolated(compute, x, y)])[0]
-        return (chunk if isolated else 1), logits.shape[1]
+        return compute
+
+
+def _now_and_then(batches: int) -> bool:
+    """At the 2nd, 4th, 8th, … batch, and at every 64th."""
+    return batches % 64 == 0 or batches & (batches - 1) == 0
+
+
+def _require_repeatable(
+    compute: Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]], first: torch.Tensor, other: torch.Tensor, y: torch.Tensor
+) -> None:
+    """Chunks a, b, a of what runs on real records: a must have the same bits again."""
+    before = [tensor.clone() for tensor in compute(first, y)]
+    compute(other, y)
+    if not same_bits(before, compute(first, y)):
+        raise GuaranteeError("model gives a record other gradients after another one was computed, so records would see each other.")
 
 
 def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:

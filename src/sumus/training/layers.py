@@ -7,6 +7,7 @@ positions for a convolution. Linear models need no backward pass at all: δ is p
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from typing import cast, final
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.modules.module import _has_any_global_hook
 
 from sumus.training.parts import ChunkGradients, Outer, Part, Positions, Rows
 from sumus.training.pixels import Convolution, Maximum, Window, aligned
 
-__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "squared_error_gradient"]
+__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "is_chain", "squared_error_gradient"]
 
 LogitsGradient = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(outputs, labels) of a chunk to the gradient of every record's loss at its outputs."""
@@ -157,8 +159,16 @@ def squared_error_gradient(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tens
     return outputs - y[:, None].to(outputs.dtype)
 
 
+def is_chain(model: nn.Module) -> bool:
+    """Whether a model consists of torch's own layers in a row, each of which treats every record apart: no code of a user's."""
+    return _flattened(model) is not None
+
+
 def _flattened(model: nn.Module) -> list[nn.Module] | None:
     """The chain of layers of nested `nn.Sequential`s, or None if there is anything else in it."""
+    hooks = (model._forward_hooks, model._forward_pre_hooks, model._backward_hooks, model._backward_pre_hooks)
+    if any(hooks) or "forward" in vars(model) or _has_any_global_hook():  # type: ignore[no-untyped-call]
+        return None
     if type(model) is nn.Sequential:
         chains = [_flattened(child) for child in model]
         return None if any(chain is None for chain in chains) else [layer for chain in chains for layer in chain or ()]
@@ -168,8 +178,16 @@ def _flattened(model: nn.Module) -> list[nn.Module] | None:
         or (type(model) is nn.Flatten and model.start_dim == 1 and model.end_dim == -1)
         or (type(model) is nn.Conv2d and _plain(model))
     )
-    hooked = bool(model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or model._backward_pre_hooks)
-    return [model] if known and not hooked else None
+    return [_out_of_place(model)] if known else None
+
+
+def _out_of_place(layer: nn.Module) -> nn.Module:
+    """An activation that leaves its input as it is, which is the output that the layer before it needs."""
+    if not getattr(layer, "inplace", False):
+        return layer
+    copied = copy.copy(layer)
+    setattr(copied, "inplace", False)  # noqa: B010 - torch's stubs know no such attribute of all modules
+    return copied
 
 
 def _plain(layer: nn.Conv2d) -> bool:

@@ -34,10 +34,15 @@ from sumus.mechanism.noise import Gaussian
 from sumus.randomness import RandomSource
 from sumus.training.convex_pass import convex_pass
 from sumus.training.gradients import PerRecordGradients
+from sumus.training.held_state import changed, held
+from sumus.training.layers import is_chain
+from sumus.training.made_up import InputKind
 from sumus.training.models import flat_parameters
 from sumus.training.plain_steps import plain_steps
+from sumus.training.purity import refuse_state
 from sumus.training.removable_noise import draw_noise
 from sumus.training.sampling import poisson_batch
+from sumus.training.stateless import copy_of
 
 __all__ = ["LocalUpdate", "LocalUpdater", "local_updater"]
 
@@ -104,7 +109,7 @@ class NoisySteps:
     def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module, *, loss: str = "cross-entropy") -> None:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
-        self._gradients = PerRecordGradients(model, loss=loss)
+        self._gradients = PerRecordGradients(model, loss=loss, vocabulary=design.plan.training.vocabulary)
         _require_dimension(design, self._gradients.dimension)
 
     def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
@@ -148,7 +153,8 @@ class ConvexPass:
 
     def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records) -> None:
         self._design, self._silo = design, silo
-        self._x = np.ascontiguousarray(records.x.reshape(len(records), math.prod(records.x.shape[1:])))
+        flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
+        self._x = np.ascontiguousarray(flat, dtype=np.float32)
         self._y = records.y
         self._bounds = convex_bounds(design.plan, silo.learning_rate)
         width, training = self._x.shape[1], design.plan.training
@@ -186,10 +192,12 @@ class WholeUpdate:
     def __init__(self, design: NoiseDesign, silo: SiloDesign, records: Records, model: nn.Module) -> None:
         _require_dimension(design, len(flat_parameters(model)))
         self._design, self._silo, self._model = design, silo, model
-        self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+        kind = InputKind.of(model, design.plan.training.vocabulary)
+        self._x, self._y = kind.cast(torch.from_numpy(records.x)), torch.from_numpy(records.y)
 
     def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
+        before = None if training.algorithm == "fedavg" or is_chain(self._model) else held(copy_of(self._model))
         update = plain_steps(
             self._model,
             parameters,
@@ -202,6 +210,8 @@ class WholeUpdate:
             l2_penalty=training.l2_penalty,
             source=source,
         )
+        if before is not None:
+            refuse_state(changed(before, held(copy_of(self._model))), "model")  # or the next silo of this process would see it
         taken = round(silo.local_steps * silo.sampling_rate * len(self._y))
         if training.algorithm == "fedavg":
             return LocalUpdate(design.grid.encode_summed(update), records=taken)

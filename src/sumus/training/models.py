@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sumus.errors import PlanError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.shapes import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features, logit_count
+from sumus.training.recording import first_line
 
 __all__ = ["build_model", "flat_parameters", "load_flat", "object_at"]
 
@@ -67,7 +68,10 @@ def build_model(
 
 def flat_parameters(model: nn.Module) -> torch.Tensor:
     """All parameters that take a gradient as one vector (a copy), in the order of `model.parameters()`."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters() if parameter.requires_grad])
+    trainable = [parameter.detach().reshape(-1) for parameter in model.parameters() if parameter.requires_grad]
+    if not trainable:
+        raise GuaranteeError(f"model {type(model).__name__} has no parameter that takes a gradient. Unfreeze what should be trained.")
+    return torch.cat(trainable)
 
 
 def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
@@ -120,8 +124,8 @@ def _foreign(path: str, *, shape: Sequence[int], classes: int, hidden: Sequence[
     try:
         wanted = inspect.signature(maker).parameters
         model = maker(**{name: value for name, value in offered.items() if name in wanted})
-    except (TypeError, ValueError) as error:
-        fix = f"{error}. Give its constructor defaults or name its arguments shape, in_features, classes, hidden."
+    except Exception as error:
+        fix = f"{first_line(error)}. Give its constructor defaults or name its arguments shape, in_features, classes, hidden."
         raise PlanError("training.model", path, "must be constructible from public numbers", fix) from None
     if not isinstance(model, nn.Module):
         raise PlanError("training.model", path, "must make a torch.nn.Module", f"It made a {type(model).__name__}.")

@@ -10,19 +10,9 @@ from torch.nn import functional
 
 from sumus.randomness import RandomSource
 from sumus.training.sampling import poisson_batch
-from sumus.training.stateless import call_with
+from sumus.training.stateless import call_with, named_parameters
 
-__all__ = ["mean_loss", "named_parameters", "plain_steps"]
-
-
-def named_parameters(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Views of a flat vector under the names of the model's trainable parameters."""
-    out, start = {}, 0
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            out[name] = flat[start : start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
-    return out
+__all__ = ["mean_loss", "plain_steps"]
 
 
 def mean_loss(model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,7 @@ from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.given_in_python import class_of, with_model, with_records
 from sumus.training.live_epsilon import LiveEpsilon
 from sumus.training.models import flat_parameters, load_flat
+from sumus.training.own_model import own_copy, released_model
 from sumus.training.resuming import how_to_resume, plan_to_resume
 from sumus.training.workbench import named_model, prepare
 from sumus.training.write_ahead import ReleaseLog
@@ -132,7 +133,8 @@ def train(
 
     Args:
         plan: defaults to the embedded digits plan; ignored when resuming.
-        model: any module without cross-record layers, instead of the plan's named model.
+        model: any module whose forward pass is a pure function of one record, instead of the plan's named model; a copy is trained,
+            and what cannot be certified is refused.
         silos: python objects (arrays, tensors or datasets), one per silo or by the silo's name, instead of the plan's data section.
         name: of these records, for their ledger; omitted: `data.objects` of the plan, or made of public facts (`from_arrays`).
         classes: number of their labels, public; omitted: read off the labels, which is an assumption.
@@ -146,7 +148,8 @@ def train(
     plan, data = with_records(plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes)
     plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
-        plan = plan.replace("training", dimension=len(flat_parameters(model or named_model(plan, facts.shape, facts.classes))))
+        sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
+        plan = plan.replace("training", dimension=len(flat_parameters(sized)))
     built = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)
     if begun is not None:
@@ -201,11 +204,12 @@ def train(
         in_the_clear = options.compare or built.plan.evaluation.metrics == "simulation"
         compared = majority(data) if in_the_clear else {}
         compared |= baselines(built.plan, bench, threads=options.threads) if options.compare else {}
-        load_flat(bench.model, torch.tensor(federation.server.released, dtype=torch.float32))
+        load_flat(bench.model, torch.from_numpy(np.array(federation.server.released, dtype=np.float64)))
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
-        result = TrainedRun(run.path, built.plan, account, bench.model, rounds, compared, data.assumptions, seconds, run.void)
-        write_model(run, bench.model)
+        released = released_model(bench.model)
+        result = TrainedRun(run.path, built.plan, account, released, rounds, compared, data.assumptions, seconds, run.void)
+        write_model(run, released)
         if run.summary is None:
             run.finish(result.summary())
     return result

@@ -18,25 +18,55 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-__all__ = ["call_with"]
+from sumus.errors import DataError
+
+__all__ = ["call_with", "copy_of", "named_parameters", "renew_copies"]
 
 
 class _Copies(threading.local):
-    """The copies of one thread; they end with it, or with the module."""
+    """The copies of one thread with their generations; they end with it, or with the module."""
 
     def __init__(self) -> None:
-        self.of: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
+        self.of: WeakKeyDictionary[nn.Module, tuple[int, nn.Module]] = WeakKeyDictionary()
 
 
 _copies = _Copies()
 _copying = threading.Lock()
+_generations: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 
 
 def call_with(model: nn.Module, weights: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     """model(x) with the named parameters replaced; the module itself stays as it is and may serve other threads meanwhile."""
-    if model not in _copies.of:
+    result: torch.Tensor = functional_call(copy_of(model), dict(weights), (x,))
+    return result
+
+
+def copy_of(model: nn.Module) -> nn.Module:
+    """This thread's copy of a module."""
+    generation = _generations.get(model, 0)
+    known = _copies.of.get(model)
+    if known is None or known[0] != generation:
         with _copying:
             shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
-            _copies.of[model] = copy.deepcopy(model, cast(dict[int, object], shared))
-    result: torch.Tensor = functional_call(_copies.of[model], dict(weights), (x,))
-    return result
+            try:
+                known = (generation, copy.deepcopy(model, cast(dict[int, object], shared)))
+            except Exception as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+                raise DataError(f"model {type(model).__name__} cannot be copied: {reason}. Keep what cannot be copied out of it.") from None
+        _copies.of[model] = known
+    return known[1]
+
+
+def renew_copies(model: nn.Module) -> None:
+    """Let every thread copy a module anew: something that it holds has been replaced."""
+    _generations[model] = _generations.get(model, 0) + 1
+
+
+def named_parameters(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Views of a flat vector under the names of the model's trainable parameters."""
+    out, start = {}, 0
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            out[name] = flat[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+    return out

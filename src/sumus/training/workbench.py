@@ -12,13 +12,19 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from sumus.data.silos import FederatedData, Records, SiloRecords
+from sumus.data.silos import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 from sumus.shapes import feature_shape
+from sumus.training.certified import examine, try_out
 from sumus.training.features import bounded, feature_map
+from sumus.training.gradients import PerRecordGradients
 from sumus.training.isolation import refuse_mixing_layers
+from sumus.training.layers import is_chain
+from sumus.training.made_up import Form, InputKind
 from sumus.training.models import build_model, flat_parameters
+from sumus.training.own_model import own_copy, require_precision
+from sumus.training.vmapped import cross_entropy
 
 __all__ = ["Workbench", "named_model", "prepare"]
 
@@ -34,10 +40,11 @@ class Workbench:
 
 
 def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None) -> Workbench:
-    """Apply the plan's public feature map record by record and build the model (or take the user's).
+    """Apply the plan's public feature map record by record and build the model (or take a copy of the user's).
 
     Guarantee: what happens to a record depends on that record and on the plan alone, so it costs no privacy; for `convex-pass`
-        every record, bias feature included, ends with norm at most `feature_bound`.
+        every record, bias feature included, ends with norm at most `feature_bound`. A model that is no pure function of one record is
+        refused (except without privacy, `fedavg`).
     """
     training = plan.training
     convex = training.algorithm == "convex-pass"
@@ -45,20 +52,32 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         rule = "must be one of softmax, linear, logistic for convex-pass; a model of your own has no proved convexity"
         raise PlanError("training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".')
     mapping = feature_map(training.features, data.shape)
+    shape = (math.prod(mapping.shape) + 1,) if convex else mapping.shape
+    trained = own_copy(model, logits=training.logits) if model is not None else _build(plan, shape, data.classes)
+    kind = InputKind.of(trained, training.vocabulary)
 
-    def transform(records: Records) -> Records:
+    def transform(records: Records, silo: str) -> Records:
+        if training.features == "none" and kind.form(torch.from_numpy(records.x[:0])).whole:
+            _require_known(records, kind, silo)
+            return records
         x = mapping(records.x)
         if convex:
             x = bounded(x.reshape(len(x), math.prod(x.shape[1:])), training.feature_bound)
         return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
 
-    silos = tuple(SiloRecords(silo.name, transform(silo.train), transform(silo.validation), transform(silo.test)) for silo in data.silos)
-    shape = silos[0].train.x.shape[1:]
-    ready = replace(data, silos=silos, shape=tuple(int(side) for side in shape))
-    built = model if model is not None else _build(plan, ready.shape, data.classes)
-    if training.algorithm != "fedavg":
-        _require_fit(built, ready.shape, data.classes)
-    return Workbench(ready, built, flat_parameters(built).numpy().astype(np.float64))
+    silos = tuple(
+        replace(
+            silo,
+            train=transform(silo.train, silo.name),
+            validation=transform(silo.validation, silo.name),
+            test=transform(silo.test, silo.name),
+        )
+        for silo in data.silos
+    )
+    ready = replace(data, silos=silos, shape=shape)
+    form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
+    _require_fit(plan, trained, form, data.classes)
+    return Workbench(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
 
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
@@ -66,22 +85,34 @@ def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Mo
     return _build(plan, feature_shape(plan.training.features, shape), classes)
 
 
-def _require_fit(model: nn.Module, shape: tuple[int, ...], classes: int) -> None:
-    """Try the model on one blank record: what does not fit is found before a round is entered into any ledger."""
-    refuse_mixing_layers(model)
-    try:
+def _require_known(records: Records, kind: InputKind, silo: str) -> None:
+    """Whole numbers must be ones that the model can look up: a public rule, checked before anything is computed."""
+    if len(records) and not (int(records.x.min()) >= 0 and int(records.x.max()) < (kind.limit or 0)):
+        rule = f"whole numbers outside 0 … {(kind.limit or 0) - 1}, which the model cannot look up"
+        raise DataError(f"silo {silo!r} has records with {rule}. Map unknown tokens to one number, or set training.vocabulary.")
+
+
+def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int) -> None:
+    """Try the model on made-up records: what does not fit or cannot be certified is found before a round is entered into any ledger."""
+    require_precision(model)
+    training = plan.training
+    kind = InputKind.of(model, training.vocabulary)
+    if training.algorithm in ("dp-sgd", "single-step", "split-noise") and not is_chain(model):
+        outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
+    elif training.algorithm != "fedavg" and not is_chain(model):
+        outputs = examine(model, kind, form, cross_entropy)
+    else:
+        if training.algorithm != "fedavg":
+            refuse_mixing_layers(model)
         with torch.no_grad():
-            outputs = model(torch.zeros(1, *shape, dtype=next(model.parameters()).dtype)).shape
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"records of shape {shape} do not fit the model: {reason}. Check the data or the feature map.") from None
-    if len(outputs) != 2:
-        raise DataError(f"model must return (records, classes), got {tuple(outputs)}. Flatten its output.")
-    if outputs[1] < classes and (outputs[1], classes) != (1, 2):
-        raise DataError(f"model must return one number for each of {classes} classes, got {outputs[1]}. Widen its last layer.")
+            outputs = try_out(model, kind.records(2, form)).shape[1]
+    if outputs != classes and (outputs, classes) != (1, 2):
+        rule = f"must return one number for each of {classes} classes, got {outputs}"
+        raise DataError(f"model {rule}. Give its last layer {classes} outputs, or declare the classes that it knows.")
 
 
 def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
     training = plan.training
     bias = training.algorithm != "convex-pass"  # whose features carry a bias feature
-    return build_model(training.model, shape=shape, classes=classes, hidden=training.hidden, init_seed=training.init_seed, bias=bias)
+    model = build_model(training.model, shape=shape, classes=classes, hidden=training.hidden, init_seed=training.init_seed, bias=bias)
+    return own_copy(model, logits=training.logits) if ":" in training.model else model

@@ -1,0 +1,83 @@
+"""A function of one record, recorded for chunks of records of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+import torch
+from torch.func import vmap
+
+from sumus.errors import GuaranteeError
+from sumus.training.recording import Recorded, record
+
+__all__ = ["ChunkFunction", "chunk_function"]
+
+Weights = Mapping[str, torch.Tensor]
+Single = Callable[..., dict[str, torch.Tensor]]
+"""(weights, one record's tensors …) → named tensors."""
+
+
+@final
+class ChunkFunction:
+    """What a recorded function makes of every record of a chunk, records first.
+
+    Guarantee: a record's share is a function of the weights and of that record, up to the company that `isolation` tests for. A record
+        at which an operator fails (a token that no table holds) has NaN everywhere; it stops nobody and changes nobody else's share.
+
+    Args:
+        recorded: of a whole chunk.
+        chunk: records in it.
+        rows: the made-up chunk that it was recorded on.
+        shapes: of what it returns.
+    """
+
+    def __init__(self, recorded: Recorded, weights: Weights, rows: tuple[torch.Tensor, ...]) -> None:
+        self._recorded, self._rows = recorded, rows
+        self.chunk = len(rows[0])
+        self._blank = {name: torch.full_like(part[:1], torch.nan) for name, part in recorded(dict(weights), *rows).items()}
+
+    def __call__(self, weights: Weights, *rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        shared = dict(weights)
+        try:
+            return self._whole(shared, rows)
+        except (RuntimeError, IndexError, ValueError):
+            self._whole(shared, self._rows)  # what fails on made-up records, too, is no record's fault
+            shares = [self._alone(shared, rows, place) for place in range(self.chunk)]
+            return {name: torch.cat([share[name] for share in shares]) for name in self._blank}
+
+    def _whole(self, weights: Weights, rows: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = self._recorded(weights, *rows)
+        return found
+
+    def _alone(self, weights: Weights, rows: tuple[torch.Tensor, ...], place: int) -> dict[str, torch.Tensor]:
+        """One record's share from a chunk that is filled with it."""
+        filled = tuple(row[place : place + 1].expand_as(row).clone() for row in rows)
+        try:
+            return {name: part[:1] for name, part in self._whole(weights, filled).items()}
+        except (RuntimeError, IndexError, ValueError):
+            return self._blank
+
+
+def chunk_function(single: Single, weights: Weights, *rows: torch.Tensor, what: str = "model") -> ChunkFunction:
+    """Record a function of one record for chunks like the made-up one; for single records if `vmap` cannot show it one at a time.
+
+    Args:
+        single: (weights, one record's tensors without the batch) → tensors.
+        rows: a made-up chunk, one tensor for each argument of `single` after the weights.
+        what: the function's name in messages.
+    """
+
+    def together(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        by_record = vmap(single, in_dims=(None, *(0 for _ in batch)), randomness="error")
+        found: dict[str, torch.Tensor] = by_record(shared, *(row.clone() for row in batch))  # a forward pass may write into its input
+        return found
+
+    def alone(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: part[None] for name, part in single(shared, *(row[0].clone() for row in batch)).items()}
+
+    try:
+        return ChunkFunction(record(together, dict(weights), *rows, what=what), weights, rows)
+    except GuaranteeError:
+        first = tuple(row[:1].clone() for row in rows)
+        return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first)
