@@ -67,6 +67,17 @@ def test_the_constraints_lie_within_the_declared_ranges() -> None:
         assert wanted.name == "sumus" or wanted.specifier.contains(pinned[wanted.name.lower()]), line
 
 
+def test_the_page_on_installing_names_the_lower_end_of_every_range() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").lower()
+    lines = [
+        *PROJECT["dependencies"],
+        *(line for name, extra in PROJECT["optional-dependencies"].items() if name != "dev" for line in extra),
+    ]
+    ends = {re.split(r"[<>=,]+", line)[0]: re.split(r"[<>=,]+", line)[1] for line in lines}
+    elsewhere = {"torch": "as 2.13.0", "nvflare": "as 2.9.0", "flwr": "as 1.41.0", "psutil": "psutil"}
+    assert [name for name, end in ends.items() if elsewhere.get(name, f"{name} {end}") not in page] == []
+
+
 def _run(*command: str | Path, folder: Path, code: int = 0) -> str:
     """Run something as a stranger would: no path to this source, no constraints, no virtual environment of ours."""
     ours = ("PYTHONPATH", "PIP_CONSTRAINT", "VIRTUAL_ENV", "PYTHONHOME")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,17 @@ def test_without_arguments_there_is_help_and_not_an_error_line(arguments: list[s
     shown = capsys.readouterr()
     assert "Usage: sumus" in shown.out + shown.err
     assert "error:" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("sumus ", list(COMMANDS)), ("sumus le", ["ledger"]), ("sumus ledger s", ["show"]), ("sumus account --js", ["--json"])],
+)
+def test_a_shell_completes_commands_without_loading_them(words: str, offered: list[str]) -> None:
+    asked = {"_SUMUS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    code = "import sys; sys.argv[0] = 'sumus'; from sumus.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == offered, done.stderr
 
 
 def test_a_question_is_not_followed_by_a_full_stop(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,6 +80,10 @@ class _Commands(TyperGroup):
             raise _errors.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        item = importlib.import_module(_errors.__name__.replace("exceptions", "shell_completion")).CompletionItem
+        return [item(name, help=COMMANDS[name]) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -140,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2 bad plan or usage, 3 refused guarantee, 4 protocol, 5 storage, 6 engine)."""
     for stream in (sys.stdout, sys.stderr):
         speak_plainly(stream)
+    if "_SUMUS_COMPLETE" in os.environ:  # a shell asks, see `docs/install.md`
+        importlib.import_module("typer.completion").completion_init()
     try:
         code = _root().main(None if arguments is None else list(arguments), prog_name="sumus", standalone_mode=False)
         return code if isinstance(code, int) else 0
