@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from scipy.optimize import brentq
@@ -15,7 +16,8 @@ from sumus.data import PublicFacts
 from sumus.design import NoiseDesign, convex_bounds, convex_float_slack_grid, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import Inexactness, inexactness_of
-from sumus.guarantee import account_of, calibrate_design, certify, metrics_epsilon, search_epsilon, spent
+from sumus.guarantee import account_of, calibrate_design, certify, search_epsilon, spent
+from sumus.metrics_guarantee import metrics_epsilon
 from sumus.plan import TrainingPlan
 from sumus.resolve import resolve
 
@@ -228,11 +230,11 @@ def test_the_exactness_of_coins_is_paid_for_in_delta_too() -> None:
 
 
 def test_metrics_protect_test_records_with_their_own_epsilon() -> None:
-    """T rounds, Δ₂ = √3 counts: a Gaussian of μ = √(3T)/σ, with everything a sampler costs on top."""
-    built = _design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=40.0)
+    """T measured models: a Gaussian of μ = √T/σ, with everything a sampler costs on top."""
+    built = _design(CONVEX, evaluation__metrics="secure", evaluation__every=1, evaluation__noise_multiplier=25.0)
     found = certify(built).metrics_epsilon
     assert found is not None
-    mu = math.sqrt(3 * 20) / 40.0
+    mu = math.sqrt(20) / 25.0
     exact = brentq(lambda e: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - 1e-5, 0.0, 10.0, xtol=1e-13)
     draws = 3 * 20 * 10
     assert exact + 2 * draws * 5e-13 <= found <= 1.0001 * exact
@@ -242,13 +244,49 @@ def test_metrics_protect_test_records_with_their_own_epsilon() -> None:
 
 def test_a_delta_that_cannot_pay_for_the_samplers_gives_no_bound_for_test_records() -> None:
     plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS).replace("privacy", delta=1e-29)
+    plan = plan.with_overrides({"evaluation.metrics": "secure", "evaluation.noise_multiplier": 20.0})
     assert metrics_epsilon(plan) == math.inf
 
 
 def test_metrics_that_cost_more_than_the_target_are_not_certified() -> None:
-    built = _design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=4.0)
-    with pytest.raises(GuaranteeError, match="not met for test records"):
+    built = _design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=2.0)
+    with pytest.raises(
+        GuaranteeError, match=r"evaluation\.noise_multiplier = 2 is too little for privacy\.epsilon = 1: .*Use ([0-9.]+)"
+    ) as told:
         certify(built)
+    needed = re.search(r"Use ([0-9.]+)", str(told.value))
+    assert needed is not None
+    certify(_design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=float(needed[1])))  # the named value is enough
+    with pytest.raises(GuaranteeError, match="too little"):
+        certify(_design(CONVEX, evaluation__metrics="secure", evaluation__noise_multiplier=0.998 * float(needed[1])))
+
+
+@pytest.mark.parametrize(("every", "measured"), [(None, 1), (1, 20), (6, 4), (20, 1), (100, 1)])
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+def test_the_noise_of_metrics_is_calibrated_to_what_is_measured(every: int | None, measured: int, mechanism: str) -> None:
+    built = _design(CONVEX, evaluation__metrics="secure", evaluation__every=every, noise__mechanism=mechanism)
+    found = certify(built).metrics_epsilon
+    assert found is not None
+    assert 0.999 <= found <= 1.0
+    theory = math.sqrt(measured) / gdp_parameter(1.0, 1e-5)
+    assert theory <= (built.plan.evaluation.noise_multiplier or 0.0) <= 1.001 * theory
+    assert sum(map(built.plan.measures_after, range(25))) == measured
+    again = calibrate_design(built.plan, FACTS.silo_names)
+    assert again.plan == built.plan, "a calibrated plan stays as it is, at every silo"
+
+
+def test_metrics_without_a_target_need_a_noise_of_their_own() -> None:
+    noise = {"privacy__epsilon": None, "noise__noise_multiplier": 20.0, "evaluation__metrics": "secure"}
+    with pytest.raises(PlanError, match=r"evaluation\.noise_multiplier must be set where privacy\.epsilon is not"):
+        _design(CONVEX, **noise)
+    assert account_of(_design(CONVEX, **noise, evaluation__noise_multiplier=5.0)).metrics_epsilon < 1.0
+
+
+def test_counts_that_would_not_fit_into_the_ring_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"aggregation\.modulus_bits is too small a ring for evaluation\.metrics.*got 24.*Use 28") as told:
+        _design(CONVEX, evaluation__metrics="secure", aggregation__modulus_bits=24)
+    assert "28" in str(told.value)
+    _design(CONVEX, evaluation__metrics="secure", aggregation__modulus_bits=32)
 
 
 def test_overfull_bins_are_paid_for() -> None:

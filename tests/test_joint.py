@@ -81,6 +81,18 @@ def test_composed_gaussians_meet_their_closed_form() -> None:
     assert exact <= joint <= 1.002 * exact
 
 
+def test_measurements_are_composed_with_the_models() -> None:
+    """A record that trained one model may have measured another, so both are counted for it."""
+    plan = made_plan(noise=8.0, evaluation__metrics="secure", evaluation__noise_multiplier=6.0, evaluation__every=5)
+    both = [past(plan), PastRun(plan=plan, silos=SILOS, rounds=0, measurements=2)]
+    exact = closed_form(math.hypot(mu_of(plan, 10), math.sqrt(2) / 6.0), 2e-5)
+    assert exact <= joint_epsilon(both, delta=2e-5) <= 1.002 * exact
+    measured = closed_form(math.sqrt(2) / 6.0, 2e-5)
+    assert measured <= joint_epsilon(both[1:], delta=2e-5) <= 1.002 * measured
+    exactness = made_plan("skellam", evaluation__metrics="secure", evaluation__noise_multiplier=6.0)
+    assert joint_epsilon([PastRun(plan=exactness, silos=SILOS, rounds=0, measurements=1)], delta=1e-28) == math.inf
+
+
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 def test_a_joint_account_lies_between_the_largest_run_and_the_sum(mechanism: str, rate: float) -> None:

@@ -226,6 +226,7 @@ _STEP, _PASS = {"training.algorithm": "single-step"}, {"training.algorithm": "co
         (_STEP, {"data.categories": {"sex": ["f", "m"]}}, {"data.path": "a.csv", "data.silo_column": "b", "data.label_column": "c"}),
         (_STEP, {"evaluation.noise_multiplier": 30.0}, {"evaluation.metrics": "secure"}),
         (_STEP | {"evaluation.metrics": "none"}, {"evaluation.every": 5}, {"evaluation.metrics": "simulation"}),
+        (_STEP | {"evaluation.metrics": "none"}, {"evaluation.every": 3}, {"evaluation.metrics": "secure"}),
         (_PASS, {"federation.local_epochs": 1.0}, {"training.algorithm": "split-noise"}),
         (_PASS, {"training.clip_norm": 2.0}, _STEP),
         (_PASS, {"privacy.calibrate_to": "per-step"}, {"training.algorithm": "dp-sgd"}),
@@ -290,4 +291,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "59ed2c63d8368e0ffa91697f53ed9de526d3d00cbc843fc21f7630428a469960"
+HASH = "28399bbd52171e7e1f48f1efd443115f1b4ee494dc5c6b00a73d3f117aaaf1ec"

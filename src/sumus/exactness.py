@@ -16,8 +16,9 @@ from sumus.accounting.dominating import TAIL_LOG_MASS
 from sumus.coins import coin_log_ratio
 from sumus.design import NoiseDesign
 from sumus.mechanism.noise import Gaussian, IntegerNoise
+from sumus.plan import PrivacyPlan
 
-__all__ = ["Inexactness", "inexactness_of", "inexactness_of_draws"]
+__all__ = ["Inexactness", "inexactness_of", "inexactness_of_draws", "out_of_range"]
 
 
 @final
@@ -94,3 +95,14 @@ def inexactness_of(built: NoiseDesign) -> Inexactness:
         return sent
     states = coordinates * (built.queries_per_round - 1)  # the last step of a round draws none
     return sent + inexactness_of_draws(built.state_noise, 1, sums=states, draws_per_sum=contributors)
+
+
+def out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
+    """Why no noise can be sized for the target: it lies below what the sampler costs, or its δ is used up by far tails."""
+    least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(privacy.delta)
+    given = f"privacy.epsilon = {privacy.epsilon:g} at privacy.delta = {privacy.delta:g}"
+    if largest <= least:
+        return f"{given}: δ is less than the far tails of the sampler cost ({2.0 * drawn.tail_mass:.2g}). Raise privacy.delta."
+    if (privacy.epsilon or 0.0) <= least:
+        return f"{given} is less than the exactness of the sampler costs ({least:.2g}). Raise privacy.epsilon."
+    return f"{given} is too large: (1 + e^ε) times the sampler's far tails exceeds δ. Use at most {math.floor(largest)}."

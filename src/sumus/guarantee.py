@@ -19,16 +19,16 @@ from sumus.accounting.accountant import epsilon_of, renyi_values
 from sumus.accounting.analyses import ANALYSES, Analysis, applicable, calibrated_analysis, release_of
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, Values
-from sumus.accounting.tuning import epsilon_of_search
+from sumus.accounting.renyi import ORDERS
 from sumus.coins import check_coins, coin_release
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
-from sumus.exactness import Inexactness, inexactness_of, inexactness_of_draws
+from sumus.exactness import Inexactness, inexactness_of, out_of_range
+from sumus.metrics_guarantee import least_metrics_noise, measurements_until, metrics_epsilon, with_metrics_noise
 from sumus.notebook import as_table, labelled
-from sumus.plan import PrivacyPlan, TrainingPlan
+from sumus.plan import TrainingPlan
 from sumus.records_in_words import records_in_words
-from sumus.secure_counts import METRIC_COORDINATES, count_noise, count_release
+from sumus.searches import is_one_run, searched_epsilon
 
 __all__ = [
     "Account",
@@ -41,8 +41,6 @@ __all__ = [
     "search_epsilon",
     "spent",
 ]
-
-_MOST_RUNS = 64.0  # times the expected number of geometric runs; more have probability below e^-64, nothing against δ
 
 
 @final
@@ -149,7 +147,8 @@ def calibrated(plan: TrainingPlan) -> NoiseDesign:
 
 
 def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
-    """`calibrated` for a plan that is resolved already."""
+    """`calibrated` for a plan that is resolved already: the noise of the model, and that of secure metrics."""
+    plan = with_metrics_noise(plan)
     if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
         return design(plan, silo_names)
     if plan.privacy.epsilon is None:
@@ -181,8 +180,9 @@ def certify(built: NoiseDesign) -> Account:
         fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
         raise GuaranteeError(f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ {_round_up(made.epsilon)}. {fix}")
     if target is not None and made.metrics_epsilon is not None and made.metrics_epsilon > target:
-        found, fix = _round_up(made.metrics_epsilon), "Raise evaluation.noise_multiplier, or privacy.epsilon."
-        raise GuaranteeError(f"privacy.epsilon = {target:g} is not met for test records: their metrics cost ε ≤ {found}. {fix}")
+        rule = f"is too little for privacy.epsilon = {target:g}: the metrics cost test records ε ≤ {_round_up(made.metrics_epsilon)}"
+        fix = f"Use {_round_up(least_metrics_noise(built.plan))}, or omit it to have it calibrated."
+        raise GuaranteeError(f"evaluation.noise_multiplier = {built.plan.evaluation.noise_multiplier:g} {rule}. {fix}")
     return made
 
 
@@ -210,7 +210,7 @@ def account_of(built: NoiseDesign) -> Account:
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
         trust=_trust(plan, head.name),
-        releases=f"{plan.federation.rounds} sums, one per round",
+        releases=_releases(plan),
         analyses=tuple(worst),
         epsilon_per_silo=names if len(per_silo) > 1 else {},
         target_epsilon=plan.privacy.epsilon,
@@ -292,7 +292,7 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     drawn = inexactness_of(trial)
     slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
-        raise GuaranteeError(_out_of_range(plan.privacy, drawn))
+        raise GuaranteeError(out_of_range(plan.privacy, drawn))
     base = trial.setting(silo)
     continuous = replace(base, mechanism="gaussian")
     return least_noise(
@@ -302,17 +302,6 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
         delta=delta,
         accountant=plan.privacy.accountant,
     )
-
-
-def _out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
-    """Why no noise can be sized for the target: it lies below what the sampler costs, or its δ is used up by far tails."""
-    least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(privacy.delta)
-    given = f"privacy.epsilon = {privacy.epsilon:g} at privacy.delta = {privacy.delta:g}"
-    if largest <= least:
-        return f"{given}: δ is less than the far tails of the sampler cost ({2.0 * drawn.tail_mass:.2g}). Raise privacy.delta."
-    if (privacy.epsilon or 0.0) <= least:
-        return f"{given} is less than the exactness of the sampler costs ({least:.2g}). Raise privacy.epsilon."
-    return f"{given} is too large: (1 + e^ε) times the sampler's far tails exceeds δ. Use at most {math.floor(largest)}."
 
 
 def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
@@ -341,22 +330,6 @@ def _representative(kinds: dict[SiloDesign, list[Analysis]], silo: SiloDesign) -
     return next(each for each in kinds if _signature(each) == _signature(silo))
 
 
-def metrics_epsilon(plan: TrainingPlan, *, search: bool = False) -> float:
-    """ε at the plan's δ of all secure metrics for one test record, everything paid for; infinite where the noise cannot carry one.
-
-    Args:
-        search: of the plan's tuning runs together, where the best of them is released (`privacy.tuning_runs`), instead of one run.
-    """
-    privacy, release, sums = plan.privacy, count_release(plan), float(plan.federation.rounds * METRIC_COORDINATES)
-    drawn = inexactness_of_draws(count_noise(plan), plan.noise_contributors, sums=sums, draws_per_sum=plan.noise_contributors)
-    try:
-        if search and not _is_one_run(privacy):
-            return _of_search(renyi_values(release, ORDERS), drawn, privacy)
-        return drawn.paid_for(lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant), delta=privacy.delta)
-    except GuaranteeError:
-        return math.inf
-
-
 def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
     """ε of releasing the best of a random number of runs (`privacy.tuning_runs`), each of any one of the candidates.
 
@@ -376,18 +349,7 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
             dearest = max(dearest, head.epsilon)
             curves.append(renyi_values(release_of(head.name, built.setting(silo)), ORDERS))
     privacy = candidates[0].plan.privacy
-    return dearest if _is_one_run(privacy) else _of_search(np.max(curves, axis=0), drawn, privacy)
-
-
-def _is_one_run(privacy: PrivacyPlan) -> bool:
-    """Whether the number of tuning runs is 1 for certain; the law with mean 1 has no other value, so `draw_run_count` draws none."""
-    return privacy.tuning_runs == 1.0
-
-
-def _of_search(curve: Values, drawn: Inexactness, privacy: PrivacyPlan) -> float:
-    runs = privacy.tuning_runs or 1.0
-    many = drawn.repeated(_MOST_RUNS * runs)
-    return many.paid_for(lambda delta: epsilon_of_search(curve, delta=delta, expected_runs=runs), delta=privacy.delta)
+    return dearest if is_one_run(privacy) else searched_epsilon(np.max(curves, axis=0), drawn, privacy)
 
 
 def _local_multiplier(built: NoiseDesign) -> float:
@@ -406,6 +368,14 @@ def _neighbours(plan: TrainingPlan) -> str:
     if data.records_per_silo is None or data.counts == "public":
         return f"{one}; record counts are taken as public and stay as stated"
     return f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and then two differ)"
+
+
+def _releases(plan: TrainingPlan) -> str:
+    sums = f"{plan.federation.rounds} sums, one per round"
+    if plan.evaluation.metrics != "secure":
+        return sums
+    count = measurements_until(plan, plan.federation.rounds)
+    return f"{sums}; counts of test records for {'the last model' if count == 1 else f'{count} of the models'}"
 
 
 def _trust(plan: TrainingPlan, analysis: str) -> str:

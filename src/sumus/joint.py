@@ -18,7 +18,9 @@ from sumus.accounting.release import Release
 from sumus.design import NoiseDesign, design
 from sumus.errors import GuaranteeError
 from sumus.exactness import Inexactness, inexactness_of
+from sumus.metrics_guarantee import inexactness_of_counts
 from sumus.plan import TrainingPlan
+from sumus.secure_counts import count_release
 
 __all__ = ["PastRun", "joint_epsilon"]
 
@@ -31,12 +33,14 @@ class PastRun:
     Args:
         plan: as it ran, resolved and with its noise.
         silos: names, in the order of the plan.
-        rounds: releases so far; at most the plan's.
+        rounds: models released so far; at most the plan's.
+        measurements: secure sums of test counts released so far.
     """
 
     plan: TrainingPlan
     silos: tuple[str, ...]
     rounds: int
+    measurements: int = 0
 
 
 def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
@@ -48,20 +52,24 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
     declared releases composed with each other.
 
     Guarantee: an upper bound if the plans do not depend on what was released, whichever silo of each run the record was in: every run is
-        taken with the most sensitive, most often sampled and least noisy of its silos. Refuses what is not proved.
+        taken with the most sensitive, most often sampled and least noisy of its silos, and a record that trained one model may have
+        measured another, so it is taken to have done both. Refuses what is not proved.
     """
     units = {run.plan.privacy.unit for run in runs}
     if len(units) > 1:
         raise GuaranteeError("runs that protect records and runs that protect silos cannot be composed. Account for each unit by itself.")
     designs = [_shortened(run) for run in runs if run.rounds]
-    if not designs:
+    measured = [run for run in runs if run.measurements]
+    if not designs and not measured:
         return 0.0
-    composed = Release(tuple(step for built in designs for step in _proved_release(built)))
+    counts = [count_release(run.plan, measurements=run.measurements) for run in measured]
+    composed = Release(tuple(step for release in [*map(_proved_release, designs), *counts] for step in release))
     surges = sum(step.surge_rate > 0.0 for step in composed)
     subsampled = any(step.sampling_rate < 1.0 for step in composed)
     # loss distributions carry one kind of surging query, and only beside unsampled ones; Rényi curves carry any number beside anything
     accountant = "renyi" if surges > (0 if subsampled else 1) else "pld"
     drawn = sum(map(inexactness_of, designs), Inexactness())
+    drawn = sum((inexactness_of_counts(run.plan, run.measurements) for run in measured), drawn)
     return drawn.paid_for(lambda left: epsilon_of(composed, delta=left, accountant=accountant), delta=delta)
 
 

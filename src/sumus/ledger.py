@@ -92,16 +92,17 @@ class LedgerEntry:
         )
 
     @classmethod
-    def of_round(cls, account: Account, *, run: str, round: int, round_id: str, epsilon: float) -> tuple[LedgerEntry, ...]:
-        """All that one round releases: its metrics, if the plan releases any, and its model, whose entry says that all are there.
+    def of_round(
+        cls, account: Account, *, run: str, round: int, round_id: str, epsilon: float, metrics: float | None = None
+    ) -> tuple[LedgerEntry, ...]:
+        """All that one round releases: its metrics, if it has any, and its model, whose entry says that all are there.
 
         Args:
-            epsilon: of the run's models so far, this one included. Metrics are counted for all rounds at once.
+            epsilon: of the run's models so far, this one included.
+            metrics: ε of the run's measurements so far, if this round's model is measured.
         """
         model = cls.of(account, run=run, round=round, round_id=round_id, epsilon=epsilon)
-        if account.metrics_epsilon is None:
-            return (model,)
-        return (replace(model, epsilon=account.metrics_epsilon, purpose="metrics"), model)
+        return (model,) if metrics is None else (replace(model, epsilon=metrics, purpose="metrics"), model)
 
     @classmethod
     def without_noise(cls, plan: TrainingPlan, *, run: str, round: int, round_id: str) -> LedgerEntry:

@@ -186,6 +186,14 @@ class TrainingPlan:
             raise PlanError("federation.silos", None, "must be known to size the noise", "Set it or name a data set.")
         return taking_part
 
+    def measures_after(self, number: int) -> bool:
+        """Whether the model that round `number` (from 0) leaves is measured on test records."""
+        if self.evaluation.metrics == "none":
+            return False
+        last = self.federation.rounds
+        every = self.evaluation.every or (last if self.evaluation.metrics == "secure" else 1)
+        return number + 1 == last or (number + 1 < last and (number + 1) % every == 0)
+
     def without_effect(self) -> list[str]:
         """What was set and means nothing in this plan, in words."""
         tables = {title: getattr(self, title) for title in SECTIONS} | {f"silo.{name}": each for name, each in self.silo.items()}

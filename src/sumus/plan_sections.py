@@ -151,8 +151,10 @@ class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
     metrics: str = key("simulation", choice("simulation", "secure", "none"))  # in the clear, as accounted noisy sums, or not at all
-    noise_multiplier: float = key(20.0, number(above=0.0, high=32768.0), only=("evaluation.metrics", "secure"))  # noise on the counts
-    every: int = key(1, whole(low=1), only=("evaluation.metrics", "simulation"))  # measure every so many rounds, and after the last
+    # secure: noise on the counts, over the most that one record moves them by; omitted: calibrated to privacy.epsilon
+    noise_multiplier: float | None = key(None, optional(number(above=0.0, high=10000.0)), only=("evaluation.metrics", "secure"))
+    # measure every so many rounds, and after the last; omitted: secure measures after the last only, simulation after each
+    every: int | None = key(None, optional(whole(low=1)), only=("evaluation.metrics", "simulation", "secure"))
 
 
 @final

@@ -33,6 +33,7 @@ from sumus.record_lines import (
     Guarantee,
     GuaranteeAnalysis,
     Header,
+    Measurement,
     RoundRecord,
     round_body,
     rounded_up,
@@ -47,7 +48,7 @@ from sumus.typed_json import from_json, plain_json
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["Guarantee", "GuaranteeAnalysis", "RoundRecord", "RunFolder", "rounded_up", "run_name"]
+__all__ = ["Guarantee", "GuaranteeAnalysis", "Measurement", "RoundRecord", "RunFolder", "rounded_up", "run_name"]
 
 _ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
 
@@ -220,13 +221,19 @@ class RunFolder:
         return self._chain.head
 
     def rounds(self) -> list[RoundRecord]:
-        """Every round on record."""
+        """Every round on record, each with what was measured of its model."""
+        measured = {each.of_round: each for each in self.measurements()}
         found = []
         for number, link in enumerate(self._chain.links, start=1):
             if link.kind == "round":
                 stored = from_json(RoundRecord, link.body, where=f"{self._chain.path}, line {number}")
-                found.append(replace(stored, previous=link.previous))
+                stored = replace(stored, previous=link.previous)
+                found.append(measured[stored.round].added_to(stored) if stored.round in measured else stored)
         return found
+
+    def measurements(self) -> list[Measurement]:
+        """What was measured by secure sums of their own, in order."""
+        return [from_json(Measurement, detail, where=str(self._chain.path)) for event, detail in self.events if event == "measured"]
 
     @property
     def last_round(self) -> int:

@@ -6,7 +6,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,7 +16,17 @@ from sumus.typed_json import from_json
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["Guarantee", "GuaranteeAnalysis", "Header", "RoundRecord", "round_body", "rounded_up", "software_versions", "stored_guarantee"]
+__all__ = [
+    "Guarantee",
+    "GuaranteeAnalysis",
+    "Header",
+    "Measurement",
+    "RoundRecord",
+    "round_body",
+    "rounded_up",
+    "software_versions",
+    "stored_guarantee",
+]
 
 _VERSIONED = ("numpy", "scipy", "dp-accounting", "cryptography", "torch")
 
@@ -31,6 +41,8 @@ class RoundRecord:
         round_id: binds the round's protocol messages and its ledger entry.
         epsilon_spent: of everything released up to and including this round, in the analysis of the run's guarantee; infinite without
             one, and where it is void.
+        accuracy: of the model that this round released, on test records; None where it was not measured. `loss`: likewise.
+        accuracy_plus_minus: half-width of its 95 % interval where it is a noisy sum; None where it is exact. `loss_plus_minus`: likewise.
         silo_accuracies: one per silo, in the order of the run's silos; known only where silos are simulated.
         clipped_fraction: share of sampled records whose gradient was clipped; exact, see `counts_are`.
         nonfinite: records whose gradient was not finite and therefore counted as zero; likewise.
@@ -54,6 +66,8 @@ class RoundRecord:
     dropped: tuple[str, ...] = ()
     accuracy: float | None = None
     loss: float | None = None
+    accuracy_plus_minus: float | None = None
+    loss_plus_minus: float | None = None
     silo_accuracies: tuple[float, ...] | None = None
     clipped_fraction: float | None = None
     nonfinite: int | None = None
@@ -67,6 +81,41 @@ class RoundRecord:
     metrics_are: str = "none"
     counts_are: str = "none"
     previous: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Accuracy and loss of a released model through a secure sum of its own, which ended after the round was on record.
+
+    Args:
+        round: under whose number the sum was asked for.
+        of_round: the round that released the model; an earlier one where `round` was lost.
+    """
+
+    round: int
+    of_round: int
+    accuracy: float
+    loss: float
+    accuracy_plus_minus: float
+    loss_plus_minus: float
+    seconds: float
+    bytes_up: int
+    bytes_down: int
+
+    def added_to(self, record: RoundRecord) -> RoundRecord:
+        """The round with what was measured of its model, and what that took."""
+        return replace(
+            record,
+            accuracy=self.accuracy,
+            loss=self.loss,
+            accuracy_plus_minus=self.accuracy_plus_minus,
+            loss_plus_minus=self.loss_plus_minus,
+            seconds={**record.seconds, "evaluate": record.seconds.get("evaluate", 0.0) + self.seconds},
+            bytes_up=record.bytes_up + self.bytes_up,
+            bytes_down=record.bytes_down + self.bytes_down,
+            metrics_are="secure",
+        )
 
 
 @final

@@ -116,7 +116,7 @@ def test_account_of_a_run_counts_the_rounds_that_ran(capsys: pytest.CaptureFixtu
 
 
 def test_account_shows_what_metrics_cost_test_records(capsys: pytest.CaptureFixture[str], plan_file: str) -> None:
-    secure = ("--set", "evaluation.metrics=secure", "--set", "evaluation.noise_multiplier=30")
+    secure = ("--set", "evaluation.metrics=secure", "--set", "evaluation.noise_multiplier=9")
     found = _json(capsys, "account", plan_file, "--json", *secure)
     assert 0.0 < found["metrics_epsilon"] < found["epsilon"]
     assert main(["account", plan_file, *secure]) == 0

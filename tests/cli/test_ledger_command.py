@@ -12,9 +12,10 @@ from sumus.cli.ledger import ledger_app
 from sumus.design import design
 from sumus.errors import GuaranteeError, StorageError
 from sumus.guarantee import account_of
+from sumus.joint import PastRun, joint_epsilon
 from sumus.ledger import Ledger, LedgerEntry
 from sumus.record import RunFolder
-from test_joint import SILOS
+from test_joint import SILOS, past
 from test_joint import made_plan as composable_plan
 from test_ledger import made_entry
 
@@ -65,6 +66,27 @@ def test_nothing_spent_and_unknown_names_say_so(tmp_path: Path, state: Path) -> 
     assert "nothing has been released" in run_command("show", "--state", str(tmp_path / "empty"))
     with pytest.raises(StorageError, match="Ledgers here: visits"):
         run_command("show", "vists", "--state", str(state))
+
+
+def test_runs_with_metrics_are_composed_too(tmp_path: Path) -> None:
+    plan = composable_plan("skellam", evaluation__metrics="secure", evaluation__noise_multiplier=6.0)
+    account = account_of(design(plan, SILOS))
+    assert account.metrics_epsilon is not None
+    ledger = Ledger.of_dataset("visits", state=tmp_path / "state")
+    with RunFolder.create(plan, account, tmp_path / "runs", silos=SILOS) as run:
+        for number in range(1, plan.federation.rounds + 1):
+            ledger.enter(LedgerEntry.of(account, run=run.name, round=number, round_id=f"{number}", epsilon=account.epsilon))
+    without = json.loads(run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"), "--json"))
+    entry = LedgerEntry.of(account, run=run.name, round=10, round_id="m", epsilon=account.metrics_epsilon, purpose="metrics")
+    ledger.enter(entry)
+    shown = json.loads(run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"), "--json"))
+    before, (after,) = without["ledgers"][0]["composed_epsilon"]["record"], shown["ledgers"]
+    delta = after["totals"][0]["delta"]
+    assert after["totals"][0]["epsilon"] == pytest.approx(account.epsilon + account.metrics_epsilon)
+    both = joint_epsilon([past(plan), PastRun(plan=plan, silos=SILOS, rounds=0, measurements=1)], delta=delta)
+    assert before < after["composed_epsilon"]["record"] == both < account.epsilon + account.metrics_epsilon
+    text = run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
+    assert "a record is taken to be trained on and measured with in every run" in text
 
 
 def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sumus.cli import main
-from sumus.record import RunFolder
+from sumus.ledger import Ledger
+from sumus.record import RunFolder, rounded_up
 
 PLAN = Path(__file__).parent.parent.parent / "plans" / "digits.toml"
 
@@ -63,6 +64,36 @@ def test_metrics_that_are_not_wanted_are_not_measured(capsys: pytest.CaptureFixt
     _, out, _ = trained(capsys, "--set", "evaluation.metrics=none")
     assert "accuracy " not in rounds_and_table(out).partition("training")[0]
     assert "not measured" in out
+
+
+def test_a_plan_with_secure_metrics_trains_and_tells_how_far_off_its_accuracy_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = trained(capsys, "--set", "evaluation.metrics=secure", "--set", "privacy.epsilon=1", "--json")
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert found["metrics_are"] == "secure"
+    assert 0.0 < found["accuracy_plus_minus"] < 0.1, "useful at ε = 1 with 360 test records"
+    assert 0.0 < found["loss_plus_minus"] < 1.0
+    code, out, _ = trained(capsys, "--set", "evaluation.metrics=secure", "--set", "privacy.epsilon=1")
+    assert re.search(r"all silos, private +[0-9.]+% ± [0-9.]+% +ε ≤", out)
+    assert "± holds with 95 % for the released model" in out
+    assert "accuracy" not in next(line for line in out.splitlines() if line.startswith("round   1")), "only the last model is measured"
+
+
+def test_the_total_of_the_data_set_stands_below_every_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for runs in (1, 2):
+        code, out, _ = trained(capsys, "--set", "evaluation.metrics=secure")
+        assert code == 0
+        total = Ledger.of_dataset("digits").total("record")
+        assert total.runs == runs
+        many = "1 run" if runs == 1 else "2 runs"
+        assert f"ledger  digits: ε ≤ {rounded_up(total.epsilon)} at δ = {total.delta:.3g} for one record, {many} by simple addition" in out
+    code, out, _ = trained(capsys, "--json")
+    told = json.loads(out.splitlines()[-1])["ledger"]
+    assert told["epsilon"] == Ledger.of_dataset("digits").total("record").epsilon > total.epsilon
+    _, out, _ = trained(capsys, "--no-ledger")
+    assert "ledger" not in out
+    _, out, _ = trained(capsys, "--set", "training.algorithm=fedavg", "--set", "training.batch_size=30")
+    assert "ledger  digits: no bound for one record after 4 runs" in out
 
 
 def test_who_interrupts_a_run_is_told_how_it_goes_on(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

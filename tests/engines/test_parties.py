@@ -60,7 +60,7 @@ def hello(federation: LocalFederation, **changes) -> bytes:
 
 def test_the_model_is_bit_identical_to_the_in_process_run(federation, monkeypatch) -> None:
     monkeypatch.setenv("SUMUS_SIMULATION_SEED", "7")
-    across = federation({"evaluation.metrics": "secure"}, seed=7)
+    across = federation({"evaluation.metrics": "secure", "evaluation.every": 2, "training.iterate_average": 0.5}, seed=7)
     server = across.server()
     server.greet()
     assert server.simulated
@@ -69,7 +69,10 @@ def test_the_model_is_bit_identical_to_the_in_process_run(federation, monkeypatc
     alone = Federation(design, prepare(design.plan, load(design.plan)), None, seed=7)
     outcomes = list(alone.rounds())
     assert np.array_equal(alone.server.parameters, server.server.parameters)
-    assert [record.accuracy for record in records] == [outcome.metrics.accuracy for outcome in outcomes]
+    assert [outcome.metrics is None for outcome in outcomes] == [True, False, False]
+    for record, outcome in zip(records[1:], outcomes[1:], strict=True):
+        assert (record.accuracy, record.accuracy_plus_minus) == (outcome.metrics.accuracy, outcome.metrics.accuracy_plus_minus)
+        assert (record.loss, record.loss_plus_minus) == (outcome.metrics.loss, outcome.metrics.loss_plus_minus)
     assert {record.epsilon_spent for record in records} == {math.inf}  # a public seed promises nothing
 
 
@@ -120,7 +123,8 @@ def test_every_silo_enters_every_release_into_its_own_ledger(federation) -> None
         models = [entry for entry in entries if entry.purpose == "model"]
         assert [entry.round_id for entry in models] == [record.round_id for record in records]
         assert [entry.epsilon for entry in models] == [record.epsilon_spent for record in records]
-        assert sum(entry.purpose == "metrics" for entry in entries) == len(records)
+        (measured,) = [entry for entry in entries if entry.purpose == "metrics"]  # the last model only
+        assert (measured.round, measured.epsilon) == (3, across.agreement.account.metrics_epsilon)
 
 
 def test_a_plan_that_runs_again_under_a_new_roster_is_paid_for_again(federation) -> None:
@@ -180,8 +184,7 @@ def test_a_plan_over_the_silos_policy_is_refused_and_only_the_silos_people_see_t
 
 
 def test_metrics_count_against_the_policy_too(federation) -> None:
-    settings = {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 8.0}
-    across = federation(settings, policies={"silo-0": Policy(max_epsilon=2.5)})
+    across = federation({"evaluation.metrics": "secure"}, policies={"silo-0": Policy(max_epsilon=2.5)})
     assert ask(across, 0, hello(across))[0] is Kind.REFUSED
     assert ask(across, 1, hello(across))[0] is Kind.WELCOME
 
@@ -215,11 +218,11 @@ def test_plans_that_would_show_a_silos_vector_do_not_run_across_machines(overrid
 # -- what a hostile server may want -------------------------------------------------------------------------------------------------
 
 
-def invitation(federation: LocalFederation, number: int, parameters: np.ndarray, *, round_id: bytes = b"r" * 32) -> bytes:
+def invitation(federation: LocalFederation, number: int, parameters: np.ndarray, *, round_id: bytes = b"r" * 32, purpose: int = 0) -> bytes:
     server = federation.server()
     server.greet()
     assert server._session is not None
-    _, message = server._session.invite(round_id, payload=struct.pack("<Q", number) + parameters.astype("<f4").tobytes())
+    _, message = server._session.invite(round_id, payload=struct.pack("<QL", number, purpose) + parameters.astype("<f4").tobytes())
     return frame(Kind.PROTOCOL, message)
 
 

@@ -153,14 +153,15 @@ def test_round_memories(tmp_path: Path, content: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_model_payloads(payload: bytes) -> None:
     with contextlib.suppress(SumusError):
-        number, parameters = unpack_model(payload)
+        number, purpose, parameters = unpack_model(payload)
         assert number >= 0
+        assert purpose in ("model", "metrics")
         assert np.isfinite(parameters).all()
 
 
 def test_a_model_comes_back_as_float32() -> None:
-    number, parameters = unpack_model(pack_model(7, np.array([0.1, -2.0])))
-    assert number == 7
+    number, purpose, parameters = unpack_model(pack_model(7, np.array([0.1, -2.0]), "metrics"))
+    assert (number, purpose) == (7, "metrics")
     assert parameters.tolist() == [float(np.float32(0.1)), -2.0]
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sumus.errors import StorageError
-from sumus.record import RunFolder, rounded_up
+from sumus.record import Measurement, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
-from synthetic_runs import made_account, made_plan, made_round, made_run
+from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 
 VOID = {"meta", "line", "rect", "circle", "path", "img", "link", "br", "hr", "input"}
 
@@ -253,6 +254,35 @@ def test_what_metrics_cost_stands_beside_the_guarantee(tmp_path: Path) -> None:
     plan = made_plan()
     RunFolder.create(plan, made_account(plan, metrics_epsilon=0.71234), tmp_path).close()
     assert "ε ≤ 0.7124 at the same δ for one test record" in Page(rendered(next(tmp_path.iterdir()))).text.replace("\u00a0", " ")
+
+
+def test_a_noisy_accuracy_is_shown_with_its_error_and_its_model(tmp_path: Path) -> None:
+    secure = {"metrics_are": "secure", "silo_accuracies": None, "counts_are": "none"}
+    plan = made_plan(federation__rounds=2, evaluation__metrics="secure", evaluation__noise_multiplier=4.0)
+    with RunFolder.create(plan, made_account(plan), tmp_path, silos=SILOS) as run:
+        run.append(made_round(1, **secure, accuracy=0.81234, accuracy_plus_minus=0.0312, loss=0.71234, loss_plus_minus=0.2))
+        told = str(render_report([run]))
+        assert "81.2\u00a0% ± 3.2\u00a0%" in told
+        assert "of the model of round 1, 95 %, noisy count" in told
+        run.append(made_round(2, **secure, accuracy=None, loss=None))
+        run.finish({"accuracy": None})
+    told = str(render_report([RunFolder.open(run.path)]))
+    assert "of the model of round 1, 95 %, noisy count" in told, "the last model was not measured"
+    assert "of the released model" not in told
+    with RunFolder.create(plan, made_account(plan), tmp_path, silos=SILOS) as run:
+        run.append(made_round(1, **secure, accuracy=0.9, accuracy_plus_minus=0.12, loss=0.71234, loss_plus_minus=0.2))
+        run.note("measured", asdict(Measurement(**MEASURED)))
+        run.finish({"accuracy": 0.95})
+    told = str(render_report([RunFolder.open(run.path)]))
+    assert "of the released model, 95 %, noisy count" in told
+    assert "95\u00a0% ± 12\u00a0%" in told
+    assert "0.50 ± 0.13" in told
+
+
+MEASURED = {
+    "round": 2, "of_round": 1, "accuracy": 0.95, "loss": 0.5, "accuracy_plus_minus": 0.1111, "loss_plus_minus": 0.125,
+    "seconds": 0.5, "bytes_up": 7, "bytes_down": 8,
+}  # fmt: skip
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sumus.data import from_arrays
 from sumus.data.silos import Records
 from sumus.errors import PlanError
 from sumus.mechanism.noise import Skellam
 from sumus.randomness import RandomSource
-from sumus.secure_counts import METRIC_COORDINATES
+from sumus.secure_counts import COUNT_SENSITIVITY, LOSS_CAP, METRIC_COORDINATES, count_noise, count_release, counts_of
 from sumus.training.evaluation import SecureMetrics, _per_record, evaluate
 from sumus.training.federation import Federation
 from sumus.training.models import build_model
@@ -44,17 +45,122 @@ def test_a_removed_record_changes_no_other_records_result(count: int, seed: int,
     assert plain.loss == pytest.approx(losses.mean(), rel=1e-4)
 
 
-def test_one_record_moves_the_counts_by_at_most_the_accounted_length(federation: Callable[..., Federation], monkeypatch) -> None:
+@pytest.fixture
+def counted(federation: Callable[..., Federation], monkeypatch: pytest.MonkeyPatch) -> Callable[[Records], np.ndarray]:
+    """A silo's counts without their noise, through the code that a silo runs, under one fixed model."""
     monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64))
     run = federation({"evaluation.metrics": "secure"})
-    metrics, parameters = SecureMetrics(run.design), run.server.parameters + 0.3
-    records = _records(40, 1, 3.0)
-    whole = metrics.encode(run.bench.model, parameters, records, RandomSource())
-    assert whole[1] == 40 * 256
-    for gone in range(40):
-        kept = np.delete(np.arange(40), gone)
-        part = metrics.encode(run.bench.model, parameters, Records(records.x[kept], records.y[kept]), RandomSource())
-        assert np.linalg.norm(whole - part) <= math.sqrt(METRIC_COORDINATES) * 256
+    parameters = np.random.default_rng(3).normal(size=len(run.server.parameters))
+
+    def count(records: Records) -> np.ndarray:
+        vector = SecureMetrics(run.design).encode(run.bench.model, parameters, records, RandomSource())
+        assert not vector[METRIC_COORDINATES:].any()
+        return vector[:METRIC_COORDINATES]
+
+    return count
+
+
+def _spoilt(records: Records, seed: int) -> Records:
+    """Some records with values that make logits huge, infinite or not a number."""
+    draw = np.random.default_rng(seed)
+    x = records.x.copy()
+    places = draw.random(x.shape) < 0.1
+    x[places] = draw.choice(np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 0.0], dtype=np.float32), places.sum())
+    return Records(x, records.y)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_one_record_moves_the_counts_by_at_most_the_accounted_length(counted: Callable[[Records], np.ndarray], seed: int) -> None:
+    records = _spoilt(_records(15, seed, 10.0**seed), seed)
+    whole = counted(records)
+    for gone in range(15):
+        kept = np.delete(np.arange(15), gone)
+        moved = whole - counted(Records(records.x[kept], records.y[kept]))
+        assert int((moved**2).sum()) <= COUNT_SENSITIVITY**2  # in integers: no rounding hides an excess
+
+
+def test_the_accounted_length_is_reached_and_never_passed_by_a_search(counted: Callable[[Records], np.ndarray]) -> None:
+    """Hill climbing on one record against a silo of twenty; a record of loss 0 and one beyond the cap reach the bound exactly."""
+    draw = np.random.default_rng(0)
+    others = _records(20, 1, 3.0)
+    before = counted(others)
+    longest = 0
+    for start in range(CLASSES):
+        x, best = draw.normal(size=(1, FEATURES)).astype(np.float32), -1
+        for _ in range(12):
+            candidate = (x * draw.choice([0.5, 2.0, 4.0]) + draw.normal(size=x.shape)).astype(np.float32)
+            joined = Records(np.concatenate([others.x, candidate]), np.append(others.y, start % CLASSES))
+            length = int(((counted(joined) - before) ** 2).sum())
+            assert length <= COUNT_SENSITIVITY**2
+            if length >= best:
+                x, best = candidate, length
+        longest = max(longest, best)
+    assert longest == COUNT_SENSITIVITY**2
+
+
+def test_the_length_of_one_records_counts_is_three_units_on_the_grid() -> None:
+    """The oracle: all that a record can add is (±2, 2, t) with t in [−1, 1], on 256 grid steps per unit."""
+    assert COUNT_SENSITIVITY == 256 * 3 == 256 * math.isqrt(2 * 2 + 2 * 2 + 1 * 1)
+    losses = np.array([0.0, 1e-300, 1.0, 2.0, 3.999, LOSS_CAP, 1e300, np.inf, -np.inf, -1.0, np.nan])
+    for right in (False, True):
+        for loss in losses:
+            first, second, third = (int(value) for value in counts_of(np.array([right]), np.array([loss])))
+            assert (abs(first), second) == (512, 512)
+            assert abs(third) <= 256
+            assert (first > 0) == (right and not math.isnan(loss))
+
+
+def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(counted: Callable[[Records], np.ndarray]) -> None:
+    """torch calls NaN the largest logit, so the class that it stands for would count as right."""
+    x = np.full((CLASSES, FEATURES), np.nan, dtype=np.float32)
+    assert counted(Records(x, np.arange(CLASSES))).tolist() == [-512 * CLASSES, 512 * CLASSES, 256 * CLASSES]
+    model = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    parameters = np.ones(sum(each.numel() for each in model.parameters()))
+    assert evaluate(model, parameters, Records(x, np.arange(CLASSES))).accuracy == 0.0
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(federation: Callable[..., Federation], mechanism: str) -> None:
+    run = federation({"evaluation.metrics": "secure", "noise.mechanism": mechanism, "federation.dropouts": 1, "federation.colluding": 1})
+    plan, empty = run.design.plan, _records(0, 0, 1.0)
+    law = count_noise(plan)
+    drawn = SecureMetrics(run.design).encode(run.bench.model, run.server.parameters, empty, RandomSource.simulation(4))
+    assert drawn[:METRIC_COORDINATES].tolist() == law.sample(METRIC_COORDINATES, RandomSource.simulation(4)).tolist()
+    assert len(drawn) == len(run.server.parameters)
+    (step,) = count_release(plan, measurements=1)
+    accounted = step.gaussian_multiplier * COUNT_SENSITIVITY
+    assert accounted <= math.sqrt(plan.noise_contributors * law.variance_grid) <= 1.0001 * accounted
+    assert plan.noise_contributors == 1
+
+
+def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(federation: Callable[..., Federation]) -> None:
+    """2,000 sums with real noise: the truth of these records is inside in more than 90 of 100, or by chance below 1e-14 not."""
+    run = federation({"evaluation.metrics": "secure", "privacy.epsilon": 0.3})
+    draw = np.random.default_rng(2)
+    correct, losses = draw.random(150) < 0.8, draw.exponential(0.7, 150)
+    exact = counts_of(correct, losses)
+    noise = count_noise(run.design.plan).sample((2000, 4, METRIC_COORDINATES), RandomSource()).sum(axis=1)
+    found = [SecureMetrics(run.design).decode(exact + each, survivors=4) for each in noise]
+    truth = correct.mean(), np.minimum(losses, LOSS_CAP).mean()
+    assert np.mean([abs(each.accuracy - truth[0]) <= (each.accuracy_plus_minus or 0.0) for each in found]) > 0.9
+    assert np.mean([abs(each.loss - truth[1]) <= (each.loss_plus_minus or 0.0) for each in found]) > 0.9
+    alone = [SecureMetrics(run.design).decode(exact + each, survivors=1) for each in noise]
+    half = np.mean([(one.accuracy_plus_minus or 1.0) / (each.accuracy_plus_minus or 1.0) for one, each in zip(alone, found, strict=True)])
+    assert half < 0.8, "four silos' noise counts as that of four"
+
+
+@pytest.mark.parametrize("empty", [1, 3])
+def test_silos_without_test_records_take_part_in_metrics(federation: Callable[..., Federation], empty: int) -> None:
+    draw = np.random.default_rng(1)
+    train = [(draw.normal(size=(40, FEATURES)).astype(np.float32), draw.integers(0, CLASSES, 40)) for _ in range(3)]
+    tests = [(part[0][: 0 if silo < empty else 30], part[1][: 0 if silo < empty else 30]) for silo, part in enumerate(train)]
+    run = federation({"evaluation.metrics": "secure", "federation.rounds": 1, "privacy.epsilon": 8.0}, data=from_arrays(train, tests=tests))
+    found = run.round(0).metrics
+    assert found is not None
+    assert 0.0 <= found.accuracy <= 1.0
+    assert found.accuracy_plus_minus is not None
+    if empty == 3:
+        assert found.accuracy_plus_minus > 0.3
 
 
 def test_counts_of_single_records_are_no_guarantee_for_a_silo(federation: Callable[..., Federation]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from sumus.data import from_arrays
 from sumus.design import LARGEST_WEIGHT_NORM, design
 from sumus.errors import PlanError, RoundAborted
 from sumus.guarantee import account_of
+from sumus.mechanism.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.resolve import resolve
@@ -226,6 +229,34 @@ def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) ->
     assert np.array_equal(*models)
 
 
+@pytest.mark.parametrize("average", [0.0, 0.5])
+@pytest.mark.parametrize("protocol", ["secagg", "trusted"])
+def test_secure_metrics_are_of_the_model_that_is_released(federation, monkeypatch, protocol, average) -> None:
+    """Without noise they are the exact accuracy of the model after the round, which is another than that of the model before it."""
+    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64))
+    settings = {"evaluation.metrics": "secure", "evaluation.every": 1, "federation.rounds": 3, "training.iterate_average": average}
+    run = federation({**settings, "aggregation.protocol": protocol, "training.sampling_rate": 1.0})
+    changed = 0
+    for number in range(3):
+        before = run.evaluate().accuracy
+        found, truth = run.round(number).metrics, run.evaluate()
+        assert found.accuracy == pytest.approx(truth.accuracy, abs=1e-12)
+        assert found.loss == pytest.approx(truth.loss, abs=0.01)
+        assert found.records == truth.records
+        changed += before != truth.accuracy
+    assert changed
+
+
+def test_metrics_are_measured_and_paid_for_after_the_last_round_unless_the_plan_says_otherwise(federation) -> None:
+    last = federation({"evaluation.metrics": "secure", "federation.rounds": 3})
+    assert [outcome.metrics is not None for outcome in last.rounds()] == [False, False, True]
+    second = federation({"evaluation.metrics": "secure", "federation.rounds": 5, "evaluation.every": 2})
+    assert [outcome.metrics is not None for outcome in second.rounds()] == [False, True, False, True, True]
+    assert second.design.plan.evaluation.noise_multiplier == pytest.approx(
+        math.sqrt(3) * last.design.plan.evaluation.noise_multiplier, rel=1e-3
+    )
+
+
 def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None:
     rng = np.random.default_rng(0)
     pairs = [(rng.normal(size=(60, 6)).astype(np.float32), rng.integers(0, 3, 60)) for _ in range(3)]
@@ -233,8 +264,7 @@ def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None
     data = from_arrays(pairs, tests=tests)
     run = federation({"evaluation.metrics": "secure", "evaluation.noise_multiplier": 5.0, "federation.rounds": 1}, data=data)
     outcome = run.round(0)
-    truth = 0.0  # zero weights: argmax is class 0, no test record has it
-    assert abs(outcome.metrics.accuracy - truth) < 0.05
+    assert abs(outcome.metrics.accuracy - run.evaluate().accuracy) < 0.05
     assert abs(outcome.metrics.records - 1200) < 60
     found = account_of(run.design).metrics_epsilon
     assert found is not None

@@ -418,8 +418,8 @@ def test_secure_metrics_are_charged_to_test_records_and_must_meet_the_target(tmp
     )
     options = RunOptions(root=tmp_path / "runs", state=tmp_path / "state", threads=1)
     with pytest.raises(GuaranteeError, match="test records"):
-        train(plan, options=options)
-    run = train(plan.with_overrides({"evaluation.noise_multiplier": 20.0}), options=options)
+        train(plan.with_overrides({"evaluation.every": 1, "evaluation.noise_multiplier": 1.2}), options=options)
+    run = train(plan.with_overrides({"evaluation.every": 1, "evaluation.noise_multiplier": None}), options=options)
     lines = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "state").rglob("*.jsonl"))
     assert lines.count('"purpose":"metrics"') == 2
     assert lines.count('"purpose":"model"') == 2

@@ -31,6 +31,7 @@ from sumus.errors import EngineError, PlanError
 from sumus.plan import DEFAULT_PLAN
 from sumus.record import RunFolder, rounded_up
 from sumus.secagg.keys import Roster
+from sumus.uncertainty import CONFIDENCE, percent_text
 
 __all__ = ["federation_app"]
 
@@ -129,8 +130,13 @@ def train_command(
         print_json(summary)
         return
     accuracy = summary.get("accuracy")
-    measured = "accuracy was not measured (evaluation.metrics)" if accuracy is None else f"accuracy {accuracy:.1%} (noisy, accounted)"
-    console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost, {measured}", highlight=False)
+    console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost", highlight=False)
+    if accuracy is not None:
+        measured = percent_text(accuracy, summary.get("accuracy_plus_minus"))
+        console.print(f"accuracy of the released model {measured} ({CONFIDENCE}; noisy count of test records, accounted)", highlight=False)
+    else:
+        why = "its last secure sum was lost" if run.plan.evaluation.metrics == "secure" else 'set evaluation.metrics = "secure"'
+        console.print(f"accuracy of the released model was not measured: {why}", highlight=False)
     console.print(f"run     {path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
@@ -268,7 +274,9 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
             if line is not None:
                 console.print(line, style="yellow", highlight=False, soft_wrap=True)
             for record in news["rounds"]:
-                accuracy = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.1%}  "
+                accuracy = (
+                    "" if record["accuracy"] is None else f"accuracy {percent_text(record['accuracy'], record['accuracy_plus_minus'])}  "
+                )
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
                 spent = record["epsilon_spent"]
                 bound = "no guarantee" if spent is None else f"ε ≤ {rounded_up(spent)} of {target}"

@@ -81,15 +81,14 @@ def _composed(ledger: Ledger, unit: str, root: Path) -> float:
 
     past, runs = [], ledger.runs()
     for spent in runs:
-        if spent.unit != unit or spent.purpose != "model" or not spent.proved:
-            raise GuaranteeError(
-                f"{spent.run} cannot be composed: only proved releases of models that protect one {unit} can. See the total."
-            )
+        if spent.unit != unit or spent.purpose not in ("model", "metrics") or not spent.proved:
+            raise GuaranteeError(f"{spent.run} cannot be composed: only proved releases that protect one {unit} can. See the total.")
     for spent in runs:
         run = RunFolder.open(root / spent.run)
         if run.plan_hash != spent.plan_hash:
             raise StorageError(f"{run.path} is of plan {run.plan_hash[:8]}, the ledger says {spent.plan_hash[:8]}. Find the right folder.")
-        past.append(PastRun(plan=run.plan, silos=run.silos, rounds=spent.releases))
+        models, measurements = (spent.releases, 0) if spent.purpose == "model" else (0, spent.releases)
+        past.append(PastRun(plan=run.plan, silos=run.silos, rounds=models, measurements=measurements))
     return joint_epsilon(past, delta=ledger.total(unit).delta)
 
 
@@ -128,7 +127,9 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
             epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
             bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
             composed = f"composed: {bound}; by the analyses above, every part proved, if no plan was chosen by what an earlier run released"
-            console.print(Hanging(Text(f"  {composed}")))
+            measured = any(spent.purpose == "metrics" for spent in ledger.runs())
+            both = "; a record is taken to be trained on and measured with in every run" if measured else ""
+            console.print(Hanging(Text(f"  {composed}{both}")))
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +22,11 @@ from sumus.errors import PlanError
 from sumus.guarantee import Account
 from sumus.plan import DEFAULT_PLAN
 from sumus.record import RoundRecord, RunFolder, rounded_up
+from sumus.uncertainty import CONFIDENCE, percent_text
 
 if TYPE_CHECKING:
     from sumus.training.run import TrainedRun
+    from sumus.training.write_ahead import DatasetTotal
 
 __all__ = ["train_app"]
 
@@ -96,7 +99,7 @@ def train_command(
             bar.update(task, total=design.plan.federation.rounds)
 
         def progress(design: NoiseDesign, record: RoundRecord) -> None:
-            accuracy = "" if record.accuracy is None else f"accuracy {record.accuracy:.1%}  "
+            accuracy = "" if record.accuracy is None else f"accuracy {percent_text(record.accuracy, record.accuracy_plus_minus)}  "
             state = accuracy + ("no guarantee" if bound is None else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}")
             bar.update(task, completed=record.round, state=state)
             if not animates(console) and not json_:
@@ -116,7 +119,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("accuracy", justify="right")
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
-    measured = "not measured" if run.accuracy is None else f"{run.accuracy:.1%}"
+    measured = "not measured" if run.accuracy is None else percent_text(run.accuracy, run.accuracy_plus_minus)
     table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
     compared = run.baselines
     if "majority" in compared:
@@ -129,10 +132,24 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print(table)
     if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy:
         console.print("[dim]without privacy is lower here because its learning rate is not tuned, not because noise helps")
+    if run.accuracy_plus_minus is not None:
+        console.print(f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test records included", highlight=False)
     console.print()
+    if run.spent is not None:
+        console.print(f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
+
+
+def _ledger_line(spent: DatasetTotal) -> str:
+    """What the data set has spent, this run and all before it."""
+    runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
+    if math.isinf(spent.epsilon):
+        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: not all of them added noise"
+    proved = "" if spent.proved else ", NOT PROVED in part"
+    bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
+    return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
 
 
 def _guarantee(run: TrainedRun) -> str:

@@ -15,6 +15,7 @@ from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
 from sumus.record_lines import rounded_up
 from sumus.storage import replace_atomically
+from sumus.uncertainty import percent_text
 
 if TYPE_CHECKING:
     from sumus.experiments.tuning import Tuned, TuneOptions
@@ -104,7 +105,8 @@ def _accounted(
     np.savez(out / "model.npz", parameters=found.parameters)
     files.append(out / "model.npz")
     if as_json:
-        body = {"plan": str(out / "best.toml"), "values": found.values, "noisy_accuracy": found.score, "accounted": True}
+        body = {"plan": str(out / "best.toml"), "values": found.values, "accounted": True}
+        body |= {"noisy_accuracy": found.score, "noisy_accuracy_plus_minus": found.score_plus_minus}
         print_json(body | {"epsilon": found.epsilon, "delta": found.account.delta, "account": found.account.as_json()})
         return
     screen = console()
@@ -116,7 +118,8 @@ def _accounted(
     )
     screen.print("Every run of the search, of which only the best is shown:")
     screen.print(guarantee_text(found.account))
-    screen.print(f"noisy validation accuracy {found.score:.4f} of the model before its last round")
+    score = percent_text(found.score, found.score_plus_minus)
+    screen.print(f"noisy validation accuracy {score} of this model, rather too high: it was chosen for it", highlight=False)
     for key, value in found.values.items():
         screen.print(f"  {key} = {value}")
     for path in files:

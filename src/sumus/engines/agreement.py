@@ -21,7 +21,7 @@ from sumus.guarantee import Account, calibrate_design, certify
 from sumus.plan import TrainingPlan
 from sumus.resolve import resolve
 from sumus.secagg.terms import Terms
-from sumus.secure_counts import METRIC_COORDINATES
+from sumus.secure_counts import sum_length
 from sumus.training.aggregation import terms_of
 
 __all__ = ["Agreement", "agree_on", "declared_facts"]
@@ -49,8 +49,7 @@ class Agreement:
     @property
     def terms(self) -> Terms:
         """The terms of the secure sum."""
-        metrics = METRIC_COORDINATES if self.plan.evaluation.metrics == "secure" else 0
-        return terms_of(self.plan, silos=len(self.design.silos), length=(self.plan.training.dimension or 0) + metrics)
+        return terms_of(self.plan, silos=len(self.design.silos), length=sum_length(self.plan))
 
 
 def agree_on(plan: TrainingPlan) -> Agreement:

@@ -1,4 +1,4 @@
-"""What a silo computes in a round: its noised update, and the noisy counts of its metrics if the plan asks for them."""
+"""What a silo computes for a secure sum: its noised update, or the noisy counts of its test records under a released model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sumus.data.silos import FederatedData
 from sumus.engines.agreement import Agreement
 from sumus.randomness import RandomSource
+from sumus.secure_counts import padded, sum_length
 from sumus.training.evaluation import SecureMetrics
 from sumus.training.local_update import local_updater
 from sumus.training.workbench import prepare
@@ -37,9 +38,10 @@ class LocalWork:
         self._update = local_updater(self._design, own, records.train, bench.model)
 
     def vector(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]) -> npt.NDArray[np.int64]:
-        """The vector that goes into the sum, noise included, in grid steps; every call draws anew."""
+        """The vector that goes into a round's sum, noise included, in grid steps; every call draws anew."""
         vector = np.asarray(self._update(parameters, source, seeds).vector, dtype=np.int64)
-        if self._design.plan.evaluation.metrics != "secure":
-            return vector
-        counts = SecureMetrics(self._design).encode(self._model, parameters, self._test, source)
-        return np.concatenate([vector, counts])
+        return padded(vector, sum_length(self._design.plan))
+
+    def counts(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> npt.NDArray[np.int64]:
+        """The vector that goes into a sum that measures the model, noise included, in grid steps; every call draws anew."""
+        return SecureMetrics(self._design).encode(self._model, parameters, self._test, source)

@@ -7,6 +7,7 @@ from typing import final
 
 from sumus.engines.agreement import Agreement
 from sumus.ledger import Ledger, LedgerEntry
+from sumus.metrics_guarantee import measurements_until, metrics_epsilon
 from sumus.policy import Policy
 from sumus.training.live_epsilon import LiveEpsilon
 
@@ -39,14 +40,17 @@ class LedgerReleases:
         """What the plan's releases are called on the ledger: a plan runs once in a federation."""
         return f"federation-{self.agreement.plan.hash[:16]}"
 
-    def enter(self, number: int, round_id: bytes) -> None:
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
         """See `silo_party.Releases`.
 
         A silo asks once for every draw of noise. A round id that is on the ledger already therefore stands for another draw (the plan
         runs again under a new roster, say), and must not pass for a repetition of the first.
         """
-        draws = sum(entry.purpose == "model" and entry.round_id.partition("/")[0] == round_id.hex() for entry in self.ledger.entries())
+        known = [entry.round_id.partition("/")[0] for entry in self.ledger.entries() if entry.purpose == purpose]
+        draws = known.count(round_id.hex())
         name = f"{round_id.hex()}/{draws + 1}" if draws else round_id.hex()
-        epsilon, account = self.spent(number + 1), self.agreement.account
-        entries = LedgerEntry.of_round(account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon)
-        self.ledger.enter(*entries, allow=self.policy.check_total)
+        account, plan, measured = self.agreement.account, self.agreement.plan, purpose == "metrics"
+        measurements = measurements_until(plan, number + 1) if measured else 0
+        epsilon = metrics_epsilon(plan, measurements=measurements) if measured else self.spent(number + 1)
+        entry = LedgerEntry.of(account, run=self.run, round=number + 1, round_id=name, epsilon=epsilon, purpose=purpose)
+        self.ledger.enter(entry, allow=self.policy.check_total)

@@ -2,11 +2,12 @@
 
     greet      every silo agrees to the plan, or says why not; keys go round                     (2 exchanges, once per process)
     train      per round: invite and collect, have the survivor set signed, unmask               (3 exchanges)
-               then move the model and commit the round to the run folder
+               then move the model and commit the round to the run folder;
+               where the plan measures it securely, the same three exchanges for noisy counts of test records
 
 A round number is used once: the silos count every input they send as released, because they cannot know that it was not. A round that was
 interrupted is asked for again word for word (the silos answer with the very same bytes); if it cannot be finished so, its number is lost
-and training goes on with the next. So no fault ever costs privacy; it may cost a round.
+and training goes on with the next. So no fault ever costs privacy; it may cost a round, or the measurement of a model.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from sumus import __version__
@@ -23,10 +24,9 @@ from sumus.engines.driver import Driver
 from sumus.engines.server_bench import workbench_without_records
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
-from sumus.record import RoundRecord, RunFolder
+from sumus.record import Measurement, RoundRecord, RunFolder
 from sumus.secagg.keys import Roster, session_digest
 from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
-from sumus.secure_counts import METRIC_COORDINATES
 from sumus.training.aggregation import pack_model, round_identifier, secure_round
 from sumus.training.bookkeeping import RoundFacts, record_of, restore
 from sumus.training.evaluation import Metrics, SecureMetrics
@@ -34,7 +34,7 @@ from sumus.training.live_epsilon import LiveEpsilon
 from sumus.training.removable_noise import lifted_sum
 from sumus.training.server import Server
 
-__all__ = ["Patience", "ServerParty"]
+__all__ = ["Patience", "ServerParty", "measurement_asked"]
 
 _STAGES = ("local steps and masked inputs", "survivor set", "unmasking")
 _MOST_ABORTS = 3
@@ -179,6 +179,7 @@ class ServerParty:
         if self.simulated and run.void is None:
             raise EngineError("a silo draws its noise from a public seed, so this run would promise too much. Start a new run.")
         restore(self._server, run)
+        self._go_on_measuring(run)
         number, replay = _where_to_go_on(run)
         aborts = finished = 0
         while number < self._agreement.plan.federation.rounds and (rounds is None or finished < rounds):
@@ -203,8 +204,11 @@ class ServerParty:
                 continue
             epsilon = math.inf if run.void else self._spent(number + 1)
             record = run.commit(self._applied(number, found, participants, epsilon), self._server.state(), {"round": number + 1})
+            measured = self._measure(run, number)
             number, replay, aborts, finished = number + 1, (), 0, finished + 1
-            yield record
+            yield record if measured is None else measured.added_to(record)
+        if number == self._agreement.plan.federation.rounds and run.last_round and not measurement_asked(run, number):
+            self._measure(run, number - 1)  # the last round was lost: what is released is the model of an earlier one
 
     def _welcome_back(self) -> None:
         """Greet absent silos again, less and less often; if one is back, the keys go round again."""
@@ -221,7 +225,67 @@ class ServerParty:
             self._absences = {silo: count for silo, count in self._absences.items() if silo not in back}
             self._pass_keys_round(deadline_seconds=self._patience.stage)
 
-    def _secure_round(self, number: int, participants: frozenset[int]) -> RoundSum:
+    # -- measurements -------------------------------------------------------------------------------------------------------------
+
+    def _go_on_measuring(self, run: RunFolder) -> None:
+        """Finish, word for word, the measurement that another process began; or begin the one that is due."""
+        invited = [detail for event, detail in run.events if event == "invited"]
+        if not invited or (int(invited[-1]["round"]) > run.last_round and invited[-1].get("purpose") != "metrics"):
+            return
+        number = int(invited[-1]["round"]) - 1
+        if invited[-1].get("purpose") != "metrics":
+            self._measure(run, number)
+        elif all(each.round != number + 1 for each in run.measurements()):
+            self._measure(run, number, tuple(map(str, invited[-1]["silos"])))
+
+    def _measure(self, run: RunFolder, number: int, replay: tuple[str, ...] = ()) -> Measurement | None:
+        """Measure the released model under a round's number, if the plan says so; a model whose measurement is lost stays unmeasured.
+
+        Args:
+            replay: the silos of a measurement that is asked for again.
+        """
+        plan = self._agreement.plan
+        if not (plan.evaluation.metrics == "secure" and plan.measures_after(number)):
+            return None
+        participants = frozenset(map(self._roster.number, replay)) if replay else self._present
+        asked = {"round": number + 1, "purpose": "metrics"}
+        if not participants <= self._present or len(participants) < self._terms.minimum_survivors:
+            run.note("aborted", asked | {"reason": self._too_few()})
+            return None
+        if not replay:
+            run.note("invited", asked | {"silos": [self._roster.names[silo] for silo in sorted(participants)]})
+        for _ in range(2):
+            try:
+                found = self._secure_round(number, participants, "metrics")
+            except ProtocolError as error:
+                run.note("aborted", asked | {"reason": str(error)})
+                self._welcome_back()
+                if not participants <= self._present:
+                    break  # it cannot be repeated word for word
+                continue
+            total = lifted_sum(self._agreement.design, found.total, {})  # removable noise is the model's alone
+            metrics = SecureMetrics(self._agreement.design).decode(total, len(found.survivors))
+            measurement = self._measurement(number, run.last_round, metrics)
+            run.note("measured", asdict(measurement))
+            return measurement
+        return None
+
+    def _measurement(self, number: int, of_round: int, metrics: Metrics) -> Measurement:
+        return Measurement(
+            round=number + 1,
+            of_round=of_round,
+            accuracy=metrics.accuracy,
+            loss=metrics.loss,
+            accuracy_plus_minus=metrics.accuracy_plus_minus or 0.0,
+            loss_plus_minus=metrics.loss_plus_minus or 0.0,
+            seconds=sum(self._stage_seconds.values()),
+            bytes_up=self._bytes_up,
+            bytes_down=self._bytes_down,
+        )
+
+    # -- one secure sum -----------------------------------------------------------------------------------------------------------
+
+    def _secure_round(self, number: int, participants: frozenset[int], purpose: str = "model") -> RoundSum:
         if self._session is None:
             raise EngineError("the silos have not been greeted. Call greet() first.")
         stages = iter(_STAGES)
@@ -247,8 +311,8 @@ class ServerParty:
             return secure_round(
                 self._session,
                 exchange,
-                round_id=round_identifier(self._agreement.plan, number, participants),
-                payload=pack_model(number, self._server.parameters),
+                round_id=round_identifier(self._agreement.plan, number, participants, purpose),
+                payload=pack_model(number, self._server.parameters if purpose == "model" else self._server.released, purpose),
                 participants=participants,
             )
         finally:
@@ -268,10 +332,7 @@ class ServerParty:
         """Move the model by a round's sum, and what the record keeps of the round."""
         begin, plan = time.perf_counter(), self._agreement.plan
         total = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
-        metrics: Metrics | None = None
-        if plan.evaluation.metrics == "secure":
-            total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
-            metrics = SecureMetrics(self._agreement.design).decode(counts)
+        total = total[: plan.training.dimension]
         facts = RoundFacts(
             number=number,
             round_id=round_identifier(plan, number, participants),
@@ -280,7 +341,7 @@ class ServerParty:
             survivors=found.survivors,
             total=total,
             update=self._server.apply(total, len(found.survivors)),
-            metrics=metrics,
+            metrics=None,
             seconds={**self._stage_seconds, "server": time.perf_counter() - begin},
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,
@@ -288,9 +349,15 @@ class ServerParty:
         return record_of(self._agreement.design, facts)
 
 
+def measurement_asked(run: RunFolder, round_number: int) -> bool:
+    """Whether the measurement after this round (from 1) is done, was asked for or was given up."""
+    asked = [detail for event, detail in run.events if event in ("invited", "aborted") and detail.get("purpose") == "metrics"]
+    return any(int(detail["round"]) == round_number for detail in asked)
+
+
 def _where_to_go_on(run: RunFolder) -> tuple[int, tuple[str, ...]]:
     """The next round (from 0) and, if it was asked for already and not finished, the silos that were."""
-    invited = [detail for event, detail in run.events if event == "invited"]
+    invited = [detail for event, detail in run.events if event == "invited" and detail.get("purpose") != "metrics"]
     if not invited or int(invited[-1]["round"]) <= run.last_round:
         return run.last_round, ()
     return int(invited[-1]["round"]) - 1, tuple(map(str, invited[-1]["silos"]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from sumus.engines.agreement import Agreement
-from sumus.engines.server_party import ServerParty
+from sumus.engines.server_party import ServerParty, measurement_asked
 from sumus.errors import EngineError
 from sumus.record import RunFolder
 from sumus.secagg.keys import Roster
@@ -40,8 +40,10 @@ def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: boo
 
 
 def is_over(run: RunFolder) -> bool:
-    """Whether no round number is left, finished or lost."""
-    return run.last_asked >= run.plan.federation.rounds
+    """Whether no round number is left, finished or lost, and the last model was measured if the plan says so."""
+    rounds = run.plan.federation.rounds
+    measured = run.plan.evaluation.metrics != "secure" or not run.last_round or measurement_asked(run, rounds)
+    return run.last_asked >= rounds and measured
 
 
 def finish(run: RunFolder, party: ServerParty) -> None:

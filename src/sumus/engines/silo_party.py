@@ -25,7 +25,7 @@ from sumus.randomness import RandomSource
 from sumus.secagg.keys import session_digest
 from sumus.secagg.messages import DroppedSet, Invitation, KeyDirectory, decode_any
 from sumus.secagg.silo import SiloSession, SiloSetup
-from sumus.training.aggregation import unpack_model
+from sumus.training.aggregation import PURPOSES, unpack_model
 
 if TYPE_CHECKING:
     from sumus.engines.local_work import LocalWork
@@ -38,8 +38,8 @@ _SEE_LOG = "Its own people find the reason in its refusals.log."
 class Releases(Protocol):
     """A silo's policy and ledger, bound to one plan."""
 
-    def enter(self, number: int, round_id: bytes) -> None:
-        """Write down that round `number` (from 0) is about to be released; raises if the policy forbids it."""
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
+        """Write down that round `number` (from 0), or its measurement, is about to be released; raises if the policy forbids it."""
         ...
 
 
@@ -213,24 +213,33 @@ class SiloParty:
         """The masked input for an invitation: its noise is drawn once, and the same invitation gets the very same bytes again."""
         plan, memory = admitted.agreement.plan, admitted.memory
         invited = session.receive(message)
-        number, parameters = unpack_model(invited.payload)
-        if len(parameters) != plan.training.dimension:
-            rule = f"the model that arrived has {len(parameters)} parameters, the plan {plan.training.dimension}"
+        number, purpose, parameters = unpack_model(invited.payload)
+        self._check_asked(plan, number, purpose, len(parameters))
+        transcript, last = invited.header.transcript, memory.in_flight
+        place = 2 * number + PURPOSES.index(purpose)  # a round's model comes before its measurement
+        if last is not None and place <= last.number:
+            if place == last.number and transcript == last.transcript and last.reply:
+                return last.reply
+            raise PeerProtocolError(
+                f"silo {self._name!r} has answered round {last.number // 2 + 1} already, and a round is answered once. Go on with the next."
+            )
+        memory.keep_in_flight(InFlight(place, transcript))  # from here on this round's noise counts as drawn
+        admitted.releases.enter(number, invited.header.round_id, purpose)
+        seed, label = self._state.simulation_seed, "silo" if purpose == "model" else purpose
+        source = RandomSource() if seed is None else RandomSource.simulation(seed, number, label, admitted.place)
+        model = purpose == "model"
+        vector = work.vector(parameters, source, invited.removable_seeds) if model else work.counts(parameters, source)
+        reply = invited.submit(to_ring(vector, plan.aggregation.modulus_bits))[1]
+        memory.keep_in_flight(InFlight(place, transcript, reply))
+        return reply
+
+    @staticmethod
+    def _check_asked(plan: TrainingPlan, number: int, purpose: str, parameters: int) -> None:
+        """Refuse whatever the plan does not ask for: what is accounted are its rounds and its measurements, and no others."""
+        if parameters != plan.training.dimension:
+            rule = f"the model that arrived has {parameters} parameters, the plan {plan.training.dimension}"
             raise PeerProtocolError(f"{rule}. Refuse the server.")
         if number >= plan.federation.rounds:
             raise PeerProtocolError(f"round {number + 1} is beyond the {plan.federation.rounds} rounds of the plan. Agree on a new plan.")
-        transcript, last = invited.header.transcript, memory.in_flight
-        if last is not None and number <= last.number:
-            if number == last.number and transcript == last.transcript and last.reply:
-                return last.reply
-            raise PeerProtocolError(
-                f"silo {self._name!r} has answered round {last.number + 1} already, and a round is answered once. Go on with the next."
-            )
-        memory.keep_in_flight(InFlight(number, transcript))  # from here on this round's noise counts as drawn
-        admitted.releases.enter(number, invited.header.round_id)
-        seed = self._state.simulation_seed
-        source = RandomSource() if seed is None else RandomSource.simulation(seed, number, "silo", admitted.place)
-        vector = work.vector(parameters, source, invited.removable_seeds)
-        reply = invited.submit(to_ring(vector, plan.aggregation.modulus_bits))[1]
-        memory.keep_in_flight(InFlight(number, transcript, reply))
-        return reply
+        if purpose == "metrics" and not (plan.evaluation.metrics == "secure" and plan.measures_after(number)):
+            raise PeerProtocolError(f"the plan does not measure the model of round {number + 1}. Agree on a new plan.")

@@ -7,7 +7,7 @@ state/                        mode 0700
   sessions/<digest>/          one per plan and roster
     secret                    what all masks of the session are derived from
     directory                 the other silos' signed keys, as last received
-    rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each round of the plan
+    rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
     in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
@@ -47,7 +47,7 @@ class InFlight:
     """The latest round that this silo drew noise for.
 
     Args:
-        number: of the round, counted from 0.
+        number: of the secure sum, counted from 0: twice the round's for its model, one more for its measurement.
         transcript: everything that identifies the round: id, participants, model.
         reply: the masked answer; empty if the silo's process ended before there was one, and the round is then lost for this silo.
     """

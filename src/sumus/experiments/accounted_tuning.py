@@ -23,13 +23,15 @@ from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError, PlanError
 from sumus.experiments.space import SearchSpace
 from sumus.experiments.tuning import tuning_plan, without_test_records
-from sumus.guarantee import Account, account_of, calibrate_design, metrics_epsilon, search_epsilon
+from sumus.guarantee import Account, account_of, calibrate_design, search_epsilon
 from sumus.ledger import Ledger, LedgerEntry
+from sumus.metrics_guarantee import metrics_epsilon
 from sumus.plan import TrainingPlan
 from sumus.plan_rules import number
 from sumus.randomness import RandomSource
 from sumus.record import run_name
 from sumus.resolve import resolve
+from sumus.training.evaluation import Metrics
 from sumus.training.federation import Federation
 from sumus.training.workbench import prepare
 
@@ -44,7 +46,7 @@ class AccountedTuning:
     Args:
         plan: the best candidate.
         parameters: its trained model.
-        score: its noisy validation accuracy.
+        score: the noisy validation accuracy of that model; `score_plus_minus`: half-width of its 95 % interval.
         account: of one run of the candidate with the largest ε; `account.tuning_epsilon` covers the whole search for training records.
         validation_epsilon: the same for a validation record.
         epsilon: for every record: a record is either a training or a validation record.
@@ -54,6 +56,7 @@ class AccountedTuning:
     values: dict[str, Any]
     parameters: npt.NDArray[np.float64]
     score: float
+    score_plus_minus: float
     account: Account
     validation_epsilon: float
     epsilon: float
@@ -99,7 +102,7 @@ def accounted_tuning(
         seed: public seed of that list.
         ledger: of the data set; the search is entered before it begins, with the ε of all of it.
     """
-    base = tuning_plan(plan).replace("evaluation", metrics="secure").replace("privacy", tuning_runs=expected_runs)
+    base = tuning_plan(plan).replace("evaluation", metrics="secure", every=None).replace("privacy", tuning_runs=expected_runs)
     base = base.replace("aggregation", protocol=plan.aggregation.protocol)
     data = without_test_records(load(base))
     facts = data.facts()
@@ -116,22 +119,21 @@ def accounted_tuning(
     if ledger is not None:
         run = run_name(plan, name="tuning", nonce=secret.bytes(16))
         ledger.enter(LedgerEntry.of(account, run=run, round=1, round_id=run, epsilon=max(training, validation)))
-    best: tuple[float, int, npt.NDArray[np.float64]] | None = None
+    best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])
         federation = Federation(built[chosen], prepare(built[chosen].plan, data), os.urandom(32))
-        score = math.nan
-        for outcome in federation.rounds():
-            score = outcome.metrics.accuracy if outcome.metrics is not None else score
-        if best is None or score > best[0]:
-            best = (score, chosen, federation.server.released)
+        *_, last = federation.rounds()
+        if last.metrics is not None and (best is None or last.metrics.accuracy > best[0].accuracy):
+            best = (last.metrics, chosen, federation.server.released)
     if best is None:
         raise GuaranteeError("no tuning run took place.")
     return AccountedTuning(
         plan=plan.with_overrides(drawn[best[1]]),
         values=drawn[best[1]],
         parameters=best[2],
-        score=best[0],
+        score=best[0].accuracy,
+        score_plus_minus=best[0].accuracy_plus_minus or 0.0,
         account=account,
         validation_epsilon=validation,
         epsilon=max(training, validation),
@@ -149,6 +151,7 @@ def _require_alike(built: Sequence[NoiseDesign]) -> None:
             each.plan.federation.colluding,
             each.plan.training.dimension,
             each.queries_per_round,
+            each.plan.evaluation,
         )
         for each in built
     }

@@ -14,6 +14,7 @@ from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.scales import Formatter, as_bytes, as_number, as_percent, as_seconds
 from sumus.report.words import Statement
+from sumus.uncertainty import CONFIDENCE
 
 __all__ = ["Figure", "comparison", "of_run"]
 
@@ -81,7 +82,8 @@ def _measured_how(rounds: list[RoundRecord]) -> str:
     if "simulation-only" in kinds:
         return "Measured in the clear on test records: simulation only, not covered by the guarantee."
     if "secure" in kinds:
-        return "Measured through the secure sum with noise that is accounted."
+        width = max(each.accuracy_plus_minus or 0.0 for each in rounds)
+        return f"Noisy counts of test records that are accounted; accuracies are within ± {as_percent(width)} ({CONFIDENCE})."
     return ""
 
 

@@ -49,7 +49,9 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
     """The finite numbers of a round by name; a stage's seconds as `seconds/stage`."""
     found: dict[str, float | None] = {
         "accuracy": record.accuracy,
+        "accuracy_plus_minus": record.accuracy_plus_minus,
         "loss": record.loss,
+        "loss_plus_minus": record.loss_plus_minus,
         "epsilon_spent": record.epsilon_spent,
         "clipped_fraction": record.clipped_fraction,
         "headroom_bits": record.headroom_bits,

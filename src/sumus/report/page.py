@@ -22,6 +22,7 @@ from sumus.report import figures, scales
 from sumus.report.figures import Figure
 from sumus.report.words import Statement, statement_of
 from sumus.storage import replace_atomically
+from sumus.uncertainty import CONFIDENCE
 
 __all__ = ["render_report", "write_report"]
 
@@ -39,7 +40,7 @@ class RunView:
     statement: Statement
     figures: list[Figure]
     tiles: list[tuple[str, str, str]]
-    baselines: list[tuple[str, float, str]]
+    baselines: list[tuple[str, float, float | None, str]]
     extremes: list[tuple[str, float]]
     health: list[tuple[str, str]]
     head: str
@@ -130,17 +131,18 @@ def _view(run: RunFolder, colour: int) -> RunView:
 
 def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, str]]:
     """The figures everybody asks for first: (name, value, remark)."""
-    measured = [each for each in rounds if each.accuracy is not None]
     seconds = sum(sum(each.seconds.values()) for each in rounds)
     traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
     silos = len(run.silos) or run.plan.federation.silos or 0
     tiles = []
-    if measured and measured[-1].accuracy is not None:
-        tiles.append(
-            ("Accuracy", scales.as_percent(measured[-1].accuracy), f"after round {measured[-1].round}, {measured[-1].metrics_are}")
-        )
-    if measured and measured[-1].loss is not None:
-        tiles.append(("Loss", scales.as_number(measured[-1].loss), measured[-1].metrics_are))
+    measured = next((each for each in reversed(rounds) if each.accuracy is not None), None)
+    if measured is not None and measured.accuracy is not None:
+        last = run.summary is not None and measured.round == rounds[-1].round
+        model = "the released model" if last else f"the model of round {measured.round}"
+        how = f"{CONFIDENCE}, noisy count" if measured.metrics_are == "secure" else measured.metrics_are
+        tiles.append(("Accuracy", scales.as_percent(measured.accuracy, measured.accuracy_plus_minus), f"of {model}, {how}"))
+        if measured.loss is not None:
+            tiles.append(("Loss", scales.as_number(measured.loss, measured.loss_plus_minus), f"of {model}, {how}"))
     tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
     tiles.append(
         ("Silos", f"{silos}", f"{run.plan.noise_contributors} counted for noise" if run.plan.federation.silos else "from the data")
@@ -150,27 +152,28 @@ def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, st
     return tiles
 
 
-def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float, str]]:
-    """Private, non-private and each silo alone: (name, accuracy, remark); empty if the run did not measure them."""
+def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float, float | None, str]]:
+    """Private, non-private and each silo alone: (name, accuracy, its ±, remark); empty if the run did not measure them."""
     stored = (run.summary or {}).get("baselines")
-    private = next((each.accuracy for each in reversed(rounds) if each.accuracy is not None), None)
+    private = rounds[-1].accuracy if rounds else None
     if not isinstance(stored, dict) or private is None:
         return []
     found = {key: float(value) for key, value in stored.items() if isinstance(value, int | float)}
-    rows = [("This run, private" if run.guarantee is not None else "This run", private, "all silos together, with the guarantee above")]
+    width = rounds[-1].accuracy_plus_minus
+    rows = [("This run, private", private, width, "all silos together, with the guarantee above")]
     if run.guarantee is None:
-        rows = [("This run", private, "all silos together, without privacy")]
+        rows = [("This run", private, width, "all silos together, without privacy")]
     if "majority" in found:
-        rows.append(("Most frequent class", found["majority"], "what always answering the same would reach"))
+        rows.append(("Most frequent class", found["majority"], None, "what always answering the same would reach"))
     if "non_private" in found:
         told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
         told += "; that it is lower does not mean that noise helps" if found["non_private"] < private else ""
-        rows.append(("Without privacy", found["non_private"], told))
+        rows.append(("Without privacy", found["non_private"], None, told))
     if "alone_mean" in found:
         spread = ""
         if "alone_min" in found and "alone_max" in found:
             spread = f", from {scales.as_percent(found['alone_min'])} to {scales.as_percent(found['alone_max'])}"
-        rows.append(("Each silo alone", found["alone_mean"], f"mean over silos that train by themselves, without privacy{spread}"))
+        rows.append(("Each silo alone", found["alone_mean"], None, f"mean over silos that train by themselves, without privacy{spread}"))
     return rows
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from sumus.uncertainty import number_text, percent_text
+
 Formatter = Callable[[float], str]
 
 __all__ = ["Axis", "Formatter", "as_bytes", "as_number", "as_percent", "as_seconds", "linear_axis", "on_axis", "round_axis"]
@@ -59,8 +61,10 @@ def round_axis(last: int, *, about: int = 8) -> Axis:
     return Axis(1.0, float(max(last, 2)), tuple(map(float, ticks)))
 
 
-def as_number(value: float) -> str:
-    """Up to four significant digits."""
+def as_number(value: float, plus_minus: float | None = None) -> str:
+    """Up to four significant digits, and no more than a half-width bears."""
+    if plus_minus is not None:
+        return number_text(value, plus_minus)
     if not math.isfinite(value):
         return {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
     if value != 0.0 and not 1e-3 <= abs(value) < 1e6:
@@ -68,9 +72,9 @@ def as_number(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def as_percent(value: float) -> str:
-    """A share in per cent, one decimal."""
-    return f"{100.0 * value:.1f}\u00a0%" if math.isfinite(value) else as_number(value)
+def as_percent(value: float, plus_minus: float | None = None) -> str:
+    """A share in per cent: one decimal, or what its half-width bears."""
+    return percent_text(value, plus_minus).replace("%", "\u00a0%") if math.isfinite(value) else as_number(value)
 
 
 def as_seconds(value: float) -> str:

@@ -206,6 +206,8 @@ def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tu
         gaps.append(
             "Accuracy and loss on this page: they were measured in the clear (simulation only). Do not publish them for private data."
         )
+    elif (run.summary or {}).get("baselines"):
+        gaps.append("The accuracies of training without privacy on this page: they were measured in the clear (simulation only).")
     if any(each.counts_are == "simulation-only" for each in rounds):
         gaps.append("Counts of clipped records, clamped coordinates and gradients that were not finite: exact, so for a simulation only.")
     return tuple(gaps)

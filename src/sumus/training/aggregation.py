@@ -28,12 +28,26 @@ from sumus.secagg.silo import SiloInvited, answer
 from sumus.secagg.terms import Terms
 from sumus.training.removable_noise import lifted_sum
 
-__all__ = ["Aggregated", "Aggregator", "Exchange", "SecureAggregation", "TrustedAggregation", "pack_model", "secure_round", "unpack_model"]
+__all__ = [
+    "PURPOSES",
+    "Aggregated",
+    "Aggregator",
+    "Exchange",
+    "SecureAggregation",
+    "TrustedAggregation",
+    "pack_model",
+    "round_identifier",
+    "secure_round",
+    "terms_of",
+    "unpack_model",
+]
 
 T = TypeVar("T")
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 Answer = Callable[[int, npt.NDArray[np.float64], Sequence[bytes]], Vector]
 """A silo's number, the global parameters and the seeds of removable noise to the silo's noisy vector."""
+PURPOSES = ("model", "metrics")
+"""What a secure sum is for: to move the model, or to measure the model that a round released."""
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
 
@@ -54,7 +68,12 @@ class Aggregator(Protocol):
     """One secure sum per call."""
 
     def __call__(
-        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+        self,
+        number: int,
+        parameters: npt.NDArray[np.float64],
+        invited: frozenset[int],
+        vanish: Mapping[str, frozenset[int]],
+        purpose: str = "model",
     ) -> Aggregated: ...
 
 
@@ -68,7 +87,12 @@ class TrustedAggregation:
     threads: int = 1
 
     def __call__(
-        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+        self,
+        number: int,
+        parameters: npt.NDArray[np.float64],
+        invited: frozenset[int],
+        vanish: Mapping[str, frozenset[int]],
+        purpose: str = "model",
     ) -> Aggregated:
         gone = frozenset().union(*(vanish.get(stage, frozenset()) for stage in ("keys", "shares", "masked")))
         survivors = invited - gone
@@ -104,7 +128,12 @@ class SecureAggregation:
     _sessions: dict[frozenset[int], InProcessFederation] = field(default_factory=dict, repr=False)
 
     def __call__(
-        self, number: int, parameters: npt.NDArray[np.float64], invited: frozenset[int], vanish: Mapping[str, frozenset[int]]
+        self,
+        number: int,
+        parameters: npt.NDArray[np.float64],
+        invited: frozenset[int],
+        vanish: Mapping[str, frozenset[int]],
+        purpose: str = "model",
     ) -> Aggregated:
         plan, order, parties = self.design.plan, sorted(invited), self._session(invited)
         local_seconds = 0.0
@@ -122,7 +151,7 @@ class SecureAggregation:
 
                 def vector_for(invitation: SiloInvited) -> npt.NDArray[np.uint64]:
                     begin = time.perf_counter()
-                    _, model = unpack_model(invitation.payload)
+                    _, _, model = unpack_model(invitation.payload)
                     vector = self.answer(order[position], model, invitation.removable_seeds)
                     clock[0] = time.perf_counter() - begin
                     return to_ring(np.asarray(vector, dtype=np.int64), plan.aggregation.modulus_bits)
@@ -138,10 +167,10 @@ class SecureAggregation:
             return {position: message for position, (message, _) in replies.items()}
 
         begin = time.perf_counter()
-        identifier = round_identifier(plan, number, invited)
-        found = secure_round(parties.server, exchange, round_id=identifier, payload=pack_model(number, parameters))
+        identifier = round_identifier(plan, number, invited, purpose)
+        found = secure_round(parties.server, exchange, round_id=identifier, payload=pack_model(number, parameters, purpose))
         seconds = time.perf_counter() - begin - local_seconds
-        total = lifted_sum(self.design, found.total, found.removed_seeds)
+        total = lifted_sum(self.design, found.total, found.removed_seeds if purpose == "model" else {})
         survivors = frozenset(order[position] for position in found.survivors)
         return Aggregated(total, survivors, sum(sent.values()), sum(received.values()), seconds)
 
@@ -200,25 +229,29 @@ def _collect(state: _Receiving, replies: Mapping[int, bytes]) -> None:
             continue  # a broken reply is a drop-out, not the end of the round
 
 
-def pack_model(number: int, parameters: npt.NDArray[np.float64]) -> bytes:
-    """Round number and parameters as the payload of an invitation (float32: what the server broadcasts and keeps)."""
-    return struct.pack("<Q", number) + np.asarray(parameters, dtype="<f4").tobytes()
+def pack_model(number: int, parameters: npt.NDArray[np.float64], purpose: str = "model") -> bytes:
+    """Round number, purpose and parameters as the payload of an invitation (float32: what the server broadcasts and keeps)."""
+    return struct.pack("<QL", number, PURPOSES.index(purpose)) + np.asarray(parameters, dtype="<f4").tobytes()
 
 
-def unpack_model(payload: bytes) -> tuple[int, npt.NDArray[np.float64]]:
-    """The inverse of `pack_model`; refuses bytes that are no finite vector."""
-    if len(payload) < 12 or (len(payload) - 8) % 4:
+def unpack_model(payload: bytes) -> tuple[int, str, npt.NDArray[np.float64]]:
+    """The inverse of `pack_model`: number, purpose and parameters; refuses bytes that are no finite vector."""
+    if len(payload) < 16 or len(payload) % 4:
         raise PeerProtocolError(f"a model payload of {len(payload)} bytes is not a round number and float32 values. Refuse the server.")
-    parameters = np.frombuffer(payload, dtype="<f4", offset=8).astype(np.float64)
+    number, purpose = struct.unpack_from("<QL", payload)
+    if purpose >= len(PURPOSES):
+        raise PeerProtocolError(f"a secure sum has no purpose {purpose}. Run the same version everywhere.")
+    parameters = np.frombuffer(payload, dtype="<f4", offset=12).astype(np.float64)
     if not np.isfinite(parameters).all():
         raise PeerProtocolError("the model that arrived holds NaN or infinity. Refuse the server.")
-    return struct.unpack_from("<Q", payload)[0], parameters
+    return number, PURPOSES[purpose], parameters
 
 
-def round_identifier(plan: TrainingPlan, number: int, invited: frozenset[int]) -> bytes:
-    """A round's public name: plan, number and invited silos, hashed."""
+def round_identifier(plan: TrainingPlan, number: int, invited: frozenset[int], purpose: str = "model") -> bytes:
+    """A sum's public name: plan, number, purpose and invited silos, hashed."""
     members = ",".join(map(str, sorted(invited)))
-    return hashlib.sha256(f"sumus round/{plan.hash}/{number}/{members}".encode()).digest()
+    kind = "round" if purpose == "model" else purpose
+    return hashlib.sha256(f"sumus {kind}/{plan.hash}/{number}/{members}".encode()).digest()
 
 
 def _require_enough(plan: TrainingPlan, present: int) -> None:

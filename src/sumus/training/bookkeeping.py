@@ -35,9 +35,9 @@ class RoundFacts:
         epsilon: spent with this round; infinite where nothing is promised.
         names: of all silos, in the order of their numbers.
         survivors: numbers of the silos that are in the sum.
-        total: the decoded sum, without the coordinates of metrics.
+        total: the decoded sum.
         update: the averaged update that moved the model.
-        metrics: accuracy and loss of the released model, if they were measured.
+        metrics: accuracy and loss of the released model, if they are known when the round is written down.
     """
 
     number: int
@@ -69,6 +69,8 @@ def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
         dropped=tuple(name for silo, name in enumerate(facts.names) if silo not in facts.survivors),
         accuracy=None if facts.metrics is None else facts.metrics.accuracy,
         loss=None if facts.metrics is None else facts.metrics.loss,
+        accuracy_plus_minus=None if facts.metrics is None else facts.metrics.accuracy_plus_minus,
+        loss_plus_minus=None if facts.metrics is None else facts.metrics.loss_plus_minus,
         headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
         update_norm=float(np.linalg.norm(facts.update)),
         noise_norm_expected=_expected_noise_norm(design, len(facts.survivors)) if noisy else None,
@@ -92,9 +94,13 @@ def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
 def summary_of(guarantee: Account | Guarantee | None, rounds: Sequence[RoundRecord], *, void: str | None, seconds: float) -> dict[str, Any]:
     """How a run ended, as plain values; a run whose guarantee is void has no ε."""
     promised = None if void is not None else guarantee
+    last = rounds[-1] if rounds else None  # what an earlier model reached is not what the released one does
     return {
-        "accuracy": _last([record.accuracy for record in rounds]),
-        "loss": _last([record.loss for record in rounds]),
+        "accuracy": None if last is None else last.accuracy,
+        "accuracy_plus_minus": None if last is None else last.accuracy_plus_minus,
+        "loss": None if last is None else last.loss,
+        "loss_plus_minus": None if last is None else last.loss_plus_minus,
+        "metrics_are": "none" if last is None else last.metrics_are,
         "epsilon": None if promised is None else promised.epsilon,
         "delta": None if promised is None else promised.delta,
         "proved": promised is not None and promised.proved,
@@ -106,10 +112,6 @@ def summary_of(guarantee: Account | Guarantee | None, rounds: Sequence[RoundReco
         "columns": [] if guarantee is None else list(guarantee.columns),
         "assumptions": [] if guarantee is None else list(guarantee.assumptions),
     }
-
-
-def _last(values: Sequence[float | None]) -> float | None:
-    return next((value for value in reversed(values) if value is not None), None)
 
 
 def restore(server: Server, run: RunFolder) -> None:

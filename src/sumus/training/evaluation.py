@@ -1,13 +1,13 @@
-"""Accuracy and loss: in the clear for simulations, or through the secure sum with noise of their own.
+"""Accuracy and loss: in the clear for simulations, or through a secure sum with noise of their own.
 
-Secure metrics ride on the model's vector: three more coordinates (correct records, records, clipped loss of the silo's test records under
-the model that the round started from), with their own noise. What they cost a test record is in `sumus.secure_counts` and in the account.
+Secure metrics are of the model that a round released. They are a secure sum by themselves, after the round's: every silo counts over its
+test records and adds its share of noise. What that costs a test record is in `sumus.secure_counts` and in the account.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -22,7 +22,7 @@ from sumus.design import NoiseDesign
 from sumus.errors import DataError, GuaranteeError
 from sumus.mechanism.noise import Gaussian, IntegerNoise
 from sumus.randomness import RandomSource
-from sumus.secure_counts import COUNT_RESOLUTION, METRIC_COORDINATES, count_noise
+from sumus.secure_counts import METRIC_COORDINATES, clamp_of, count_noise, counts_of, decoded_counts, sum_length
 from sumus.training.certified import CHUNK, certified_logits, examine
 from sumus.training.isolation import is_isolated
 from sumus.training.layers import is_chain
@@ -30,20 +30,24 @@ from sumus.training.made_up import Form, InputKind
 from sumus.training.stateless import call_with, named_parameters
 from sumus.training.vmapped import cross_entropy
 
-__all__ = ["LOSS_CAP", "Metrics", "SecureMetrics", "evaluate"]
-
-LOSS_CAP = 4.0
-"""A record's loss is counted up to this many nats in secure metrics."""
+__all__ = ["Metrics", "SecureMetrics", "evaluate"]
 
 
 @final
 @dataclass(frozen=True)
 class Metrics:
-    """Accuracy and mean loss over some test records."""
+    """Accuracy and mean loss over some test records.
+
+    Args:
+        accuracy_plus_minus: half-width of its 95 % interval, noise and sampling error included; None where accuracy is exact.
+        loss_plus_minus: likewise.
+    """
 
     accuracy: float
     loss: float
     records: int
+    accuracy_plus_minus: float | None = None
+    loss_plus_minus: float | None = None
 
 
 def evaluate(
@@ -133,35 +137,36 @@ def _per_record(
         starts = range(0, len(x), outputs.chunk)
         parts = [outputs.measure(x[start : start + outputs.chunk], y[start : start + outputs.chunk]) for start in starts]
     correct, losses = (torch.cat(column)[: len(records)].numpy() for column in zip(*parts, strict=True))
-    return correct, losses.astype(np.float64)
+    return correct & ~np.isnan(losses), losses.astype(np.float64)
 
 
 @final
 @dataclass(frozen=True)
 class SecureMetrics:
-    """Three noisy coordinates per silo and round."""
+    """Three noisy counts per silo and measured model."""
 
     design: NoiseDesign
 
     @property
     def share(self) -> IntegerNoise | Gaussian:
-        """The law that one silo adds to each of its metric coordinates."""
+        """The law that one silo adds to each of its counts."""
         return count_noise(self.design.plan)
 
     def encode(
         self, model: nn.Module, parameters: npt.NDArray[np.float64], records: Records, source: RandomSource
     ) -> npt.NDArray[np.int64]:
-        """One silo's noisy counts: correct, records, and clipped loss in units of LOSS_CAP."""
+        """One silo's vector of a measuring sum: its noisy counts in front, zeros behind."""
+        plan = self.design.plan
         totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
         if len(records):
-            vocabulary = self.design.plan.training.vocabulary
-            correct, loss = _per_record(model, parameters, records, vocabulary=vocabulary)
-            capped = np.floor(np.clip(np.nan_to_num(loss, nan=LOSS_CAP), 0.0, LOSS_CAP) / LOSS_CAP * COUNT_RESOLUTION)
-            totals[:] = correct.sum() * COUNT_RESOLUTION, len(records) * COUNT_RESOLUTION, int(capped.sum())
-        return np.asarray(totals + self.share.sample(METRIC_COORDINATES, source).astype(np.int64))
+            totals = counts_of(*_per_record(model, parameters, records, vocabulary=plan.training.vocabulary))
+        most = clamp_of(plan)
+        vector = np.zeros(sum_length(plan), dtype=np.int64)
+        vector[:METRIC_COORDINATES] = np.clip(totals, -most, most) + self.share.sample(METRIC_COORDINATES, source).astype(np.int64)
+        return vector
 
-    def decode(self, total_grid: Sequence[int] | npt.NDArray[np.int64]) -> Metrics:
-        """Accuracy and capped mean loss from the summed counts."""
-        correct, records, loss = (float(value) / COUNT_RESOLUTION for value in total_grid)
-        records = max(records, 1.0)
-        return Metrics(min(max(correct / records, 0.0), 1.0), max(loss * LOSS_CAP / records, 0.0), round(records))
+    def decode(self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int) -> Metrics:
+        """Accuracy and capped mean loss from the sum of `survivors` silos' vectors."""
+        counted = decoded_counts(self.design.plan, total_grid[:METRIC_COORDINATES], contributors=survivors)
+        accuracy, loss = counted.accuracy, counted.loss
+        return Metrics(accuracy.value, loss.value, round(counted.records), accuracy.plus_minus, loss.plus_minus)

@@ -5,6 +5,7 @@
         every silo takes its private local steps and adds its share of noise, all in integers    (local_update.py)
         the vectors meet in a secure sum; the server learns the sum of the survivors only        (aggregation.py, sumus.secagg)
         the server decodes the sum and moves the global model                                    (server.py)
+        where the plan measures it, test records are counted in a noisy secure sum of their own  (evaluation.py)
 
 The noise of all silos protects every record of every silo; what that guarantees is in `sumus.guarantee`, computed from the same
 `NoiseDesign` that the silos draw from.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from sumus.design import NoiseDesign
 from sumus.randomness import RandomSource
-from sumus.secure_counts import METRIC_COORDINATES
+from sumus.secure_counts import padded, sum_length
 from sumus.training.aggregation import Aggregated, Aggregator, SecureAggregation, TrustedAggregation
 from sumus.training.evaluation import Metrics, SecureMetrics, evaluate
 from sumus.training.local_update import LocalUpdate, LocalUpdater, local_updater
@@ -83,13 +84,14 @@ class Federation:
         ]
         self._secure = SecureMetrics(self.design) if plan.evaluation.metrics == "secure" else None
         self._local: dict[int, LocalUpdate] = {}
-        self._number = 0
+        self._number, self._purpose = 0, "model"
         trusted = plan.aggregation.protocol == "trusted" or plan.training.algorithm == "fedavg"
-        length = len(self.bench.first_parameters) + (METRIC_COORDINATES if self._secure else 0)
         self._aggregate: Aggregator = (
             TrustedAggregation(plan, self._answer, self.threads)
             if trusted
-            else SecureAggregation(self.design, length, self._answer, self.threads, lambda: self._source("protocol"))
+            else SecureAggregation(
+                self.design, sum_length(plan), self._answer, self.threads, lambda: self._source("protocol", self._purpose)
+            )
         )
 
     def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:
@@ -105,16 +107,17 @@ class Federation:
     def round(self, number: int) -> RoundOutcome:
         """One round: invite, compute locally, sum securely, move the model."""
         begin = time.perf_counter()
-        invited, self._local = self.invited(number), {}
+        plan = self.design.plan
+        invited, self._purpose, self._local = self.invited(number), "model", {}
         aggregated = self._aggregate(number, self.server.parameters, invited, self.vanishing.get(number, {}))
         summed = time.perf_counter()
-        total, metrics = aggregated.total, None
-        if self._secure is not None:
-            total, counts = total[:-METRIC_COORDINATES], total[-METRIC_COORDINATES:]
-            metrics = self._secure.decode(counts.astype(np.int64))
-        update = self.server.apply(total, len(aggregated.survivors))
-        applied = time.perf_counter()
-        if self.design.plan.evaluation.metrics == "simulation" and self._due(number):
+        update = self.server.apply(aggregated.total[: plan.training.dimension], len(aggregated.survivors))
+        applied, metrics = time.perf_counter(), None
+        if self._secure is not None and plan.measures_after(number):
+            metrics, counted = self._measure(self._secure, number, invited)
+            traffic = aggregated.bytes_up + counted.bytes_up, aggregated.bytes_down + counted.bytes_down
+            aggregated = replace(aggregated, bytes_up=traffic[0], bytes_down=traffic[1])
+        elif plan.measures_after(number):
             metrics = self.evaluate()
         moved = time.perf_counter()
         noise = sum(each.noise_seconds for each in self._local.values()) / max(1, min(self.threads, len(self._local)))
@@ -145,19 +148,19 @@ class Federation:
         model, vocabulary = self.bench.model, self.design.plan.training.vocabulary
         return [evaluate(model, self.server.released, getattr(silo, parts), vocabulary=vocabulary) for silo in self.bench.data.silos]
 
-    def _due(self, number: int) -> bool:
-        plan = self.design.plan
-        return (number + 1) % plan.evaluation.every == 0 or number + 1 == plan.federation.rounds
+    def _measure(self, secure: SecureMetrics, number: int, invited: frozenset[int]) -> tuple[Metrics, Aggregated]:
+        """Accuracy and loss of the released model, as a secure sum of noisy counts over the test records of the round's silos."""
+        self._purpose = "metrics"
+        released = self.server.released.astype(np.float32).astype(np.float64)  # what users get, and what silos would receive
+        counted = self._aggregate(number, released, invited, self.vanishing.get(number, {}), "metrics")
+        return secure.decode(counted.total, len(counted.survivors)), counted
 
     def _answer(self, silo: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes] = ()) -> Vector:
-        """One silo's noisy vector for the current round."""
-        source = self._source("silo", silo)
-        update = self._updaters[silo](parameters, source, seeds)
-        self._local[silo] = update
-        if self._secure is None:
-            return update.vector
-        counts = self._secure.encode(self.bench.model, parameters, self.bench.data.silos[silo].test, source)
-        return np.concatenate([update.vector, counts])
+        """One silo's noisy vector for the current sum."""
+        if self._secure is not None and self._purpose == "metrics":
+            return self._secure.encode(self.bench.model, parameters, self.bench.data.silos[silo].test, self._source("metrics", silo))
+        self._local[silo] = self._updaters[silo](parameters, self._source("silo", silo), seeds)
+        return padded(self._local[silo].vector, sum_length(self.design.plan))
 
     def _source(self, *path: str | int) -> RandomSource:
         """The random bits of one party in the current round: secret, and the same again if the round is repeated."""

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -39,7 +39,7 @@ from sumus.training.models import flat_parameters, load_flat
 from sumus.training.own_model import own_copy, released_model
 from sumus.training.resuming import how_to_resume, plan_to_resume
 from sumus.training.workbench import named_model, prepare
-from sumus.training.write_ahead import ReleaseLog
+from sumus.training.write_ahead import DatasetTotal, ReleaseLog
 
 __all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
 
@@ -87,21 +87,28 @@ class TrainedRun:
     assumptions: tuple[str, ...]
     seconds: float
     void: str | None = None  # why the guarantee does not hold for this run, if it does not
+    spent: DatasetTotal | None = None  # of the data set on its ledger, this run included; None if the run was not entered
 
     @property
     def accuracy(self) -> float | None:
         """Of the released model, as the plan measures it."""
-        return next((each.accuracy for each in reversed(self.rounds) if each.accuracy is not None), None)
+        return self.rounds[-1].accuracy if self.rounds else None
+
+    @property
+    def accuracy_plus_minus(self) -> float | None:
+        """Half-width of the accuracy's 95 % interval; None where it is exact, or not measured."""
+        return self.rounds[-1].accuracy_plus_minus if self.rounds else None
 
     @property
     def loss(self) -> float | None:
         """Of the released model, as the plan measures it."""
-        return next((each.loss for each in reversed(self.rounds) if each.loss is not None), None)
+        return self.rounds[-1].loss if self.rounds else None
 
     def summary(self) -> dict[str, Any]:
         """Plain values for `--json` and `summary.json`; a void run has no ε."""
         ended = summary_of(self.account, self.rounds, void=self.void, seconds=self.seconds)
-        return ended | {"run": str(self.path), "baselines": self.baselines, "assumptions": list(self.assumptions)}
+        ended |= {"run": str(self.path), "baselines": self.baselines, "assumptions": list(self.assumptions)}
+        return ended | {"ledger": None if self.spent is None else asdict(self.spent)}
 
     def _repr_html_(self) -> str:
         accuracy = "not measured" if self.accuracy is None else f"{self.accuracy:.1%}"
@@ -207,8 +214,9 @@ def train(
         load_flat(bench.model, torch.from_numpy(np.array(federation.server.released, dtype=np.float64)))
         seconds = time.perf_counter() - began
         rounds = tuple(run.rounds())
+        total = None if releases is None else releases.total()
         released = released_model(bench.model)
-        result = TrainedRun(run.path, built.plan, account, released, rounds, compared, data.assumptions, seconds, run.void)
+        result = TrainedRun(run.path, built.plan, account, released, rounds, compared, data.assumptions, seconds, run.void, total)
         write_model(run, released)
         if run.summary is None:
             run.finish(result.summary())

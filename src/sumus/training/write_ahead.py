@@ -8,11 +8,25 @@ from typing import final
 
 from sumus.guarantee import Account
 from sumus.ledger import Ledger, LedgerEntry, dataset_of
+from sumus.metrics_guarantee import metrics_spent
 from sumus.plan import TrainingPlan
 from sumus.policy import Policy
 from sumus.record import RunFolder
 
-__all__ = ["ReleaseLog"]
+__all__ = ["DatasetTotal", "ReleaseLog"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DatasetTotal:
+    """What all runs on a data set have spent together, by simple addition, as its ledger says."""
+
+    dataset: str
+    unit: str
+    epsilon: float
+    delta: float
+    runs: int
+    proved: bool
 
 
 @final
@@ -45,6 +59,19 @@ class ReleaseLog:
             rules.check(account, plan, ledger, run=resumed)
         return cls(ledger, rules, account)
 
+    def total(self) -> DatasetTotal:
+        """Of everything on the ledger, for what this run protects."""
+        unit = "record" if self.account is None else self.account.unit
+        total = self.ledger.total(unit)
+        return DatasetTotal(
+            dataset=self.ledger.dataset,
+            unit=unit,
+            epsilon=total.epsilon,
+            delta=total.delta,
+            runs=total.runs,
+            proved=total.proved,
+        )
+
     def enter(self, run: RunFolder, round_number: int, round_id: str, epsilon: float) -> None:
         """Put one round on the ledger: all that it releases, or, if the policy refuses any of it, nothing.
 
@@ -55,9 +82,10 @@ class ReleaseLog:
         if self.ledger.has(identifier, purpose="model"):
             return
         allow = None if self.policy is None else self.policy.check_total
+        metrics = metrics_spent(run.plan, round_number) if self.account is not None else None
         entries = (
             (LedgerEntry.without_noise(run.plan, run=run.name, round=round_number, round_id=identifier),)
             if self.account is None
-            else LedgerEntry.of_round(self.account, run=run.name, round=round_number, round_id=identifier, epsilon=epsilon)
+            else LedgerEntry.of_round(self.account, run=run.name, round=round_number, round_id=identifier, epsilon=epsilon, metrics=metrics)
         )
         self.ledger.enter(*entries, allow=allow)

@@ -133,6 +133,7 @@ class ServerController(Controller):  # type: ignore[misc]
 
 
 def _line(record: Any) -> dict[str, Any]:
-    kept = ("round", "epsilon_spent", "delta", "accuracy", "loss", "survivors", "dropped", "seconds")
+    measured = ("accuracy", "accuracy_plus_minus", "loss", "loss_plus_minus")
+    kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
     promised = math.isfinite(record.epsilon_spent)
     return {key: getattr(record, key) for key in kept} | ({} if promised else {"epsilon_spent": None})
