@@ -46,6 +46,7 @@ def average_command(
         parties=counts,
         accountant=accountant,
         mechanism=mechanism,
+        rounded=bool(files),
     )
     if files and out is not None:
         average_checkpoints(files, out)
@@ -69,7 +70,8 @@ def _show(rows: list[AveragedModels], *, delta: float, steps: int, accountant: s
     for heading in ("models", "noise multiplier", "ε of the average", "guarantee", "proved ε"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
     for row in rows:
-        verdict = "[green]proved[/green]" if row.proved else "[red]not proved[/red], paper's theorem 4.5"
+        reason = "files are rounded" if row.rounded else "paper's theorem 4.5"
+        verdict = "[green]proved[/green]" if row.proved else f"[red]not proved[/red]: {reason}"
         noise, found, proved = f"{row.noise_multiplier:.4g}", rounded_up(row.epsilon), rounded_up(row.proved_epsilon)
         table.add_row(str(row.parties), noise, found, verdict, proved)
     table.caption = (
