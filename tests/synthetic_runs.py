@@ -29,6 +29,7 @@ def made_plan(**overrides: Any) -> TrainingPlan:
         rounds = 12
         local_steps = 60
         dropouts = 1
+        colluding = 0
         [training]
         algorithm = "convex-pass"
         model = "softmax"

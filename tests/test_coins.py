@@ -38,7 +38,7 @@ metrics = "none"
 
 def built(**overrides: object):
     data = small_data(silos=4)
-    plan = TrainingPlan.from_toml(PLAN).with_overrides(overrides)
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.colluding": 0} | overrides)
     return calibrate_design(resolve(plan, data.facts()), data.facts().silo_names), data
 
 

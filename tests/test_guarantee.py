@@ -34,6 +34,7 @@ CONVEX = """
 epsilon = 1.0
 [federation]
 silos = 10
+colluding = 0
 rounds = 20
 local_steps = 1400
 [training]
@@ -46,6 +47,7 @@ epsilon = 1.0
 accountant = "renyi"
 [federation]
 silos = 10
+colluding = 0
 rounds = 20
 local_steps = 11
 [training]

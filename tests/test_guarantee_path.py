@@ -26,6 +26,7 @@ from sumus.training.sampling import poisson_batch
 FEATURES, CLASSES = 7, 3
 CONVEX: Mapping[str, object] = {
     "privacy.epsilon": 2.0,
+    "federation.colluding": 0,
     "federation.rounds": 3,
     "federation.local_steps": 10,
     "training.learning_rate": 0.5,

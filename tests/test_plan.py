@@ -291,4 +291,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "28399bbd52171e7e1f48f1efd443115f1b4ee494dc5c6b00a73d3f117aaaf1ec"
+HASH = "f60ea842f2685bb88046301b09bf65587707f6eda541f041ddc5b55640d00d50"

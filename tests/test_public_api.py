@@ -23,7 +23,7 @@ PINNED = {
         "train",
     ],
     "sumus.accounting.accountant": ["epsilon_of", "loss_interval", "renyi_values"],
-    "sumus.accounting.analyses": ["ANALYSES", "Analysis", "Setting", "applicable", "release_of"],
+    "sumus.accounting.analyses": ["ANALYSES", "Analysis", "Setting", "applicable", "calibrated_analysis", "release_of"],
     "sumus.accounting.averaging": ["AveragedModels", "average"],
     "sumus.accounting.calibration": ["least_noise"],
     "sumus.accounting.query": ["calibrate", "epsilon"],

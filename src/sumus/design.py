@@ -208,7 +208,7 @@ class NoiseDesign:
     def removable_components(self) -> tuple[IntegerNoise | Gaussian, ...]:
         """The share of one silo in independent parts: the first is kept, part l is taken back if fewer than l silos drop out."""
         plan = self.plan
-        fractions = component_shares(silos=plan.least_invited, dropouts=plan.federation.dropouts, colluding=plan.federation.colluding)
+        fractions = component_shares(silos=plan.least_invited, dropouts=plan.federation.dropouts, colluding=plan.colluding)
         total = self.share.variance_grid * plan.noise_contributors
         return tuple(noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions)
 
@@ -219,9 +219,13 @@ class NoiseDesign:
         share = noise_law(self.plan.noise.mechanism, (multiplier * self.grid.resolution) ** 2).share(self.plan.noise_contributors)
         return share if factor == 1.0 else noise_law(self.plan.noise.mechanism, share.variance_grid * factor)
 
-    def setting(self, silo: SiloDesign) -> Setting:
-        """What the accountant needs to know for a record of one silo."""
-        plan = self.plan
+    def setting(self, silo: SiloDesign, *, known: int = 0) -> Setting:
+        """What the accountant needs to know for a record of one silo.
+
+        Args:
+            known: counted silos, not this one, whose noise the adversary knows after all.
+        """
+        plan, counted = self.plan, self.plan.noise_contributors - known
         multiplier = plan.noise.noise_multiplier
         if multiplier is None:
             raise PlanError("noise.noise_multiplier", None, "must be set to account for a plan", "Set privacy.epsilon to calibrate it.")
@@ -232,8 +236,8 @@ class NoiseDesign:
             rounds=plan.federation.rounds,
             local_steps=silo.local_steps,
             sampling_rate=silo.sampling_rate,
-            noise_multiplier=multiplier,
-            contributors=plan.noise_contributors,
+            noise_multiplier=multiplier * math.sqrt(counted / plan.noise_contributors),
+            contributors=counted,
             resolution=self.grid.resolution,
             l2_grid=silo.l2_grid,
             dimension=plan.training.dimension or 1,
@@ -241,19 +245,19 @@ class NoiseDesign:
             surge_rate=silo.surge_rate,
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.noise_share * self._kept_part,
-            other_shares=None if equal else self._other_shares(silo),
+            other_shares=None if equal else self._other_shares(silo, counted - 1),
         )
 
     @property
     def _kept_part(self) -> float:
         """The part of its share that a silo keeps in every round: of removable noise only what stays when nobody drops out, k/(N − c)."""
         plan = self.plan
-        return plan.noise_contributors / (plan.least_invited - plan.federation.colluding) if plan.noise.removable else 1.0
+        return plan.noise_contributors / (plan.least_invited - plan.colluding) if plan.noise.removable else 1.0
 
-    def _other_shares(self, silo: SiloDesign) -> float:
-        """Noise variances of the k − 1 least noisy others: whoever drops out or colludes may be the noisiest."""
+    def _other_shares(self, silo: SiloDesign, counted: int) -> float:
+        """Noise variances of the least noisy others: whoever drops out or colludes may be the noisiest."""
         others = sorted(each.noise_share for each in self.silos if each is not silo)
-        return math.fsum(others[: self.plan.noise_contributors - 1])
+        return math.fsum(others[:counted])
 
 
 def design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:

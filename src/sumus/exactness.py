@@ -16,39 +16,59 @@ from sumus.accounting.dominating import TAIL_LOG_MASS
 from sumus.coins import coin_log_ratio
 from sumus.design import NoiseDesign
 from sumus.mechanism.noise import Gaussian, IntegerNoise
-from sumus.plan import PrivacyPlan
+from sumus.plan import PrivacyPlan, TrainingPlan
 
-__all__ = ["Inexactness", "inexactness_of", "inexactness_of_draws", "out_of_range"]
+__all__ = ["Inexactness", "breach_of", "inexactness_of", "inexactness_of_draws", "out_of_range"]
+
+_SPARSE_FROM, _SECURITY_BITS = 150, 40  # of sumus.secagg.terms, whose import is slow; a test compares
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Inexactness:
-    """How far everything drawn is from everything declared: Σρ and Στ over all draws that a guarantee rests on."""
+    """How far everything drawn is from everything declared: Σρ and Στ over all draws that a guarantee rests on.
+
+    Args:
+        breach: probability, whatever the records, that the secure sum hides nothing: added to δ as it is.
+    """
 
     log_ratio: float = 0.0
     tail_mass: float = 0.0
+    breach: float = 0.0
 
     def __add__(self, other: Inexactness) -> Inexactness:
-        return Inexactness(log_ratio=self.log_ratio + other.log_ratio, tail_mass=self.tail_mass + other.tail_mass)
+        return Inexactness(
+            log_ratio=self.log_ratio + other.log_ratio, tail_mass=self.tail_mass + other.tail_mass, breach=self.breach + other.breach
+        )
 
     def repeated(self, times: float) -> Inexactness:
         """The same, drawn so many times."""
-        return Inexactness(log_ratio=times * self.log_ratio, tail_mass=times * self.tail_mass)
+        return Inexactness(log_ratio=times * self.log_ratio, tail_mass=times * self.tail_mass, breach=times * self.breach)
+
+    def or_worse(self, other: Inexactness) -> Inexactness:
+        """At least as inexact as either."""
+        return Inexactness(
+            log_ratio=max(self.log_ratio, other.log_ratio),
+            tail_mass=max(self.tail_mass, other.tail_mass),
+            breach=max(self.breach, other.breach),
+        )
 
     def budget(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(ε to add, δ left): 2ρ and (δ − (1 + e^ε)·τ)·e^{−ρ}.
+        """(ε to add, δ left): 2ρ and (δ − breach − (1 + e^ε)·τ)·e^{−ρ}.
 
         Args:
             epsilon: any upper bound on the ε that will be stated.
             delta: of the guarantee.
         """
-        left = (delta - (1.0 + math.exp(min(epsilon, 500.0))) * self.tail_mass) * math.exp(-self.log_ratio)
+        left = (delta - self.breach - (1.0 + math.exp(min(epsilon, 500.0))) * self.tail_mass) * math.exp(-self.log_ratio)
         return 2.0 * self.log_ratio, left
 
     def largest_epsilon(self, delta: float) -> float:
-        """The ε at which the far tails, (1 + e^ε)·Στ, use all of δ up; it and everything above leaves nothing for the noise."""
-        return math.log(max(delta / self.tail_mass - 1.0, math.ulp(0.0))) if self.tail_mass else math.inf
+        """The ε at which breach and far tails, (1 + e^ε)·Στ, use all of δ up; it and everything above leaves nothing for the noise."""
+        left = delta - self.breach
+        if not self.tail_mass:
+            return math.inf if left > 0.0 else -math.inf
+        return math.log(max(left / self.tail_mass - 1.0, math.ulp(0.0)))
 
     def paid_for(self, epsilon_at: Callable[[float], float], *, delta: float, assumed: float = 1.0) -> float:
         """The ε that holds at `delta` with drawn values, where `epsilon_at` tells it for declared ones; infinite if δ does not suffice.
@@ -79,18 +99,28 @@ def inexactness_of_draws(law: IntegerNoise | Gaussian, contributors: int, *, sum
     return Inexactness(log_ratio=draws * law.log_ratio_slack + sums * declared, tail_mass=tail)
 
 
+def breach_of(plan: TrainingPlan) -> float:
+    """Probability that a run's secure sums hide nothing: 2^-40 for every session on a sparse random graph (secagg/graph.py)."""
+    silos = (plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos) or 1
+    if plan.aggregation.protocol != "secagg" or silos < _SPARSE_FROM:
+        return 0.0
+    keeps_its_session = plan.federation.selection == "all" and not plan.noise.removable
+    return (1 if keeps_its_session else plan.federation.rounds) * 2.0**-_SECURITY_BITS
+
+
 def inexactness_of(built: NoiseDesign) -> Inexactness:
     """Of all noise of all rounds that protects a record of a design."""
     plan = built.plan
     if built.coins is not None:
-        return Inexactness(log_ratio=coin_log_ratio(plan))
+        return Inexactness(log_ratio=coin_log_ratio(plan), breach=breach_of(plan))
     contributors = plan.noise_contributors
     coordinates = float(plan.federation.rounds * (plan.training.dimension or 1))
     draws = contributors
     if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
-        honest = plan.least_invited - plan.federation.colluding
+        honest = plan.least_invited - plan.colluding
         draws = max((honest - missing) * (missing + 1) for missing in range(plan.federation.dropouts + 1))
     sent = inexactness_of_draws(built.share, contributors, sums=coordinates * built.queries_per_round, draws_per_sum=draws)
+    sent += Inexactness(breach=breach_of(plan))
     if built.state_noise is None:
         return sent
     states = coordinates * (built.queries_per_round - 1)  # the last step of a round draws none
@@ -102,7 +132,9 @@ def out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
     least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(privacy.delta)
     given = f"privacy.epsilon = {privacy.epsilon:g} at privacy.delta = {privacy.delta:g}"
     if largest <= least:
-        return f"{given}: δ is less than the far tails of the sampler cost ({2.0 * drawn.tail_mass:.2g}). Raise privacy.delta."
+        cost = 2.0 * drawn.tail_mass + drawn.breach
+        what = "the far tails of the sampler cost" if not drawn.breach else "the sparse graph of the secure sum and far tails cost"
+        return f"{given}: δ is less than {what} ({cost:.2g}). Raise privacy.delta."
     if (privacy.epsilon or 0.0) <= least:
         return f"{given} is less than the exactness of the sampler costs ({least:.2g}). Raise privacy.epsilon."
     return f"{given} is too large: (1 + e^ε) times the sampler's far tails exceeds δ. Use at most {math.floor(largest)}."

@@ -15,12 +15,13 @@ from typing import Any, final
 
 import numpy as np
 
-from sumus.accounting.accountant import epsilon_of, renyi_values
-from sumus.accounting.analyses import ANALYSES, Analysis, applicable, calibrated_analysis, release_of
+from sumus.accounting.accountant import renyi_values
+from sumus.accounting.analyses import Analysis, calibrated_analysis, release_of
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release
 from sumus.accounting.renyi import ORDERS
 from sumus.coins import check_coins, coin_release
+from sumus.delta import delta_caution, protected_units, refuse_large_delta
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import Inexactness, inexactness_of, out_of_range
@@ -29,6 +30,7 @@ from sumus.notebook import as_table, labelled
 from sumus.plan import TrainingPlan
 from sumus.records_in_words import records_in_words
 from sumus.searches import is_one_run, searched_epsilon
+from sumus.silo_analyses import analyses_of, certified_epsilon, distinct_silos, headline, headlines, kind_of, participant_epsilon
 
 __all__ = [
     "Account",
@@ -58,6 +60,10 @@ class Account:
         records_per_silo: public counts of training records, or bounds on them; empty where the account is not about records.
         columns: of a table, those that make features.
         assumptions: what is assumed to be public about the records, one line each; every front end shows them.
+        participant_epsilon: against one other silo, which knows its own noise, where `federation.colluding` is 0.
+        protected_units: n, training records of all silos by the public bounds, or silos where a silo is the unit.
+        delta_times_units: δ·n, how many of them δ allows to be exposed whole.
+        cautions: what whoever relies on the account should heed.
     """
 
     epsilon: float
@@ -80,6 +86,10 @@ class Account:
     records_per_silo: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    participant_epsilon: float | None = None
+    protected_units: int | None = None
+    delta_times_units: float | None = None
+    cautions: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -95,6 +105,10 @@ class Account:
             f"  accountant   {_ACCOUNTANT_NAMES[self.accountant]}",
             f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, {self.local_noise_multiplier:.4g} per silo",
         ]
+        if self.delta_times_units is not None:
+            lines.append(f"  δ times n    {self.delta_times_units:.2g} of {self.protected_units:,} {_UNITS[self.unit]}")
+        if self.participant_epsilon is not None:
+            lines.append(f"  participant  ε ≤ {_round_up(self.participant_epsilon)} against one of the silos, who knows its own noise")
         if self.metrics_epsilon is not None:
             lines.append(f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} for one test record, add or remove")
         for each in self.analyses:
@@ -105,6 +119,7 @@ class Account:
             lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
         lines += [f"  {name:12} {value}" for name, value in records_in_words(self.records_per_silo, self.columns)]
         lines += [f"  assumed      {line}" for line in self.assumptions]
+        lines += [f"  caution      {line}" for line in self.cautions]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -117,6 +132,7 @@ _ACCOUNTANT_NAMES = {
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
     "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
 }
+_UNITS = {"record": "training records", "silo": "silos"}
 _COMPARISON = {
     "single-step": "one step per round",
     "last-step": "the last step of a round with the noise of all silos",
@@ -157,11 +173,13 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
     if plan.noise.mechanism == "poisson-binomial":
         return _calibrated_coins(plan, silo_names)
     trial = design(plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64), silo_names)
-    likely_worst = max(_distinct(trial), key=lambda silo: (silo.l2_grid * (1.0 + silo.surge_rate), silo.sampling_rate * silo.local_steps))
+    likely_worst = max(
+        distinct_silos(trial), key=lambda silo: (silo.l2_grid * (1.0 + silo.surge_rate), silo.sampling_rate * silo.local_steps)
+    )
     multiplier = _least_multiplier(trial, likely_worst)
     for _ in range(8 + len(trial.silos)):  # the trial's slack may differ from the real one in the last digits
         built = design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
-        short = [silo for silo in _distinct(built) if _calibrated_epsilon(built, silo) > plan.privacy.epsilon]
+        short = [silo for silo in distinct_silos(built) if _calibrated_epsilon(built, silo) > plan.privacy.epsilon]
         if not short:
             return built
         multiplier = max(multiplier * (1.0 + 1e-5), *(_least_multiplier(trial, silo) for silo in short[:1]))
@@ -193,12 +211,14 @@ def account_of(built: NoiseDesign) -> Account:
         raise GuaranteeError(
             'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", "split-noise" or "dp-sgd".'
         )
-    per_silo = {silo: _analyses(built, silo) for silo in _distinct(built)}
-    worst = max(per_silo.values(), key=lambda found: _headline(found, plan).epsilon)
-    head = _headline(worst, plan)
+    refuse_large_delta(plan)
+    per_kind = {kind_of(silo): analyses_of(built, silo) for silo in distinct_silos(built)}
+    worst = max(per_kind.values(), key=lambda analyses: headline(analyses, plan).epsilon)
+    head = headline(worst, plan)
     if not math.isfinite(head.epsilon):
         raise GuaranteeError(f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add noise.")
-    names = {silo.name: _headline(per_silo[_representative(per_silo, silo)], plan).epsilon for silo in built.silos}
+    per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in built.silos}
+    units, caution = protected_units(plan), delta_caution(plan)
     return Account(
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
@@ -212,10 +232,14 @@ def account_of(built: NoiseDesign) -> Account:
         trust=_trust(plan, head.name),
         releases=_releases(plan),
         analyses=tuple(worst),
-        epsilon_per_silo=names if len(per_silo) > 1 else {},
+        epsilon_per_silo=per_silo if len(per_kind) > 1 else {},
         target_epsilon=plan.privacy.epsilon,
         tuning_epsilon=None if plan.privacy.tuning_runs is None else search_epsilon([built]),
         metrics_epsilon=metrics_epsilon(plan) if plan.evaluation.metrics == "secure" else None,
+        participant_epsilon=participant_epsilon(built),
+        protected_units=units,
+        delta_times_units=None if units is None else plan.privacy.delta * units,
+        cautions=() if caution is None else (caution,),
         plan_hash=plan.hash,
         records_per_silo=() if built.facts is None else built.facts.records_per_silo,
         columns=() if built.facts is None else built.facts.columns,
@@ -233,56 +257,18 @@ def _calibrated_coins(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseD
 
     slack, delta = inexactness_of(design(plan.replace("noise", noise_multiplier=least), silo_names)).budget(0.0, plan.privacy.delta)
     target = (plan.privacy.epsilon or 0.0) - slack
-    if target <= 0.0:
-        raise GuaranteeError(f"epsilon = {plan.privacy.epsilon} is less than the exactness of the coins costs.")
+    if target <= 0.0 or delta <= 0.0:
+        given = f"epsilon = {plan.privacy.epsilon} at delta = {plan.privacy.delta:g}"
+        raise GuaranteeError(f"{given} is less than the exactness of the coins costs. Raise it.")
     multiplier = least_noise(build, epsilon=target, delta=delta, accountant=plan.privacy.accountant)
     return design(plan.replace("noise", noise_multiplier=max(multiplier, least)), silo_names)
 
 
-def _coin_analyses(built: NoiseDesign) -> list[Analysis]:
-    """Both analyses of the Poisson-binomial mechanism: the coins of all counted silos, and the silo's own alone."""
-    plan, found = built.plan, []
-    for name, contributors in (("silo", plan.noise_contributors), ("local", 1)):
-        epsilon = _certified_epsilon(built, coin_release(plan, contributors=contributors))
-        found.append(Analysis(name=name, epsilon=epsilon, delta=plan.privacy.delta, proved=True, statement=ANALYSES[name][1]))
-    return found
-
-
 def spent(built: NoiseDesign, rounds: int) -> float:
-    """ε of the headline analysis after the first `rounds` rounds."""
+    """ε of the headline analysis, for the worst silo, after the first `rounds` rounds."""
     if rounds == 0:
         return 0.0
-    return account_of(replace(built, plan=built.plan.replace("federation", rounds=rounds))).epsilon
-
-
-def _analyses(built: NoiseDesign, silo: SiloDesign) -> list[Analysis]:
-    if built.coins is not None:
-        return _coin_analyses(built)
-    setting = built.setting(silo)
-    found = []
-    for name, proved in applicable(setting).items():
-        epsilon = _certified_epsilon(built, release_of(name, setting))
-        found.append(Analysis(name=name, epsilon=epsilon, delta=built.plan.privacy.delta, proved=proved, statement=ANALYSES[name][1]))
-    return found
-
-
-def _certified_epsilon(built: NoiseDesign, release: Release) -> float:
-    """ε of a release with everything paid for; infinite where the noise, or the sampler's exactness, cannot carry a finite one."""
-    privacy = built.plan.privacy
-    try:
-        return inexactness_of(built).paid_for(
-            lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
-            delta=privacy.delta,
-            assumed=privacy.epsilon or 1.0,
-        )
-    except GuaranteeError:
-        return math.inf
-
-
-def _headline(found: list[Analysis], plan: TrainingPlan) -> Analysis:
-    """The smallest proved ε, or that of the silo's own noise where the plan counts on nobody; an unproved one is never the headline."""
-    alone = plan.privacy.calibrate_to == "local"
-    return min((each for each in found if each.proved and (each.name == "local" or not alone)), key=lambda each: each.epsilon)
+    return max(each.epsilon for each in headlines(replace(built, plan=built.plan.replace("federation", rounds=rounds))))
 
 
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
@@ -310,24 +296,7 @@ def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
 
 
 def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
-    return _certified_epsilon(built, release_of(_calibrated_analysis(built, silo), built.setting(silo)))
-
-
-def _signature(built_silo: SiloDesign) -> tuple[object, ...]:
-    s = built_silo
-    return (s.l2_grid, s.sampling_rate, s.local_steps, s.noise_share, s.surge_rate)
-
-
-def _distinct(built: NoiseDesign) -> list[SiloDesign]:
-    """One silo of every kind: silos with the same public numbers have the same ε."""
-    kinds: dict[tuple[object, ...], SiloDesign] = {}
-    for silo in built.silos:
-        kinds.setdefault(_signature(silo), silo)
-    return list(kinds.values())
-
-
-def _representative(kinds: dict[SiloDesign, list[Analysis]], silo: SiloDesign) -> SiloDesign:
-    return next(each for each in kinds if _signature(each) == _signature(silo))
+    return certified_epsilon(built, release_of(_calibrated_analysis(built, silo), built.setting(silo)))
 
 
 def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
@@ -343,9 +312,9 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
             rule = "cannot be accounted for poisson-binomial"
             raise PlanError("privacy.tuning_runs", built.plan.privacy.tuning_runs, rule, "Remove the key.")
         own = inexactness_of(built)
-        drawn = Inexactness(log_ratio=max(drawn.log_ratio, own.log_ratio), tail_mass=max(drawn.tail_mass, own.tail_mass))
-        for silo in _distinct(built):
-            head = _headline(_analyses(built, silo), built.plan)
+        drawn = drawn.or_worse(own)
+        for silo in distinct_silos(built):
+            head = headline(analyses_of(built, silo), built.plan)
             dearest = max(dearest, head.epsilon)
             curves.append(renyi_values(release_of(head.name, built.setting(silo)), ORDERS))
     privacy = candidates[0].plan.privacy

@@ -8,7 +8,7 @@ from sumus.accounting.accountant import epsilon_of, renyi_values
 from sumus.accounting.calibration import least_noise
 from sumus.accounting.renyi import ORDERS
 from sumus.errors import GuaranteeError
-from sumus.exactness import Inexactness, inexactness_of_draws, out_of_range
+from sumus.exactness import Inexactness, breach_of, inexactness_of_draws, out_of_range
 from sumus.plan import TrainingPlan
 from sumus.searches import is_one_run, searched_epsilon
 from sumus.secure_counts import METRIC_COORDINATES, check_room, count_noise, count_release
@@ -86,4 +86,5 @@ def least_metrics_noise(plan: TrainingPlan) -> float:
 def inexactness_of_counts(plan: TrainingPlan, measurements: int) -> Inexactness:
     """Of all noise on the counts of so many measured models."""
     sums, contributors = float(measurements * METRIC_COORDINATES), plan.noise_contributors
-    return inexactness_of_draws(count_noise(plan), contributors, sums=sums, draws_per_sum=contributors)
+    drawn = inexactness_of_draws(count_noise(plan), contributors, sums=sums, draws_per_sum=contributors)
+    return drawn + Inexactness(breach=breach_of(plan))

@@ -173,18 +173,31 @@ class TrainingPlan:
     @property
     def noise_contributors(self) -> int:
         """k: silos of a round whose noise the guarantee may count, N − tolerated drop-outs − colluding silos."""
-        return self.least_invited - self.federation.dropouts - self.federation.colluding
+        return self.least_invited - self.federation.dropouts - self.colluding
 
     @property
     def least_invited(self) -> int:
         """The number of silos that every round invites at least."""
         federation = self.federation
         if federation.selection == "poisson":
-            return federation.selected or 1 + federation.dropouts + federation.colluding
+            return federation.selected or 1 + federation.dropouts + self.colluding
         taking_part = federation.selected if federation.selection == "fixed" else federation.silos
         if taking_part is None:
             raise PlanError("federation.silos", None, "must be known to size the noise", "Set it or name a data set.")
         return taking_part
+
+    @property
+    def colluding(self) -> int:
+        """c: silos that may share what they know, their own noise first of all, with the server or with each other.
+
+        Every silo sees the model and knows its own noise, so whoever is curious by himself counts as one. A plan that does not say takes
+        1 from three silos up, where the protocol can bear it (N > 2·dropouts + c), and 0 below: of two silos each is all the other has.
+        """
+        federation = self.federation
+        if federation.colluding is not None:
+            return federation.colluding
+        silos = federation.silos if federation.selection == "all" else federation.selected
+        return 1 if silos is not None and silos >= 3 and silos > 2 * federation.dropouts + 1 else 0
 
     def measures_after(self, number: int) -> bool:
         """Whether the model that round `number` (from 0) leaves is measured on test records."""
@@ -253,13 +266,14 @@ def _check_together(plan: TrainingPlan) -> None:
     silos = federation.silos if federation.selection == "all" else federation.selected
     if federation.silos is not None and federation.selected is not None and federation.selected > federation.silos:
         raise PlanError("federation.selected", federation.selected, f"must not exceed silos = {federation.silos}", "Lower it.")
-    if silos is not None and silos - federation.dropouts - federation.colluding < 1:
+    if silos is not None and silos - federation.dropouts - plan.colluding < 1:
         # the larger of the two is the one that is out of proportion
-        name, other = ("colluding", "dropouts") if federation.colluding > federation.dropouts else ("dropouts", "colluding")
-        most = silos - 1 - getattr(federation, other)
-        fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {getattr(federation, other)} too."
+        trusted = {"dropouts": federation.dropouts, "colluding": plan.colluding}
+        name, other = ("colluding", "dropouts") if plan.colluding > federation.dropouts else ("dropouts", "colluding")
+        most = silos - 1 - trusted[other]
+        fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {trusted[other]} too."
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
-        raise PlanError(f"federation.{name}", getattr(federation, name), rule, fix)
+        raise PlanError(f"federation.{name}", trusted[name], rule, fix)
     _check_data(plan.data)
 
 

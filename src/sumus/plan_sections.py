@@ -43,7 +43,8 @@ class PrivacyPlan(RuledTable):
     """What is promised. `epsilon` is the target that noise is calibrated to."""
 
     epsilon: float | None = key(None, optional(number(above=0.0)))  # the target; or give noise.noise_multiplier
-    delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records
+    delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records, or it is refused
+    delta_may_expose_a_record: bool = key(False, flag())  # accept a δ that allows for publishing some record whole
     unit: str = key("record", choice("record", "silo"))  # what is protected: one record, or all records of one silo
     accountant: str = key("pld", choice(*ACCOUNTANTS))  # privacy-loss distribution, or Rényi divergences
     # the ε that meets the target: the best proved one, that of the silo's own noise, or the paper's (not proved for several steps)
@@ -61,7 +62,7 @@ class FederationPlan(RuledTable):
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))  # per round; convex-pass: bins of a pass
     local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)  # instead of local_steps
     dropouts: int = key(0, whole(low=0))  # tolerated per round
-    colluding: int = key(0, whole(low=0))  # silos that may share what they know with the server
+    colluding: int | None = key(None, optional(whole(low=0)))  # silos that may share what they know; omitted: 1 from three silos up
     selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
     selected: int | None = key(None, optional(whole(low=1)), only=_SOME)  # silos per round; "poisson": fewer end a round unused
     selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_POISSON)  # probability of a silo

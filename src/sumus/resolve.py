@@ -34,6 +34,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     declared = plan.data.records_per_silo is not None or facts.bounded
     counts = plan.data.counts or ("bounded" if declared else "public")  # or a count would be read as a bound by whoever reads the plan next
     plan = plan.replace("federation", silos=silos).replace("data", records_per_silo=tuple(records), counts=counts)
+    plan = plan.replace("federation", colluding=plan.colluding)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.training.algorithm != "fedavg":
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:

@@ -99,7 +99,7 @@ def test_a_simulation_cannot_be_recorded_as_a_private_run(federation, monkeypatc
 
 
 def test_noise_that_no_drop_out_needed_is_taken_back(federation) -> None:
-    across = federation({"noise.removable": True, "federation.rounds": 2})
+    across = federation({"noise.removable": True, "federation.rounds": 2, "federation.colluding": 0})
     server = across.server()
     server.greet()
     records = list(server.train(across.run_folder()))

@@ -22,6 +22,7 @@ delta = 1e-4
 [federation]
 rounds = 2
 local_steps = 3
+colluding = 0
 [training]
 algorithm = "dp-sgd"
 model = "softmax"

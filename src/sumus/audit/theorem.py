@@ -175,8 +175,9 @@ def attack_design(
     training |= {"divisor": float(records)} if convex else {"divisor": 1.0, "sampling_rate": 1.0}  # convex: bins never overflow
     plan = TrainingPlan.from_table(
         {
-            "privacy": {"epsilon": epsilon, "delta": delta, "calibrate_to": calibrate_to},
-            "federation": {"silos": silos, "rounds": 1, "local_steps": local_steps},
+            # the bounds on records are only larger than any attack needs, so δ says nothing beside them
+            "privacy": {"epsilon": epsilon, "delta": delta, "calibrate_to": calibrate_to, "delta_may_expose_a_record": True},
+            "federation": {"silos": silos, "rounds": 1, "local_steps": local_steps, "colluding": 0},
             "training": training,
             "noise": {"resolution_bits": 16},
             "aggregation": {"protocol": "secagg", "modulus_bits": 56},

@@ -109,7 +109,9 @@ def guarantee_text(account: Account) -> Hanging:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            styled.highlight_regex(r"^  (protects|counts on|releases|accountant|noise|metrics|records|columns|assumed)", style="cyan")
+            labels = "protects|counts on|releases|accountant|noise|δ times n|participant|metrics|records|columns|assumed"
+            styled.highlight_regex(rf"^  ({labels})", style="cyan")
+            styled.highlight_regex(r"^  caution .*", style="bold yellow")
             styled.highlight_regex(r"not proved.*", style="red")
         text.append_text(styled)
     text.rstrip()

@@ -148,7 +148,7 @@ def _require_alike(built: Sequence[NoiseDesign]) -> None:
             each.plan.privacy,
             each.plan.federation.rounds,
             each.plan.federation.dropouts,
-            each.plan.federation.colluding,
+            each.plan.colluding,
             each.plan.training.dimension,
             each.queries_per_round,
             each.plan.evaluation,

@@ -80,6 +80,14 @@ def statement_of(run: RunFolder) -> Statement:
         ("Spent so far", f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of {run.plan.federation.rounds} rounds"),
         ("Noise", f"{guarantee.noise_multiplier:.4g} clip norms in the sum, {guarantee.local_noise_multiplier:.4g} from each silo"),
     )
+    if guarantee.delta_times_units is not None:
+        whose = "training records" if guarantee.unit == "record" else "silos"
+        terms += (("δ times n", f"{guarantee.delta_times_units:.2g} of {guarantee.protected_units:,} {whose}"),)
+    if guarantee.participant_epsilon is not None:
+        terms += (
+            ("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} against one of the silos, who knows its own noise"),
+        )
+    terms += tuple(("Caution", line) for line in guarantee.cautions)
     if guarantee.metrics_epsilon is not None:
         bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove"
         terms += (("Metrics", f"secure sums of their own: {bound}"),)

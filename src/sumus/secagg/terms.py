@@ -13,12 +13,15 @@ from typing import Literal
 
 from sumus.errors import PlanError
 
-__all__ = ["SPARSE_FROM", "Graph", "Terms"]
+__all__ = ["SECURITY_BITS", "SPARSE_FROM", "Graph", "Terms"]
 
 Graph = Literal["auto", "complete", "sparse"]
 
 SPARSE_FROM = 150
 """Number of silos from which `graph = "auto"` masks along a sparse random graph."""
+
+SECURITY_BITS = 40
+"""A random sparse graph is insecure with probability at most 2^−this, which guarantees add to δ (sumus.exactness)."""
 
 _GRAPHS: tuple[Graph, ...] = ("auto", "complete", "sparse")
 _MOST_SILOS = 0xFFFE
@@ -58,7 +61,7 @@ class Terms:
     noise_contributors: int = 1
     removable: int = 0
     graph: Graph = "auto"
-    security_bits: int = 40
+    security_bits: int = SECURITY_BITS
     correctness_bits: int = 30
 
     def __post_init__(self) -> None:

@@ -194,7 +194,7 @@ def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
         length=length,
         modulus_bits=plan.aggregation.modulus_bits,
         dropouts=plan.federation.dropouts,
-        colluding=plan.federation.colluding,
+        colluding=plan.colluding,
         noise_contributors=plan.noise_contributors,
         removable=plan.federation.dropouts if plan.noise.removable else 0,
     )
@@ -255,7 +255,7 @@ def round_identifier(plan: TrainingPlan, number: int, invited: frozenset[int], p
 
 
 def _require_enough(plan: TrainingPlan, present: int) -> None:
-    needed = plan.noise_contributors + plan.federation.colluding
+    needed = plan.noise_contributors + plan.colluding
     if present < needed:
         raise RoundAborted(
             f"{present} silos are present, the noise of {needed} is accounted for. Wait for more silos or plan more drop-outs."
