@@ -115,8 +115,10 @@ def test_what_the_data_set_has_spent_stands_beside_a_new_guarantee(
     monkeypatch.setenv("SUMUS_STATE", str(tmp_path / "state"))
     assert "  ledger       nothing was released from visits here so far" in _shown(capsys, "account", plan_file)
     assert _json(capsys, "plan", plan_file)["ledger"] is None
-    assert main(["train", str(plan_file), "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
+    trained = _json(capsys, "train", plan_file, "--out", tmp_path / "runs")
+    assert trained["ledger"]["runs"] == 1
+    page = (Path(trained["run"]) / "report.html").read_text(encoding="utf-8")
+    assert "<dt>All runs</dt><dd>ε\u00a0≤\u00a03 at δ\u00a0=\u00a00.0001 on visits after 1 run, this one included" in page
     for command in ("account", "plan"):
         total = _json(capsys, command, plan_file)["ledger"]
         assert (total["dataset"], total["runs"]) == ("visits", 1)
