@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sumus.plan import TrainingPlan
     from sumus.training.run import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Account",
     "SumusError",
