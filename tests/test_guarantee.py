@@ -11,7 +11,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import sumus
+from sumus.accounting.analyses import release_of
 from sumus.accounting.loss_distribution import gdp_parameter
+from sumus.accounting.renyi import ORDERS, subsampled
+from sumus.accounting.tuning import epsilon_of_search
 from sumus.data import PublicFacts
 from sumus.design import NoiseDesign, convex_bounds, convex_float_slack_grid, design
 from sumus.errors import GuaranteeError, PlanError
@@ -358,6 +361,16 @@ def test_a_search_is_paid_for_by_the_silo_that_it_costs_most() -> None:
     assert made.tuning_epsilon is not None
     assert made.tuning_epsilon >= search_epsilon([alike]) > 5.0
     assert search_epsilon([alike, mixed]) == pytest.approx(made.tuning_epsilon)
+
+
+@pytest.mark.parametrize(("algorithm", "analysis"), [("dp-sgd", "last-step"), ("split-noise", "split-noise")])
+def test_a_search_over_several_steps_pays_for_the_last_ones_and_the_rest(algorithm: str, analysis: str) -> None:
+    built = _design(STEPS, training__algorithm=algorithm, privacy__tuning_runs=5)
+    release = release_of(analysis, built.setting(built.silos[0]))
+    assert [step.count for step in release] == [200, 20]
+    curve = sum(step.count * subsampled(step.renyi, step.sampling_rate, ORDERS) for step in release)
+    declared = epsilon_of_search(curve, delta=1e-5, expected_runs=5.0)
+    assert declared <= search_epsilon([built]) <= 1.001 * declared
 
 
 def test_a_search_of_one_run_costs_what_its_dearest_candidate_costs() -> None:

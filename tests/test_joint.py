@@ -119,6 +119,27 @@ def test_the_worst_silo_of_every_run_is_counted() -> None:
     assert joint_epsilon([past(worse), past(also)], delta=2e-5) == pytest.approx(alone, rel=1e-9)
 
 
+@pytest.mark.parametrize("wanted", ["proved", "local"])
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
+def test_a_run_of_several_steps_is_composed_by_its_own_analysis(algorithm: str, wanted: str) -> None:
+    """Steps before the last with their noise, the last ones with all silos'; a plan that counts on nobody stays with its own noise."""
+    steps = {"training.algorithm": algorithm, "federation.local_steps": 3, "privacy.calibrate_to": wanted, "aggregation.modulus_bits": 40}
+    plan = made_plan("skellam", rate=0.1, noise=16.0).with_overrides(steps)
+    made = account_of(design(plan, SILOS))
+    assert made.analysis == ("local" if wanted == "local" else {"dp-sgd": "last-step"}.get(algorithm, algorithm))
+    alone = joint_epsilon([past(plan)], delta=1e-5)
+    assert alone == pytest.approx(made.epsilon, rel=2e-3)
+    assert alone < joint_epsilon([past(plan), past(plan)], delta=1e-5) < 2.0 * alone
+
+
+def test_a_silo_with_more_steps_than_the_rest_decides_a_joint_account() -> None:
+    plan = made_plan("skellam", rate=0.1, noise=16.0).with_overrides({"training.algorithm": "dp-sgd", "silo.c.local_steps": 3})
+    made = account_of(design(plan, SILOS))
+    assert made.epsilon == made.epsilon_per_silo["c"] > made.epsilon_per_silo["a"]
+    assert made.analysis == "last-step"
+    assert joint_epsilon([past(plan)], delta=1e-5) == pytest.approx(made.epsilon, rel=2e-3)
+
+
 def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
     """Two kinds of queries whose influence may double, with known probability: bounded by never and by always doubling."""
     plans = [made_plan("skellam", noise=noise).with_overrides(OVERFULL) for noise in (16.0, 24.0)]
