@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -94,7 +95,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(folder: Path) -> Path:
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder / "dist", ROOT, folder=folder)
+    """Built from a copy: what an earlier build left in the tree would be packed again."""
+    tree = folder / "tree"
+    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder / "dist", tree, folder=folder)
     (path,) = (folder / "dist").glob("*.whl")
     return path
 
