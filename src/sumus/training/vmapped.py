@@ -19,6 +19,7 @@ from sumus.training.certified import RecordLoss, certified_gradients
 from sumus.training.chunk_function import ChunkFunction
 from sumus.training.parts import ChunkGradients, Part, Rows
 from sumus.training.purity import same_bits
+from sumus.training.side_by_side import one_torch_thread
 from sumus.training.stateless import call_with
 
 __all__ = ["RecordLoss", "VmapPath", "cross_entropy", "squared_error"]
@@ -73,7 +74,9 @@ class VmapPath:
             raise GuaranteeError(f"model {rule}: something that it computes with was changed. Leave the model alone while it trains.")
 
     def _outcome(self, recorded: ChunkFunction, parameters: torch.Tensor, *rows: torch.Tensor) -> list[torch.Tensor]:
-        return list(recorded(self._pieces(parameters), *rows).values())
+        """The gradients of made-up records, on one thread: how many there are must not be mistaken for a change of the model."""
+        with one_torch_thread():
+            return list(recorded(self._pieces(parameters), *rows).values())
 
     def bind(self, parameters: torch.Tensor) -> ChunkGradients:
         """The gradients of any chunk at these parameters."""
