@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from sumus.cli import main
 from sumus.data import PublicFacts
 from sumus.delta import delta_caution, protected_units, refuse_large_delta
 from sumus.design import NoiseDesign, design
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import breach_of, inexactness_of
-from sumus.guarantee import account_of, calibrate_design, certify, metrics_epsilon
+from sumus.guarantee import account, account_of, calibrate_design, calibrated, certify, metrics_epsilon
 from sumus.plan import TrainingPlan
+from sumus.record import RoundRecord, RunFolder
 from sumus.resolve import resolve
 from sumus.secagg.terms import SECURITY_BITS, SPARSE_FROM, Terms
 
@@ -79,7 +81,7 @@ def test_whoever_accepts_a_large_delta_is_told_what_it_allows() -> None:
 def test_a_million_records_at_the_usual_delta_are_cautioned_about(capsys: pytest.CaptureFixture[str]) -> None:
     """The default of 1e-5 is refused for a million records and cautioned about from ten thousand on."""
     with pytest.raises(GuaranteeError, match="1,000,000 training records"):
-        account_of(_built(records=200_000))
+        certify(_built(records=200_000))
     assert account_of(_built(records=2_000)).cautions == ()
     cautious = account_of(_built(records=2_001))
     assert len(cautious.cautions) == 1
@@ -88,6 +90,55 @@ def test_a_million_records_at_the_usual_delta_are_cautioned_about(capsys: pytest
     found = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert (found["protected_units"], found["delta_times_units"]) == (1437, pytest.approx(0.1437))
     assert len(found["cautions"]) == 1
+
+
+def test_one_over_n_is_refused_for_every_n_and_the_next_smaller_number_is_not() -> None:
+    """δ·n would round: 1/49 times 49 is below 1."""
+    plan = _built().plan
+    assert (1 / 49) * 49 < 1.0
+    for records in (*range(1, 400), 10**6 + 3, 10**9 + 7):
+        bound, delta = plan.replace("data", records_per_silo=(records,)), 1 / records
+        for reached in (delta, math.nextafter(delta, 1.0)):
+            if reached < 1.0:
+                with pytest.raises(GuaranteeError, match="must be below one over"):
+                    refuse_large_delta(bound.replace("privacy", delta=reached))
+        below = math.nextafter(delta, 0.0)
+        assert Fraction(below) < Fraction(1, records)
+        refuse_large_delta(bound.replace("privacy", delta=below))
+
+
+def test_test_records_that_are_more_than_training_records_are_counted_where_they_are_measured_securely() -> None:
+    """Of ten records nine are tests: 100 training records stand for 900 others, which the noisy counts speak of at the same δ."""
+    nine = {"data__test_fraction": 0.9, "aggregation__modulus_bits": 56, "privacy__delta": 1.5e-3, "evaluation__metrics": "none"}
+    unmeasured = _built(silos=5, records=20, **nine)
+    assert certify(unmeasured).protected_units == 100
+    measured = _built(silos=5, records=20, **nine | {"evaluation__metrics": "secure"})
+    assert protected_units(measured.plan) == 900
+    with pytest.raises(GuaranteeError, match="one over the 900 test records"):
+        certify(measured)
+    seen = account_of(measured)
+    assert (seen.protected_kind, seen.delta_times_units) == ("test records", pytest.approx(1.35))
+    assert "1.4 of 900 test records" in str(seen) or "1.3 of 900 test records" in str(seen)
+    few = measured.plan.replace("data", test_fraction=0.2)
+    assert protected_units(few) == 100
+    held_out = few.replace("data", test_fraction=0.4, validation_fraction=0.5)  # 0.3 are trained on
+    assert protected_units(held_out) == 134
+
+
+def test_a_run_of_the_past_is_cautioned_about_and_only_a_plan_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUMUS_STATE", str(tmp_path / "state"))
+    built = calibrated(TrainingPlan.load(DIGITS).with_overrides({"privacy.delta": "0.01"}))
+    names = tuple(silo.name for silo in built.silos)
+    with RunFolder.create(built.plan, account_of(built), tmp_path, silos=names) as run:
+        run.append(RoundRecord(round=1, round_id="r1", epsilon_spent=0.1, delta=0.01))
+    assert main(["account", str(run.path)]) == 0
+    assert "is at least one over the 1,437 training records" in " ".join(capsys.readouterr().out.split())
+    assert main(["account", str(run.path / "plan.toml")]) == 3
+    for refusing in (certify, lambda design: account(design.plan)):
+        with pytest.raises(GuaranteeError, match="must be below one over"):
+            refusing(built)
 
 
 def test_silos_are_counted_where_a_silo_is_the_unit() -> None:
@@ -142,6 +193,59 @@ def test_a_participant_that_is_noisier_than_the_rest_takes_more_away() -> None:
     built = _built(silos=3, **steps, **names)
     setting = built.setting(built.silos[0], known=1)
     assert setting.total.variance_grid == pytest.approx(2.0 * built.share.variance_grid)  # its own and the quiet one's
+
+
+def test_a_participant_sees_the_counts_of_test_records_with_less_noise_too() -> None:
+    """Two silos, one measured model: the other silo's noise is known to it, and half the variance is left."""
+    plain = {"silos": 2, "evaluation__every": 10, "noise__noise_multiplier": 100.0}
+    made = account_of(_built(**plain, evaluation__metrics="secure"))
+    multiplier = _built(**plain, evaluation__metrics="secure").plan.evaluation.noise_multiplier
+    against = _gaussian_epsilon(math.sqrt(2.0) / multiplier, 1e-5)
+    assert made.metrics_epsilon <= 1.0 < 1.4 < against
+    assert against <= made.participant_epsilon <= 1.01 * against
+    unmeasured = account_of(_built(**plain, evaluation__metrics="none"))
+    assert unmeasured.participant_epsilon < 0.9
+
+
+@pytest.mark.parametrize("colluding", [0, 1])
+def test_metrics_of_a_plan_with_tuning_runs_are_those_of_the_search(colluding: int) -> None:
+    one, many = (
+        _built(evaluation__metrics="secure", privacy__tuning_runs=runs, federation__colluding=colluding) for runs in ("none", 10.0)
+    )
+    assert one.plan.evaluation.noise_multiplier == many.plan.evaluation.noise_multiplier
+    single, search = certify(one), certify(many)  # the target is that of one run
+    assert single.metrics_epsilon <= 1.0
+    assert search.metrics_epsilon == metrics_epsilon(many.plan, search=True) > 1.5
+    line = next(line for line in str(search).splitlines() if line.startswith("  metrics"))
+    assert line.endswith("with the accounted tuning runs")
+    if not colluding:
+        assert search.participant_epsilon > max(search.metrics_epsilon, search.tuning_epsilon, single.participant_epsilon)
+
+
+def test_the_secure_sum_is_asked_what_it_can_bear_when_the_numbers_are_known() -> None:
+    line = r"federation.dropouts must leave silos > 2·dropouts \+ colluding \(3 silos, federation.colluding = 1\).*, got 1. Use at most 0"
+    with pytest.raises(PlanError, match=line):
+        TrainingPlan().with_overrides({"federation.silos": 3, "federation.dropouts": 1, "federation.colluding": 1})
+    unknown = TrainingPlan().with_overrides({"federation.dropouts": 1, "federation.colluding": 1})
+    with pytest.raises(PlanError, match=line):
+        resolve(unknown, _facts(3))
+    assert resolve(unknown, _facts(4)).noise_contributors == 2
+    trusted = {"federation.silos": 3, "federation.dropouts": 1, "federation.colluding": 1, "aggregation.protocol": "trusted"}
+    assert TrainingPlan().with_overrides(trusted).noise_contributors == 1
+
+
+@pytest.mark.parametrize(
+    ("silos", "dropouts", "told"), [(2, 0, None), (3, 0, None), (3, 1, "at most 0"), (4, 1, None), (5, 2, "at most 1"), (6, 2, None)]
+)
+def test_an_account_says_where_dropouts_leave_no_room_for_a_curious_silo(silos: int, dropouts: int, told: str | None) -> None:
+    made = account_of(_built(silos=silos, federation__dropouts=dropouts))
+    lines = [line for line in made.cautions if "shares what it knows" in line]
+    if told is None:
+        assert not lines
+    else:
+        assert f"federation.dropouts = {dropouts} of {silos} silos leaves no room" in lines[0]
+        assert told in lines[0]
+        assert lines[0] in str(made)
 
 
 @pytest.mark.parametrize("path", PLANS, ids=[path.stem for path in PLANS])

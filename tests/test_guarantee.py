@@ -220,7 +220,7 @@ def test_noise_that_can_be_taken_back_does_not_count_as_a_silos_own(algorithm: s
     """When nobody drops out a silo keeps V/(N − c) of its share V/(N − c − D): what a silo draws where no drop-out is tolerated at all."""
     steps = {"training__algorithm": algorithm} | ({} if algorithm == "convex-pass" else {"training__sampling_rate": 0.1})
     trust = {"federation__local_steps": 1400 if algorithm == "convex-pass" else 1, "federation__colluding": 1}
-    removable = _design(CONVEX, **steps, **trust, federation__dropouts=6, noise__removable=True)
+    removable = _design(CONVEX, **steps, **trust, federation__dropouts=4, noise__removable=True)
     noise = {"noise__noise_multiplier": removable.plan.noise.noise_multiplier, "privacy__epsilon": "none"}
     fixed = _design(CONVEX, **steps, **trust, **noise, federation__dropouts=0)
     alone = [next(each.epsilon for each in account_of(built).analyses if each.name == "local") for built in (removable, fixed)]

@@ -49,6 +49,18 @@ def again(ledger: Ledger) -> Ledger:
     return Ledger(ledger.dataset, ledger.path)
 
 
+def test_metrics_are_entered_with_an_analysis_and_a_trust_of_their_own() -> None:
+    """A model may rest on its silo's own noise alone; the counts of test records never do."""
+    others, nobody = "4 of 5 silos present and honest; server honest-but-curious", "no other silo: the silo's own noise alone"
+    account = made_account(made_plan(), analysis="local", trust=nobody, metrics_epsilon=0.9, metrics_trust=others)
+    names = {"run": "one", "round": 1, "round_id": "one/1"}
+    metrics, model = LedgerEntry.of_round(account, **names, epsilon=0.5, metrics=0.9)
+    assert (model.purpose, model.analysis, model.trust, model.epsilon) == ("model", "local", nobody, 0.5)
+    assert (metrics.purpose, metrics.analysis, metrics.trust, metrics.epsilon) == ("metrics", "counts", others, 0.9)
+    assert LedgerEntry.of(account, **names, epsilon=0.9, purpose="metrics") == metrics
+    assert "counts on 4 of 5 silos" in next(line for line in str(account).splitlines() if line.startswith("  metrics"))
+
+
 # -- counting -------------------------------------------------------------------------------------------------------------------------
 
 

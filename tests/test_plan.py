@@ -42,7 +42,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "privacy.delta": st.floats(1e-12, 0.5),
     "privacy.accountant": st.sampled_from(["pld", "renyi", "renyi-mironov"]),
     "federation.rounds": st.integers(1, 10**6),
-    "federation.silos": st.integers(5, 2000),
+    "federation.silos": st.integers(7, 2000),  # more than 2·dropouts + colluding
     "federation.dropouts": st.integers(0, 2),
     "federation.colluding": st.integers(0, 2),
     "training.model": WORDS,
@@ -146,6 +146,7 @@ BAD = [
         "noise.mechanism must be one of skellam, discrete-gaussian, gaussian",
     ),
     ("[federation]\nsilos = 0", "federation.silos must be a whole number at least 1, got 0."),
+    ('[privacy]\ncalibrate_to = "local"\n[evaluation]\nmetrics = "secure"', 'must not be "secure" beside privacy.calibrate_to = "local"'),
     ("[federation]\nsilos = 3\ndropouts = 2\ncolluding = 1", "federation.dropouts must leave at least one of 3 silos whose noise counts"),
     ("[federation]\nlocal_steps = 3\nlocal_epochs = 1", "federation.local_epochs cannot stand beside local_steps"),
     ("[aggregation]\nmodulus_bits = 1000", "aggregation.modulus_bits must be the exponent of a power of two"),
@@ -276,8 +277,8 @@ def test_a_protocol_that_training_does_not_run_is_refused() -> None:
 def test_contributors() -> None:
     plan = TrainingPlan.from_toml("[federation]\nsilos = 10\ndropouts = 2\ncolluding = 1")
     assert plan.noise_contributors == 7
-    fixed = plan.with_overrides({"federation.selection": "fixed", "federation.selected": "5"})
-    assert fixed.noise_contributors == 2
+    fixed = plan.with_overrides({"federation.selection": "fixed", "federation.selected": "6"})
+    assert fixed.noise_contributors == 3
     with pytest.raises(PlanError, match=r"federation.silos must be known"):
         _ = TrainingPlan().noise_contributors
 

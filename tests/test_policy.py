@@ -55,6 +55,7 @@ def test_a_policy_reads_from_toml_and_accepts_what_it_allows(tmp_path: Path, led
         ({"min_silos": 6}, {}, "the plan has 5"),
         ({"min_noise_contributors": 5}, {}, "counts on 4"),
         ({"allowed_analyses": ["local"]}, {}, 'rests on "convex-pass"'),
+        ({"allowed_analyses": ["local"]}, {"analysis": "local", "metrics_epsilon": 0.9}, "rest on the noise of other silos"),
         ({}, {"proved": False, "analysis": "per-step"}, '"per-step" is not proved'),
         ({"units": ["silo"]}, {}, "protects one record"),
         ({"allowed_plan_hashes": ["ab" * 32]}, {}, "is not among them"),

@@ -9,27 +9,52 @@ well below one over n before a small ε means anything.
 
 from __future__ import annotations
 
+import math
+
 from sumus.errors import GuaranteeError
 from sumus.plan import TrainingPlan
+from sumus.secure_counts import tests_per_training_record
 
-__all__ = ["delta_caution", "protected_units", "refuse_large_delta"]
+__all__ = ["delta_caution", "protected_units", "refuse_large_delta", "units_in_words"]
 
-_CLEAR = 10.0  # times below one over n, and nothing more is said
+_CLEAR = 10  # times below one over n, and nothing more is said
 
 
 def protected_units(plan: TrainingPlan) -> int | None:
-    """n: training records of all silos by the plan's public bounds, or silos where a silo is the unit; None while it is not known."""
+    """n: records of all silos by the plan's public bounds, or silos where a silo is the unit; None while it is not known.
+
+    Training records, or the test records that the plan's fractions imply where these are more and are counted securely.
+    """
     if plan.privacy.unit == "silo":
         return plan.federation.silos
-    return None if plan.data.records_per_silo is None else sum(plan.data.records_per_silo)
+    if plan.data.records_per_silo is None:
+        return None
+    trained = sum(plan.data.records_per_silo)
+    return math.ceil(trained * tests_per_training_record(plan)) if _tests_are_more(plan) else trained
+
+
+def units_in_words(plan: TrainingPlan) -> str:
+    """What `protected_units` counts."""
+    if plan.privacy.unit == "silo":
+        return "silos"
+    return "test records" if _tests_are_more(plan) else "training records"
+
+
+def _tests_are_more(plan: TrainingPlan) -> bool:
+    return plan.evaluation.metrics == "secure" and tests_per_training_record(plan) > 1
+
+
+def _reaches(delta: float, units: int) -> bool:
+    """Whether δ ≥ 1/n, exactly, and for the float next to 1/n too, which is what 1/n is written as; δ·n would round."""
+    return delta >= 1.0 / units
 
 
 def refuse_large_delta(plan: TrainingPlan) -> None:
     """Raise `GuaranteeError` where δ ≥ 1/n and the plan does not say that it accepts it."""
     units, delta = protected_units(plan), plan.privacy.delta
-    if units is None or delta * units < 1.0 or plan.privacy.delta_may_expose_a_record:
+    if units is None or not _reaches(delta, units) or plan.privacy.delta_may_expose_a_record:
         return
-    rule = f"privacy.delta = {delta:g} must be below one over the {units:,} {_units(plan)} it speaks of ({1.0 / units:.2g})"
+    rule = f"privacy.delta = {delta:g} must be below one over the {units:,} {units_in_words(plan)} it speaks of ({1.0 / units:.2g})"
     because = f"at this δ a mechanism may publish {_expected(delta * units)} of them whole"
     fix = f"Use at most {_usual(units):.0e}, or accept it with privacy.delta_may_expose_a_record = true."
     raise GuaranteeError(f"{rule}: {because}. {fix}")
@@ -38,16 +63,13 @@ def refuse_large_delta(plan: TrainingPlan) -> None:
 def delta_caution(plan: TrainingPlan) -> str | None:
     """What to say about a δ that is not well below 1/n; None where it is, or where n is not known."""
     units, delta = protected_units(plan), plan.privacy.delta
-    if units is None or delta * units <= 1.0 / _CLEAR:
+    if units is None or delta <= 1.0 / (_CLEAR * units):
         return None
+    size = "at least" if _reaches(delta, units) else "more than a tenth of"
     return (
-        f"δ = {delta:g} is {'at least' if delta * units >= 1.0 else 'more than a tenth of'} one over the {units:,} {_units(plan)}: "
+        f"δ = {delta:g} is {size} one over the {units:,} {units_in_words(plan)}: "
         f"it allows for {_expected(delta * units)} of them to be exposed whole; {_usual(units):.0e} or less is usual"
     )
-
-
-def _units(plan: TrainingPlan) -> str:
-    return "silos" if plan.privacy.unit == "silo" else "training records"
 
 
 def _expected(number: float) -> str:

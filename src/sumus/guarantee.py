@@ -21,7 +21,7 @@ from sumus.accounting.calibration import least_noise
 from sumus.accounting.release import Release
 from sumus.accounting.renyi import ORDERS
 from sumus.coins import check_coins, coin_release
-from sumus.delta import delta_caution, protected_units, refuse_large_delta
+from sumus.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
 from sumus.design import NoiseDesign, SiloDesign, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.exactness import Inexactness, inexactness_of, out_of_range
@@ -31,6 +31,7 @@ from sumus.plan import TrainingPlan
 from sumus.records_in_words import records_in_words
 from sumus.searches import is_one_run, searched_epsilon
 from sumus.silo_analyses import analyses_of, certified_epsilon, distinct_silos, headline, headlines, kind_of, participant_epsilon
+from sumus.trust import collusion_caution, trust_of
 
 __all__ = [
     "Account",
@@ -55,13 +56,16 @@ class Account:
         analyses: every analysis that says something about the plan, proved or not.
         epsilon_per_silo: the same headline analysis for each silo, where silos differ.
         target_epsilon: what the plan asks for, if it does.
-        metrics_epsilon: for one *test* record, at the same δ, where metrics leave the silos through the secure sum; the rest of the
-            account is about training records.
+        metrics_epsilon: for one *test* record, at the same δ, where metrics leave the silos through the secure sum, of all tuning runs
+            together where the plan accounts for them; the rest of the account is about training records.
+        metrics_trust: whom `metrics_epsilon` counts on, whatever the headline analysis does.
         records_per_silo: public counts of training records, or bounds on them; empty where the account is not about records.
         columns: of a table, those that make features.
         assumptions: what is assumed to be public about the records, one line each; every front end shows them.
-        participant_epsilon: against one other silo, which knows its own noise, where `federation.colluding` is 0.
-        protected_units: n, training records of all silos by the public bounds, or silos where a silo is the unit.
+        participant_epsilon: for any record, training or test, against one other silo, which knows its own noise, where
+            `federation.colluding` is 0; of all tuning runs together where the plan accounts for them.
+        protected_units: n, records of all silos by the public bounds, or silos where a silo is the unit.
+        protected_kind: what n counts: "training records", "test records" where these are more and are measured securely, or "silos".
         delta_times_units: δ·n, how many of them δ allows to be exposed whole.
         cautions: what whoever relies on the account should heed.
     """
@@ -86,8 +90,10 @@ class Account:
     records_per_silo: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    metrics_trust: str | None = None
     participant_epsilon: float | None = None
     protected_units: int | None = None
+    protected_kind: str | None = None
     delta_times_units: float | None = None
     cautions: tuple[str, ...] = ()
 
@@ -106,11 +112,15 @@ class Account:
             f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, {self.local_noise_multiplier:.4g} per silo",
         ]
         if self.delta_times_units is not None:
-            lines.append(f"  δ times n    {self.delta_times_units:.2g} of {self.protected_units:,} {_UNITS[self.unit]}")
+            lines.append(f"  δ times n    {self.delta_times_units:.2g} of {self.protected_units:,} {self.protected_kind}")
+        runs = "" if self.tuning_epsilon is None else ", with the accounted tuning runs"
         if self.participant_epsilon is not None:
-            lines.append(f"  participant  ε ≤ {_round_up(self.participant_epsilon)} against one of the silos, who knows its own noise")
+            against = f"against one of the silos, who knows its own noise{runs}"
+            lines.append(f"  participant  ε ≤ {_round_up(self.participant_epsilon)} {against}")
         if self.metrics_epsilon is not None:
-            lines.append(f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} for one test record, add or remove")
+            whom = "" if self.metrics_trust in (None, self.trust) else f"; counts on {self.metrics_trust}"
+            whose = f"for one test record, add or remove{runs}{whom}"
+            lines.append(f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} {whose}")
         for each in self.analyses:
             if each.name != self.analysis:
                 mark = "" if each.proved else "  (paper's theorem 4.5, not proved for several local steps)"
@@ -132,7 +142,6 @@ _ACCOUNTANT_NAMES = {
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
     "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
 }
-_UNITS = {"record": "training records", "silo": "silos"}
 _COMPARISON = {
     "single-step": "one step per round",
     "last-step": "the last step of a round with the noise of all silos",
@@ -148,9 +157,12 @@ def account(plan: TrainingPlan) -> Account:
     """ε of a plan, every analysis side by side; calibrates the noise first if the plan gives only a target.
 
     Guarantee: `epsilon` is an upper bound, at `delta`, for every record (or silo) of every silo, of everything released in all rounds:
-        float rounding, integer rounding, the sampler's distance from its declared law and overflowing bins are included.
+        float rounding, integer rounding, the sampler's distance from its declared law and overflowing bins are included. Refuses a δ of
+        one over the records or more.
     """
-    return account_of(calibrated(plan))
+    built = calibrated(plan)
+    refuse_large_delta(built.plan)
+    return account_of(built)
 
 
 def calibrated(plan: TrainingPlan) -> NoiseDesign:
@@ -190,35 +202,38 @@ def certify(built: NoiseDesign) -> Account:
     """The account of a design about to be run; refuses one that exceeds the plan's own target.
 
     Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (unless the plan calibrates to what is not proved),
-        and the ε of secure metrics for test records is at most that too.
+        the ε of secure metrics for test records is at most that too, and δ is below one over the records it speaks of. The target is
+        that of one run, for both.
     """
+    refuse_large_delta(built.plan)
     made = account_of(built)
     target = built.plan.privacy.epsilon
     if target is not None and built.plan.privacy.calibrate_to != "per-step" and made.epsilon > target:
         fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
         raise GuaranteeError(f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ {_round_up(made.epsilon)}. {fix}")
-    if target is not None and made.metrics_epsilon is not None and made.metrics_epsilon > target:
-        rule = f"is too little for privacy.epsilon = {target:g}: the metrics cost test records ε ≤ {_round_up(made.metrics_epsilon)}"
+    measured = metrics_epsilon(built.plan) if made.metrics_epsilon is not None else 0.0
+    if target is not None and measured > target:
+        rule = f"is too little for privacy.epsilon = {target:g}: the metrics cost test records ε ≤ {_round_up(measured)}"
         fix = f"Use {_round_up(least_metrics_noise(built.plan))}, or omit it to have it calibrated."
         raise GuaranteeError(f"evaluation.noise_multiplier = {built.plan.evaluation.noise_multiplier:g} {rule}. {fix}")
     return made
 
 
 def account_of(built: NoiseDesign) -> Account:
-    """The account of a design with known noise."""
+    """The account of a design with known noise, of a run that is over too: a large δ is cautioned about here and refused elsewhere."""
     plan = built.plan
+    searched, measured = plan.privacy.tuning_runs is not None, plan.evaluation.metrics == "secure"
     if plan.training.algorithm == "fedavg":
         raise GuaranteeError(
             'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", "split-noise" or "dp-sgd".'
         )
-    refuse_large_delta(plan)
     per_kind = {kind_of(silo): analyses_of(built, silo) for silo in distinct_silos(built)}
     worst = max(per_kind.values(), key=lambda analyses: headline(analyses, plan).epsilon)
     head = headline(worst, plan)
     if not math.isfinite(head.epsilon):
         raise GuaranteeError(f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add noise.")
     per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in built.silos}
-    units, caution = protected_units(plan), delta_caution(plan)
+    units = protected_units(plan)
     return Account(
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
@@ -229,17 +244,19 @@ def account_of(built: NoiseDesign) -> Account:
         local_noise_multiplier=_local_multiplier(built),
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
-        trust=_trust(plan, head.name),
+        trust=trust_of(plan, head.name),
         releases=_releases(plan),
         analyses=tuple(worst),
         epsilon_per_silo=per_silo if len(per_kind) > 1 else {},
         target_epsilon=plan.privacy.epsilon,
-        tuning_epsilon=None if plan.privacy.tuning_runs is None else search_epsilon([built]),
-        metrics_epsilon=metrics_epsilon(plan) if plan.evaluation.metrics == "secure" else None,
-        participant_epsilon=participant_epsilon(built),
+        tuning_epsilon=search_epsilon([built]) if searched else None,
+        metrics_epsilon=metrics_epsilon(plan, search=searched) if measured else None,
+        metrics_trust=trust_of(plan, "counts") if measured else None,
+        participant_epsilon=_participant_epsilon(built),
         protected_units=units,
+        protected_kind=None if units is None else units_in_words(plan),
         delta_times_units=None if units is None else plan.privacy.delta * units,
-        cautions=() if caution is None else (caution,),
+        cautions=tuple(line for line in (delta_caution(plan), collusion_caution(plan)) if line is not None),
         plan_hash=plan.hash,
         records_per_silo=() if built.facts is None else built.facts.records_per_silo,
         columns=() if built.facts is None else built.facts.columns,
@@ -299,12 +316,25 @@ def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
     return certified_epsilon(built, release_of(_calibrated_analysis(built, silo), built.setting(silo)))
 
 
-def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
+def _participant_epsilon(built: NoiseDesign) -> float | None:
+    """ε against one other silo of all that the plan accounts for: the model, the metrics, and the search for either."""
+    training, plan = participant_epsilon(built), built.plan
+    if training is None:
+        return None
+    searched = plan.privacy.tuning_runs is not None
+    tested = metrics_epsilon(plan, search=searched, known=1) if plan.evaluation.metrics == "secure" else 0.0
+    return max(search_epsilon([built], known=1) if searched else training, tested)
+
+
+def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> float:
     """ε of releasing the best of a random number of runs (`privacy.tuning_runs`), each of any one of the candidates.
 
     Guarantee: upper bound for the training records of every silo: the Rényi curve that is charged lies above that of every silo under
         every candidate, at every order. One run (`tuning_runs` = 1) selects nothing, and its candidate is drawn without a look at the
         records: it costs what the dearest candidate costs.
+
+    Args:
+        known: counted silos whose noise the adversary knows after all.
     """
     dearest, curves, drawn = 0.0, [], Inexactness()
     for built in candidates:
@@ -314,9 +344,9 @@ def search_epsilon(candidates: Sequence[NoiseDesign]) -> float:
         own = inexactness_of(built)
         drawn = drawn.or_worse(own)
         for silo in distinct_silos(built):
-            head = headline(analyses_of(built, silo), built.plan)
+            head = headline(analyses_of(built, silo, known=known), built.plan)
             dearest = max(dearest, head.epsilon)
-            curves.append(renyi_values(release_of(head.name, built.setting(silo)), ORDERS))
+            curves.append(renyi_values(release_of(head.name, built.setting(silo, known=known)), ORDERS))
     privacy = candidates[0].plan.privacy
     return dearest if is_one_run(privacy) else searched_epsilon(np.max(curves, axis=0), drawn, privacy)
 
@@ -345,15 +375,6 @@ def _releases(plan: TrainingPlan) -> str:
         return sums
     count = measurements_until(plan, plan.federation.rounds)
     return f"{sums}; counts of test records for {'the last model' if count == 1 else f'{count} of the models'}"
-
-
-def _trust(plan: TrainingPlan, analysis: str) -> str:
-    if analysis == "local":
-        return "no other silo: the silo's own noise alone protects its records"
-    kept = f"{plan.noise_contributors} of {plan.least_invited} silos present and honest"
-    if plan.aggregation.protocol == "trusted":
-        return f"{kept}; a trusted aggregator (simulation of the paper's ideal)"
-    return f"{kept}; server honest-but-curious"
 
 
 def _round_up(value: float) -> str:

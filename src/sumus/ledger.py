@@ -54,6 +54,7 @@ class LedgerEntry:
         epsilon: of this run's releases of this purpose so far, this one included; infinite without noise.
         delta: at which `epsilon` holds, for the whole run.
         purpose: "model", or "metrics" for evaluation sums that are accounted apart; purposes of one run add up.
+        analysis: of the model's guarantee; "counts" for metrics, which rest on the noise of all counted silos whatever the model does.
         neighbours: which data sets the guarantee compares; `trust`: whom it counts on.
     """
 
@@ -75,6 +76,7 @@ class LedgerEntry:
     @classmethod
     def of(cls, account: Account, *, run: str, round: int, round_id: str, epsilon: float, purpose: str = "model") -> LedgerEntry:
         """The entry for a release of a run with this account, `epsilon` being what the run has spent with it."""
+        counted = purpose == "metrics"
         return cls(
             run=run,
             round=round,
@@ -83,11 +85,11 @@ class LedgerEntry:
             epsilon=epsilon,
             delta=account.delta,
             proved=account.proved,
-            analysis=account.analysis,
+            analysis="counts" if counted else account.analysis,
             accountant=account.accountant,
             unit=account.unit,
             neighbours=account.neighbours,
-            trust=account.trust,
+            trust=account.metrics_trust or account.trust if counted else account.trust,
             purpose=purpose,
         )
 
@@ -102,7 +104,9 @@ class LedgerEntry:
             metrics: ε of the run's measurements so far, if this round's model is measured.
         """
         model = cls.of(account, run=run, round=round, round_id=round_id, epsilon=epsilon)
-        return (model,) if metrics is None else (replace(model, epsilon=metrics, purpose="metrics"), model)
+        if metrics is None:
+            return (model,)
+        return cls.of(account, run=run, round=round, round_id=round_id, epsilon=metrics, purpose="metrics"), model
 
     @classmethod
     def without_noise(cls, plan: TrainingPlan, *, run: str, round: int, round_id: str) -> LedgerEntry:

@@ -21,17 +21,19 @@ def measurements_until(plan: TrainingPlan, rounds: int) -> int:
     return sum(plan.measures_after(number) for number in range(rounds))
 
 
-def metrics_epsilon(plan: TrainingPlan, *, measurements: int | None = None, search: bool = False) -> float:
+def metrics_epsilon(plan: TrainingPlan, *, measurements: int | None = None, search: bool = False, known: int = 0) -> float:
     """ε at the plan's δ of all secure metrics for one test record, everything paid for; infinite where the noise cannot carry one.
 
     Args:
         measurements: of so many measured models, instead of all of the plan.
         search: of the plan's tuning runs together, where the best of them is released (`privacy.tuning_runs`), instead of one run.
+        known: counted silos whose noise the adversary knows after all.
     """
     count = measurements_until(plan, plan.federation.rounds) if measurements is None else measurements
     if count == 0:
         return 0.0
-    privacy, release, drawn = plan.privacy, count_release(plan, measurements=count), inexactness_of_counts(plan, count)
+    release = count_release(plan, measurements=count, known=known)
+    privacy, drawn = plan.privacy, inexactness_of_counts(plan, count, known=known)
     try:
         if search and not is_one_run(privacy):
             return searched_epsilon(renyi_values(release, ORDERS), drawn, privacy)
@@ -83,8 +85,8 @@ def least_metrics_noise(plan: TrainingPlan) -> float:
     return multiplier
 
 
-def inexactness_of_counts(plan: TrainingPlan, measurements: int) -> Inexactness:
-    """Of all noise on the counts of so many measured models."""
-    sums, contributors = float(measurements * METRIC_COORDINATES), plan.noise_contributors
+def inexactness_of_counts(plan: TrainingPlan, measurements: int, *, known: int = 0) -> Inexactness:
+    """Of all noise on the counts of so many measured models that the adversary does not know."""
+    sums, contributors = float(measurements * METRIC_COORDINATES), plan.noise_contributors - known
     drawn = inexactness_of_draws(count_noise(plan), contributors, sums=sums, draws_per_sum=contributors)
     return drawn + Inexactness(breach=breach_of(plan))

@@ -237,6 +237,9 @@ def _check_together(plan: TrainingPlan) -> None:
     if plan.evaluation.metrics == "secure" and plan.privacy.unit == "silo":
         rule = 'must not be "secure" for privacy.unit = "silo" (the counts protect one test record, not a whole silo)'
         raise PlanError("evaluation.metrics", "secure", rule, 'Use "none".')
+    if plan.evaluation.metrics == "secure" and plan.privacy.calibrate_to == "local":
+        rule = 'must not be "secure" beside privacy.calibrate_to = "local" (counts of test records need the noise of other silos)'
+        raise PlanError("evaluation.metrics", "secure", rule, 'Use "none", or privacy.calibrate_to = "proved".')
     if training.algorithm == "convex-pass" and training.local_momentum:
         rule = "must be 0 for convex-pass (momentum breaks non-expansiveness)"
         raise PlanError("training.local_momentum", training.local_momentum, rule, "Use server_momentum instead.")
@@ -274,6 +277,10 @@ def _check_together(plan: TrainingPlan) -> None:
         fix = f"Use at most {most}." if most >= 0 else f"Lower federation.{other} = {trusted[other]} too."
         rule = f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < silos)"
         raise PlanError(f"federation.{name}", trusted[name], rule, fix)
+    if plan.aggregation.protocol == "secagg" and silos is not None and silos <= 2 * federation.dropouts + plan.colluding:
+        rule = f"must leave silos > 2·dropouts + colluding ({silos} silos, federation.colluding = {plan.colluding}) for the secure sum"
+        most = (silos - plan.colluding - 1) // 2  # at least 0: one silo is left whose noise counts
+        raise PlanError("federation.dropouts", federation.dropouts, rule, f"Use at most {most}, or lower federation.colluding.")
     _check_data(plan.data)
 
 

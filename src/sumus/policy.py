@@ -115,6 +115,8 @@ class Policy(RuledTable):
             raise _refused("require_proved", "true", f'the analysis "{account.analysis}" is not proved for this plan')
         if account.analysis not in self.allowed_analyses:
             raise _refused("allowed_analyses", ", ".join(self.allowed_analyses), f'the guarantee rests on "{account.analysis}"')
+        if account.metrics_epsilon is not None and not set(self.allowed_analyses) - {"local"}:
+            raise _refused("allowed_analyses", "local", "the counts of test records rest on the noise of other silos")
         silos = plan.federation.silos
         if self.min_silos is not None and (silos is None or silos < self.min_silos):
             raise _refused("min_silos", self.min_silos, f"the plan has {silos}")

@@ -150,8 +150,10 @@ class Guarantee:
     target_epsilon: float | None = None
     tuning_epsilon: float | None = None
     metrics_epsilon: float | None = None
+    metrics_trust: str | None = None
     participant_epsilon: float | None = None
     protected_units: int | None = None
+    protected_kind: str | None = None
     delta_times_units: float | None = None
     cautions: tuple[str, ...] = ()
     epsilon_per_silo: Mapping[str, float] = field(default_factory=dict)

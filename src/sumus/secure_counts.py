@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = [
     "decoded_counts",
     "padded",
     "sum_length",
+    "tests_per_training_record",
 ]
 
 METRIC_COORDINATES = 3
@@ -98,9 +100,13 @@ def count_noise(plan: TrainingPlan) -> IntegerNoise | Gaussian:
     return noise_law(plan.noise.mechanism, (multiplier * COUNT_SENSITIVITY) ** 2).share(plan.noise_contributors)
 
 
-def count_release(plan: TrainingPlan, *, measurements: int) -> Release:
-    """What a test record is protected by: one noisy query per measured model with the noise of all counted silos."""
-    total = count_noise(plan).sum_of(plan.noise_contributors)
+def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> Release:
+    """What a test record is protected by: one noisy query per measured model with the noise of all counted silos.
+
+    Args:
+        known: counted silos whose noise the adversary knows after all.
+    """
+    total = count_noise(plan).sum_of(plan.noise_contributors - known)
     step = noisy_step(total, l2_grid=COUNT_SENSITIVITY, dimension=METRIC_COORDINATES, count=measurements)
     return Release((step,))
 
@@ -115,10 +121,15 @@ def clamp_of(plan: TrainingPlan) -> int:
     return share_of_ring - 1 - math.ceil(_NOISE_ROOM * math.sqrt(count_noise(plan).variance_grid))
 
 
+def tests_per_training_record(plan: TrainingPlan) -> Fraction:
+    """How many test records the plan's fractions leave for each training record: t / ((1 − t)·(1 − v)), of the numbers as written."""
+    tested, validated = (Fraction(repr(share)) for share in (plan.data.test_fraction, plan.data.validation_fraction))
+    return tested / ((1 - tested) * (1 - validated))
+
+
 def check_room(plan: TrainingPlan) -> None:
     """Refuse a ring in which the counts of the expected test records would have to be clamped."""
-    train = (1.0 - plan.data.test_fraction) * (1.0 - plan.data.validation_fraction)
-    largest = max(plan.data.records_per_silo or (1,)) * max(1.0, plan.data.test_fraction / train)
+    largest = max(plan.data.records_per_silo or (1,)) * max(1.0, float(tests_per_training_record(plan)))
     bits = plan.aggregation.modulus_bits
     wide = range(bits, 65)
     fitting = (each for each in wide if clamp_of(plan.replace("aggregation", modulus_bits=each)) >= _RECORD * _SPARE_RECORDS * largest)

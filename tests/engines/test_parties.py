@@ -18,8 +18,9 @@ from sumus.data import load
 from sumus.engines.server_party import ServerParty
 from sumus.engines.server_run import finish, is_over, open_run
 from sumus.engines.silo_party import SiloParty
+from sumus.engines.silo_state import InFlight, SessionMemory
 from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, unframe
-from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted
+from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted, StorageError
 from sumus.ledger import Ledger
 from sumus.policy import Policy
 from sumus.record import RunFolder
@@ -465,6 +466,19 @@ def test_a_full_disk_at_a_silo_is_a_dropped_silo_and_no_release(federation, monk
     record = next(server.train(across.run_folder()))
     assert record.dropped == ("silo-0",)
     assert "failed" in server.refusals["silo-0"]
+
+
+def test_a_round_in_flight_from_a_version_that_counted_rounds_is_refused(tmp_path) -> None:
+    """Its number would be read as that of an earlier secure sum, and noise drawn twice."""
+    memory = SessionMemory(tmp_path / "session")
+    memory.keep_in_flight(InFlight(7, bytes(32), b"reply"))
+    assert (memory.in_flight.number, memory.in_flight.reply) == (7, b"reply")
+    path = tmp_path / "session" / "in_flight"
+    content = path.read_bytes()
+    assert content.startswith(b"sumus in flight 2\n")
+    path.write_bytes(content.replace(b"flight 2", b"flight 1", 1))
+    with pytest.raises(StorageError, match=r"written by an earlier version, which counted rounds. Start a new session"):
+        _ = memory.in_flight
 
 
 def test_duplicate_and_foreign_answers_change_nothing(federation) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
+from sumus.delta import refuse_large_delta
 from sumus.design import NoiseDesign, design
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, account_of, calibrated
@@ -36,6 +37,7 @@ def account(
             raise GuaranteeError(f"{folder} has completed no round yet: nothing was released, so there is nothing to account for.")
     else:
         built, completed, asked = calibrated(load_plan(path, overrides, needs_records=False)), None, 0
+        refuse_large_delta(built.plan)  # of a run that is over a large δ is told, not refused
     made = account_of(built)
     if folder.is_dir():
         made = _as_begun(made, folder)

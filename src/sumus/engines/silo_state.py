@@ -36,7 +36,8 @@ from sumus.storage import append_durably, read_bytes, replace_atomically
 
 __all__ = ["InFlight", "SessionMemory", "SiloState"]
 
-_MAGIC = b"sumus in flight 1\n"
+_MAGIC = b"sumus in flight 2\n"
+_ROUNDS_MAGIC = b"sumus in flight 1\n"  # its number counted rounds, so it may stand for a later secure sum than it says
 _LOG_BYTES = 1 << 20
 _REASON_CHARACTERS = 10_000
 
@@ -95,6 +96,8 @@ class SessionMemory:
             return None
         content = read_bytes(path)
         head = len(_MAGIC) + 40
+        if content.startswith(_ROUNDS_MAGIC):
+            raise StorageError(f"{path} was written by an earlier version, which counted rounds. Start a new session with a new roster.")
         if not content.startswith(_MAGIC) or len(content) < head:
             raise StorageError(f"{path} is damaged. Start a new session with a new roster; do not edit it.")
         (number,) = struct.unpack_from("<Q", content, len(_MAGIC))

@@ -81,15 +81,17 @@ def statement_of(run: RunFolder) -> Statement:
         ("Noise", f"{guarantee.noise_multiplier:.4g} clip norms in the sum, {guarantee.local_noise_multiplier:.4g} from each silo"),
     )
     if guarantee.delta_times_units is not None:
-        whose = "training records" if guarantee.unit == "record" else "silos"
+        whose = guarantee.protected_kind or ("training records" if guarantee.unit == "record" else "silos")
         terms += (("δ times n", f"{guarantee.delta_times_units:.2g} of {guarantee.protected_units:,} {whose}"),)
+    runs = "" if guarantee.tuning_epsilon is None else ", with the accounted tuning runs"
     if guarantee.participant_epsilon is not None:
-        terms += (
-            ("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} against one of the silos, who knows its own noise"),
-        )
+        against = f"against one of the silos, who knows its own noise{runs}"
+        terms += (("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} {against}"),)
     terms += tuple(("Caution", line) for line in guarantee.cautions)
     if guarantee.metrics_epsilon is not None:
-        bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove"
+        bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove{runs}"
+        if guarantee.metrics_trust not in (None, guarantee.trust):
+            bound += f"; counts on {guarantee.metrics_trust}"
         terms += (("Metrics", f"secure sums of their own: {bound}"),)
     terms += _records(run, guarantee)
     brief = f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, {status}"
