@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,16 +109,20 @@ def split_by_record(
 ) -> tuple[Indices, Indices, Indices]:
     """Positions of a silo's training, validation and test records, each record's part a function of that record alone.
 
-    A record is hashed with the public seed; the hash decides as a coin of the given probability would. Equal records share a part.
+        part of the k-th of equal records = coin of the given probability, decided by SHA-256(seed, silo, record, k)
 
-    Guarantee: adding or removing one record adds it to, or removes it from, one part and changes nothing else, wherever it stands; the
-        test part does not depend on `validation_fraction`. Arguments as in `split`.
+    One more of m equal records takes the coin m + 1, whichever of them it is: coins 1 … m, and so the others' parts, stay.
+
+    Guarantee: adding or removing one record adds it to, or removes it from, one part and changes nothing else, wherever it stands
+        (as multisets: who of equal records is which does not show); the test part does not depend on `validation_fraction`.
+        Arguments as in `split`.
 
     Args:
         x: encoded records.
         y: their labels.
     """
-    shares = _record_keys(x, y, f"sumus split by record/{seed}/{silo}").astype(np.float64) * 2.0**-64
+    copies = _copies_before(x, y)
+    shares = _record_keys(x, y, f"sumus split by record/{seed}/{silo}", copies).astype(np.float64) * 2.0**-64
     tested = shares[:, 0] < test_fraction
     validating = ~tested & (shares[:, 1] < validation_fraction)
     return np.flatnonzero(~tested & ~validating), np.flatnonzero(validating), np.flatnonzero(tested)
@@ -135,17 +140,28 @@ def first_by_key(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], count:
     """
     if len(y) <= count:
         return np.arange(len(y))
-    keys = _record_keys(x, y, f"sumus records within a bound/{seed}/{silo}")
+    keys = _record_keys(x, y, f"sumus records within a bound/{seed}/{silo}", [0] * len(y))
     return np.sort(np.lexsort((keys[:, 1], keys[:, 0]))[:count])
 
 
-def _record_keys(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str) -> NDArray[np.uint64]:
-    """Two 64-bit numbers per record, a hash of the key, the label and the values: equal records have equal numbers."""
+def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> list[int]:
+    """For every record, how many equal ones stand before it. Equal is: the same bits, so that unlike records never count each other."""
+    seen: dict[tuple[bytes, int], int] = {}
+    copies = []
+    for row, label in zip(np.ascontiguousarray(x), y.tolist(), strict=True):
+        record = (row.tobytes(), label)
+        copies.append(seen.get(record, 0))
+        seen[record] = copies[-1] + 1
+    return copies
+
+
+def _record_keys(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str, copies: list[int]) -> NDArray[np.uint64]:
+    """Two 64-bit numbers per record, a hash of the key, the number of the copy, the label and the values."""
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
     keys = np.empty((len(y), 2), dtype="<u8")
-    for position, (row, label) in enumerate(zip(rows, y.tolist(), strict=True)):
-        digest = hashlib.sha256(prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes()).digest()
+    for position, (row, label, copy) in enumerate(zip(rows, y.tolist(), copies, strict=True)):
+        digest = hashlib.sha256(prefix + struct.pack("<qq", copy, label) + row.tobytes()).digest()
         keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
     return keys
 
