@@ -84,6 +84,44 @@ def test_images_keep_their_shape_and_vectors_become_one_feature():
     assert from_arrays([([1.0, 2.0, 3.0], [0, 1, 1])]).shape == (1,)
 
 
+@pytest.mark.parametrize("labels", [731 + np.arange(40) % 20, np.arange(40) % 2 * 85541, np.r_[np.zeros(60, int), 3]])
+def test_labels_that_look_like_a_quantity_or_name_a_few_are_refused_unless_declared(labels):
+    """An income read for a class would be printed as the number of classes, and with it the largest income."""
+    x = np.zeros((len(labels), 2))
+    with pytest.raises(DataError, match="Pass classes=") as caught:
+        from_arrays([(x, labels)])
+    assert not any(str(label) in str(caught.value) for label in (731, 750, 751, 85541, 85542))
+    assert from_arrays([(x, labels)], classes=90000).classes == 90000
+
+
+def test_no_message_holds_a_label():
+    for labels, options in ((Y * 4321, {"classes": 3}), (Y - 4321, {}), (Y * 4321 * 10**9, {})):
+        with pytest.raises(DataError) as caught:
+            from_arrays([(X, labels)], **options)
+        assert "4321" not in str(caught.value) and "8642" not in str(caught.value)
+
+
+def test_whether_records_are_whole_numbers_is_said_to_be_public():
+    """One fraction in one silo changes the kind of all records."""
+    whole, fraction = X.astype(int), X + 0.5
+    for silos, said in (([(whole, Y)] * 2, True), ([(whole, Y), (fraction, Y)], True), ([(X, Y), (fraction, Y)], False)):
+        assert any("whole numbers" in line for line in from_arrays(silos, classes=3).assumptions) == said
+
+
+def test_two_labelled_records_are_a_dataset_and_no_pair_of_records_and_labels():
+    data = from_arrays([[(X[0], 0), (X[1], 1)]], test_fraction=0.0).silos[0].train
+    assert data.x.tolist() == X[:2].tolist() and data.y.tolist() == [0, 1]
+    pair = from_arrays([([X[0], X[1]], [0, 1])], test_fraction=0.0).silos[0].train
+    assert pair.x.tolist() == X[:2].tolist() and pair.y.tolist() == [0, 1]
+
+
+def test_tensors_that_numpy_cannot_hold_are_refused_in_one_line():
+    torch = pytest.importorskip("torch")
+    for x in (torch.zeros(8, 3, dtype=torch.bfloat16), torch.eye(8).to_sparse()):
+        with pytest.raises(DataError, match="numpy cannot hold"):
+            from_arrays([(x, Y)])
+
+
 def test_declared_classes_need_no_assumption():
     lines = from_arrays([(X, Y)], classes=10).assumptions
     assert not any("number of classes" in line for line in lines)
@@ -98,7 +136,7 @@ def test_declared_classes_need_no_assumption():
         ([(X, Y), (X[:, :2], Y)], {}, "records of shape"),
         ([(X, Y + 0.5)], {}, "not whole numbers"),
         ([(X, Y - 1)], {}, "negative label"),
-        ([(X, Y)], {"classes": 2}, "labels must be 0 … 1, got 2"),
+        ([(X, Y)], {"classes": 2}, "labels must be 0 … 1, a larger one is there"),
         ([(X, Y)], {"names": ["a", "b"]}, "one entry per silo"),
         ([(X, Y)], {"tests": []}, "one entry per silo"),
         ([(X, Y)] * 2, {"names": ["a", "a"]}, "'a' appears twice"),
@@ -112,6 +150,11 @@ def test_declared_classes_need_no_assumption():
         ([X], {}, "pair (x, y)"),
         ([{"x": X}], {}, "pair (x, y)"),
         ([([[1, 2], [3]], [0, 1])], {}, "different shapes"),
+        ([(X, np.where(Y == 2, np.inf, Y))], {}, "not whole numbers"),
+        ([(X, np.where(Y == 2, 2**63, Y).astype(np.uint64))], {}, "a label above"),
+        ([(X, Y)], {"names": ["a\x1b[2J"]}, "must be printable text"),
+        ([(X, Y)], {"names": [""]}, "must be printable text"),
+        ([(X, Y)], {"name": ""}, "must be printable text"),
     ],
 )
 def test_wrong_objects_are_one_line_errors(silos, options, complaint):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.errors import DataError
 
-__all__ = ["as_text", "canonical", "codes_of", "number_or_text", "parse_numbers", "require_few_and_common"]
+__all__ = ["as_text", "canonical", "codes_of", "number_or_text", "parse_numbers", "require_few_and_common", "why_not_classes"]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
@@ -145,18 +145,30 @@ def require_few_and_common(names: tuple[str, ...], classes: NDArray[np.int64], c
         classes: of every record, a position in `names`.
         column: name of the label column.
     """
-    fix = f"List the classes in data.categories.{column}"
-    counts = np.bincount(classes, minlength=len(names))
     numeric = all(_parse(name) is not None for name in names)
-    most = _MOST_NUMBERS if numeric else _MOST_CLASSES
-    if len(names) > most or (len(names) > 2 and 2 * len(names) > len(classes)):
-        kind = "numbers" if numeric else "values"
-        what = f"more than {most} different {kind}" if len(names) > most else f"a different one of its {kind} in most records"
-        told = f"It holds {what}, which the plan does not list, and Sumus learns classes, not quantities."
-        raise DataError(f"data.label_column {column!r} cannot be taken for classes. {told} {fix}, or name another column.")
-    if np.any((counts < _LEAST_RECORDS) & (10 * counts < len(classes))):
-        told = f"one of them has fewer than {_LEAST_RECORDS} records, and its name would become public."
-        raise DataError(f"data.label_column {column!r} holds classes that the plan does not list: {told} {fix}.")
+    why = why_not_classes(np.bincount(classes, minlength=len(names)), numeric=numeric)
+    if why is not None:
+        fix = f"List the classes in data.categories.{column}, or name another column."
+        raise DataError(f"data.label_column {column!r} cannot be taken for classes, which the plan does not list: {why}. {fix}")
+
+
+def why_not_classes(counts: NDArray[np.int64], *, numeric: bool, labels: int = 0) -> str | None:
+    """Why labels must not be read off the records: they are a quantity, or one of them tells something about a few people.
+
+    Args:
+        counts: records of every label.
+        numeric: whether all labels are numbers.
+        labels: how many there are with those that no record has, if that is more.
+    """
+    records, most = int(counts.sum()), _MOST_NUMBERS if numeric else _MOST_CLASSES
+    kind = "numbers" if numeric else "values"
+    if max(len(counts), labels) > most:
+        return f"it holds more than {most} different {kind}, and Sumus learns classes, not quantities"
+    if len(counts) > 2 and 2 * len(counts) > records:
+        return f"it holds a different one of its {kind} in most records, and Sumus learns classes, not quantities"
+    if np.any((counts < _LEAST_RECORDS) & (10 * counts < records)):
+        return f"one of them has fewer than {_LEAST_RECORDS} records, and would become public"
+    return None
 
 
 def _sort_key(text: str) -> tuple[int, float, str]:

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.labels import why_not_classes
 from sumus.data.partition import split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 
 __all__ = ["from_arrays"]
+
+_WHOLE_NUMBERS = "whether records are whole numbers was read off all of them, where one fraction decides, and is taken as public"
+_LARGEST_LABEL = 2**31
 
 
 def from_arrays(
@@ -38,7 +42,8 @@ def from_arrays(
         silos: training records, one object per silo; or a mapping of the silos' names to their objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
-        classes: number of labels, public; omitted: the largest label plus one, which is an assumption.
+        classes: number of labels, public; omitted: the largest label plus one, which is an assumption, and refused where the
+            labels look like a quantity or one of them is rare.
         name: of the data set, for ledger, records and reports; omitted: made of silo names and record shape, so that data sets
             which differ in one of these are told apart, and one that gains a record keeps its ledger.
         test_fraction: share of the records that is kept for testing if no test records are given; a record's chance.
@@ -48,20 +53,19 @@ def from_arrays(
     silos, tests, names = _in_order(silos, tests, names)
     _check_lengths(silos, tests, names)
     titles = [str(each) for each in names] if names is not None else [f"silo-{index}" for index in range(len(silos))]
-    given = _alike([_records(each, title) for each, title in zip(silos, titles, strict=True)])
-    held_out = None if tests is None else [_records(each, f"{title} (test)") for each, title in zip(tests, titles, strict=True)]
-    held_out = None if held_out is None else _alike([*given, *held_out])[len(given) :]
+    for title in (*titles, *(() if name is None else (name,))):
+        if not title.strip() or not title.isprintable():
+            raise DataError(f"names of silos and data sets must be printable text, got {title!r}. Give another name.")
+    read = [_records(each, title) for each, title in zip(silos, titles, strict=True)]
+    read += [_records(each, f"{title} (test)") for each, title in zip(tests or (), titles, strict=False)]
+    alike = _alike(read)
+    given, held_out = alike[: len(titles)], None if tests is None else alike[len(titles) :]
     shape = given[0].x.shape[1:]
     everything = [*zip(titles, given, strict=True), *zip(titles, held_out or [], strict=False)]
     for title, records in everything:
         if records.x.shape[1:] != shape:
             raise DataError(f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has {shape}. Make them alike.")
-    largest = max(int(records.y.max(initial=-1)) for _, records in everything)
-    found = classes if classes is not None else largest + 1
-    if not found:
-        raise DataError("silos hold no label to count the classes from. Pass classes=, the number of labels.")
-    if largest >= found:
-        raise DataError(f"labels must be 0 … {found - 1}, got {largest}. Raise classes or number the labels from 0.")
+    found = _class_count(classes, np.concatenate([records.y for _, records in everything]))
     members = []
     for index, (title, records) in enumerate(zip(titles, given, strict=True)):
         fraction = test_fraction if held_out is None else 0.0
@@ -72,16 +76,34 @@ def from_arrays(
             )
         )
         members.append(SiloRecords(title, train, validation, test if held_out is None else held_out[index]))
-    lines = () if classes is not None else (f"the number of classes, {found}, was read off the labels (classes= declares it)",)
+    lines = [] if classes is not None else [f"the number of classes, {found}, was read off the labels (classes= declares it)"]
+    if any(records.x.dtype.kind == "i" for records in read if len(records)):
+        lines.append(_WHOLE_NUMBERS)
     return FederatedData(
         name=name if name is not None else _name_of_shape(titles, shape),
         silos=tuple(members),
         shape=tuple(shape),
         classes=found,
         class_names=tuple(map(str, range(found))),
-        assumptions=lines,
+        assumptions=tuple(lines),
         split_by_record=True,
     )
+
+
+def _class_count(declared: int | None, labels: NDArray[np.int64]) -> int:
+    """The declared number of classes, or that of the labels where it may be read off them."""
+    largest = int(labels.max(initial=-1))
+    if declared is not None:
+        if largest >= declared:
+            raise DataError(f"labels must be 0 … {declared - 1}, a larger one is there. Raise classes or number the labels from 0.")
+        return declared
+    if largest < 0:
+        raise DataError("silos hold no label to count the classes from. Pass classes=, the number of labels.")
+    counts = np.unique(labels, return_counts=True)[1]
+    why = why_not_classes(counts, numeric=True, labels=largest + 1)  # the largest label is what would become public
+    if why is not None:
+        raise DataError(f"labels cannot be taken for classes, which are not declared: {why}. Pass classes=, the number of labels.")
+    return largest + 1
 
 
 def _in_order(
@@ -139,10 +161,11 @@ def _records(given: Any, title: str) -> Records:
         )
     if x.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
         raise DataError(f"silo {title!r} must hold numbers, got {x.dtype} records and {y.dtype} labels. Encode text first.")
-    if y.dtype.kind == "f" and not np.array_equal(y, np.floor(y)):
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and np.array_equal(y, np.floor(y))):
         raise DataError(f"silo {title!r} has labels that are not whole numbers. Number the classes 0, 1, 2, …")
-    if len(y) and y.min() < 0:
-        raise DataError(f"silo {title!r} has a negative label, {y.min()}. Number the classes 0, 1, 2, …")
+    if len(y) and (y.min() < 0 or y.max() > _LARGEST_LABEL):
+        fault = "a negative label" if y.min() < 0 else f"a label above {_LARGEST_LABEL}"
+        raise DataError(f"silo {title!r} has {fault}. Number the classes 0, 1, 2, …")
     rows = np.atleast_2d(x.T).T  # a vector is one feature per record
     # whole numbers may be tokens, which a model looks up
     records: NDArray[np.float32 | np.int64] = rows.astype(np.int64) if x.dtype.kind in "iu" else rows.astype(np.float32)
@@ -155,7 +178,7 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
     """The pair (x, y) an object stands for; a dataset is read item by item."""
     if isinstance(given, Records):
         return given.x, given.y
-    if isinstance(given, tuple | list) and len(given) == 2 and all(hasattr(each, "__len__") for each in given):
+    if isinstance(given, tuple | list) and len(given) == 2 and all(map(_has_items, given)) and not all(map(_is_labelled, given)):
         return given[0], given[1]
     if (
         hasattr(given, "__len__")
@@ -172,11 +195,24 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
     raise DataError(f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. Pass (records, labels).")
 
 
+def _has_items(value: Any) -> bool:
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
+
+
+def _is_labelled(value: Any) -> bool:
+    """Whether this is one record with its label: no part of a pair (x, y), where it would be a list of unlike things."""
+    return isinstance(value, tuple | list) and len(value) == 2 and _has_items(value[0]) and not _has_items(value[1])
+
+
 def _array(given: Any, title: str) -> NDArray[Any]:
     """A numpy array of an array, a tensor (through detach, cpu and numpy) or nested lists."""
-    for step in ("detach", "cpu", "numpy"):
-        if hasattr(given, step) and not isinstance(given, np.ndarray):
-            given = getattr(given, step)()
+    kind = f"{getattr(given, 'layout', '')} {getattr(given, 'dtype', '')}".strip()
+    try:
+        for step in ("detach", "cpu", "numpy"):
+            if hasattr(given, step) and not isinstance(given, np.ndarray):
+                given = getattr(given, step)()
+    except (TypeError, RuntimeError):  # numpy has no bfloat16 and no sparse array
+        raise DataError(f"silo {title!r} holds a tensor that numpy cannot hold ({kind}). Pass it .float() and .to_dense().") from None
     try:
         return np.asarray(given)
     except ValueError as error:

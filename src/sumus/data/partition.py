@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,12 +155,13 @@ def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> l
 
 
 def _record_keys(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str, copies: list[int]) -> NDArray[np.uint64]:
-    """Two 64-bit numbers per record, a hash of the key, the number of the copy, the label and the values."""
+    """Two 64-bit numbers per record, a hash of the key, the label, the values and the number of the copy."""
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
     keys = np.empty((len(y), 2), dtype="<u8")
     for position, (row, label, copy) in enumerate(zip(rows, y.tolist(), copies, strict=True)):
-        digest = hashlib.sha256(prefix + struct.pack("<qq", copy, label) + row.tobytes()).digest()
+        number = copy.to_bytes((copy.bit_length() + 7) // 8, "little")
+        digest = hashlib.sha256(prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes() + number).digest()
         keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
     return keys
 
