@@ -98,7 +98,8 @@ def test_no_message_holds_a_label():
     for labels, options in ((Y * 4321, {"classes": 3}), (Y - 4321, {}), (Y * 4321 * 10**9, {})):
         with pytest.raises(DataError) as caught:
             from_arrays([(X, labels)], **options)
-        assert "4321" not in str(caught.value) and "8642" not in str(caught.value)
+        assert "4321" not in str(caught.value)
+        assert "8642" not in str(caught.value)
 
 
 def test_whether_records_are_whole_numbers_is_said_to_be_public():
@@ -110,9 +111,11 @@ def test_whether_records_are_whole_numbers_is_said_to_be_public():
 
 def test_two_labelled_records_are_a_dataset_and_no_pair_of_records_and_labels():
     data = from_arrays([[(X[0], 0), (X[1], 1)]], test_fraction=0.0).silos[0].train
-    assert data.x.tolist() == X[:2].tolist() and data.y.tolist() == [0, 1]
+    assert data.x.tolist() == X[:2].tolist()
+    assert data.y.tolist() == [0, 1]
     pair = from_arrays([([X[0], X[1]], [0, 1])], test_fraction=0.0).silos[0].train
-    assert pair.x.tolist() == X[:2].tolist() and pair.y.tolist() == [0, 1]
+    assert pair.x.tolist() == X[:2].tolist()
+    assert pair.y.tolist() == [0, 1]
 
 
 def test_tensors_that_numpy_cannot_hold_are_refused_in_one_line():
