@@ -137,7 +137,8 @@ def test_when_the_last_round_is_lost_the_model_before_it_is_measured(federation)
 
 
 def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(federation, monkeypatch) -> None:
-    across = federation()
+    """Nor does it take the accuracy of the model before."""
+    across = federation({"evaluation.every": 1})
     server = across.server()
     server.greet()
     with across.run_folder() as run:
@@ -156,6 +157,7 @@ def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(federation,
         assert run.last_round == 3
         assert is_over(run)
         finish(run, server)
+        assert [record.accuracy is None for record in run.rounds()] == [False, False, True]
         assert (run.summary["accuracy"], run.summary["metrics_are"]) == (None, "none")
         assert any(event == "aborted" and detail["purpose"] == "metrics" for event, detail in run.events)
 

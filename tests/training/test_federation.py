@@ -18,6 +18,7 @@ from sumus.mechanism.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.resolve import resolve
+from sumus.training.evaluation import SecureMetrics
 from sumus.training.federation import Federation
 from sumus.training.gradients import PerRecordGradients
 from sumus.training.models import flat_parameters
@@ -236,15 +237,23 @@ def test_secure_metrics_are_of_the_model_that_is_released(federation, monkeypatc
     monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64))
     settings = {"evaluation.metrics": "secure", "evaluation.every": 1, "federation.rounds": 3, "training.iterate_average": average}
     run = federation({**settings, "aggregation.protocol": protocol, "training.sampling_rate": 1.0})
-    changed = 0
+    encode, measured = SecureMetrics.encode, []
+
+    def counted(self, model, parameters, *others):
+        measured.append(parameters)
+        return encode(self, model, parameters, *others)
+
+    monkeypatch.setattr(SecureMetrics, "encode", counted)
     for number in range(3):
-        before = run.evaluate().accuracy
+        before = run.server.released
         found, truth = run.round(number).metrics, run.evaluate()
         assert found.accuracy == pytest.approx(truth.accuracy, abs=1e-12)
-        assert found.loss == pytest.approx(truth.loss, abs=0.01)
+        assert found.loss == pytest.approx(truth.loss, abs=4.0 / 1024)  # the grid of the loss
         assert found.records == truth.records
-        changed += before != truth.accuracy
-    assert changed
+        assert all(np.array_equal(each, run.server.released.astype(np.float32)) for each in measured[-3:])
+        assert not np.array_equal(before, run.server.released)
+    assert len(measured) == 9
+    assert np.array_equal(run.server.released, run.server.parameters) == (average == 0.0)
 
 
 def test_metrics_are_measured_and_paid_for_after_the_last_round_unless_the_plan_says_otherwise(federation) -> None:
