@@ -169,24 +169,24 @@ def test_epsilon_of_a_round_is_computed_once(tmp_path: Path, monkeypatch) -> Non
 
 # -- the ledger -----------------------------------------------------------------------------------------------------------------------
 
-WITH_METRICS = {"evaluation.metrics": "secure", "federation.rounds": 2}
+WITH_METRICS = {"evaluation.metrics": "secure", "evaluation.every": 1, "federation.rounds": 2}
 
 
-def room_for_the_model_only(chosen: Any, epsilon: float) -> float:
-    """A limit that the first release of a model stays below, and model with metrics does not."""
-    return (2 * epsilon + chosen.account.metrics_epsilon) / 2
-
-
-def test_a_refused_round_leaves_the_ledger_as_it_was_across_machines(tmp_path: Path) -> None:
+def test_a_refused_release_leaves_the_ledger_as_it_was_across_machines(tmp_path: Path) -> None:
     agreement = LocalFederation(tmp_path / "f", plan(WITH_METRICS)).agreement
     ledger = Ledger.of_dataset("digits", state=tmp_path)
     free = LedgerReleases.open(agreement, ledger, Policy())
-    strict = replace(free, policy=Policy(max_epsilon=room_for_the_model_only(agreement, free.spent(1))))
+    too_little = replace(free, policy=Policy(max_epsilon=free.spent(1) / 2))
     with pytest.raises(PolicyError, match="max_epsilon"):
-        strict.enter(0, bytes(32))
+        too_little.enter(0, bytes(32))
     assert ledger.entries() == []
-    free.enter(0, bytes(32))
-    assert [(entry.purpose, entry.round) for entry in ledger.entries()] == [("metrics", 1), ("model", 1)]
+    room_for_the_model_only = replace(free, policy=Policy(max_epsilon=free.spent(1) * 1.001))
+    room_for_the_model_only.enter(0, bytes(32))
+    with pytest.raises(PolicyError, match="max_epsilon"):
+        room_for_the_model_only.enter(0, bytes([1]) * 32, "metrics")
+    assert [(entry.purpose, entry.round) for entry in ledger.entries()] == [("model", 1)]
+    free.enter(0, bytes([1]) * 32, "metrics")
+    assert [entry.purpose for entry in ledger.entries()] == ["model", "metrics"]
 
 
 def test_a_refused_round_leaves_the_ledger_as_it_was_in_process(tmp_path: Path, monkeypatch) -> None:
