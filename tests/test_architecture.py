@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"accounting"},
     {"plan", "plan_sections"},
     {"data"},
-    {"coins", "delta", "secure_counts"},
+    {"coins", "delta", "secure_counts", "trust"},
     {"resolve", "design"},
     {"exactness", "searches", "metrics_guarantee"},
     {"silo_analyses"},

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, final
 from sumus.chain import Chain
 from sumus.errors import StorageError
 from sumus.plan import TrainingPlan
-from sumus.storage import FileLock, make_directory, read_bytes, replace_atomically
+from sumus.storage import FileLock, make_directory, name_of_file, read_bytes, replace_atomically
 from sumus.typed_json import from_json
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def dataset_of(plan: TrainingPlan) -> str:
 
     Two files of one name share a ledger, which counts too much rather than too little. A plan without any means the digits.
     """
-    return plan.data.name or (Path(plan.data.path).stem if plan.data.path else plan.data.objects or "digits")
+    return plan.data.name or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or "digits")
 
 
 def _origin(dataset: str) -> str:

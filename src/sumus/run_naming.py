@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sumus.errors import StorageError
 from sumus.plan import TrainingPlan
-from sumus.storage import make_directory
+from sumus.storage import make_directory, name_of_file
 
 __all__ = ["fresh_directory", "run_name"]
 
@@ -19,7 +19,7 @@ def run_name(plan: TrainingPlan, *, name: str | None = None, now: datetime | Non
 
     Ledgers tell runs apart by this name, so two runs of one plan in one second must not share it: that is what the nonce is for.
     """
-    chosen = name or plan.data.name or (Path(plan.data.path).stem if plan.data.path else plan.data.objects or "run")
+    chosen = name or plan.data.name or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or "run")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
     digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
     return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"

@@ -23,7 +23,9 @@ import numpy.typing as npt
 
 from sumus.errors import StorageError
 
-__all__ = ["FileLock", "append_durably", "decode_arrays", "encode_arrays", "read_bytes", "replace_atomically"]
+__all__ = ["FileLock", "append_durably", "decode_arrays", "encode_arrays", "name_of_file", "read_bytes", "replace_atomically"]
+
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CHECKSUM_LABEL = b"sumus-checkpoint-v1 sha256 "
@@ -218,3 +220,11 @@ def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
         raise StorageError(f"{path} is not a checkpoint: {error}. {fix}") from None
     return arrays, meta
+
+
+def name_of_file(path: str | Path) -> str:
+    """What a file of records is called, whatever its format is and however it is packed: `visits` for `visits.csv.gz`."""
+    name = Path(path)
+    while name.suffix.lower() in _PACKED:
+        name = name.with_suffix("")
+    return name.stem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import llvmlite
+import numba
 import numpy as np
 import pytest
 import torch
@@ -17,8 +20,9 @@ import sumus
 from sumus.cli import main
 from sumus.data import FederatedData, from_arrays, load, public_facts
 from sumus.data.synthetic import write_patients
+from sumus.engines.site import Site
 from sumus.errors import GuaranteeError, PlanError
-from sumus.ledger import Ledger
+from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
 from sumus.resolve import resolve
@@ -178,6 +182,23 @@ def test_a_table_that_changed_after_its_counts_were_written_is_refused(capsys: p
     assert "as its public count" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("new_silo", [False, True])
+def test_a_run_is_not_resumed_on_a_table_that_grew_and_is_not_told_to_change_its_plan(
+    new_silo: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = write_patients(Path("patients.csv"), records=600).read_text().splitlines(keepends=True)
+    path, _ = interrupted(TrainingPlan.from_toml(PLAN + TABLE))
+    place = lines[0].strip().split(",").index("hospital")
+    more = [line.split(",") for line in lines[1:41]]
+    more = [[*cells[:place], "Elsewhere", *cells[place + 1 :]] if new_silo else cells for cells in more]
+    Path("patients.csv").write_text("".join([*lines, *map(",".join, more)]))
+    capsys.readouterr()
+    assert main(["train", "--resume", str(path), "--no-report", "--threads", "1"]) == 3
+    said = capsys.readouterr().err
+    assert "began with other records. Resume it with those, or start a new run." in said
+    assert "records_per_silo" not in said
+
+
 @pytest.mark.slow
 def test_a_killed_run_on_a_table_is_resumed_from_the_command_line(tmp_path: Path) -> None:
     """A real process, killed in the middle of its rounds; the model is that of the rounds of one run."""
@@ -275,6 +296,37 @@ def test_a_run_is_not_resumed_on_other_arithmetic(monkeypatch: pytest.MonkeyPatc
         assert "\n" not in str(caught.value)
     monkeypatch.setattr(arithmetic, "arithmetic", lambda: here)
     assert len(train(silos=arrays(), options=options(resume=path)).rounds) == 3
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "MKL_CBWR",
+        "DNNL_MAX_CPU_ISA",
+        "ONEDNN_MAX_CPU_ISA",
+        "OPENBLAS_NUM_THREADS",
+        "OPENBLAS_CORETYPE",
+        "NUMBA_CPU_NAME",
+        "NUMBA_CPU_FEATURES",
+    ],
+)
+def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(setting, raising=False)
+    before = arithmetic.arithmetic()
+    monkeypatch.setenv(setting, "1")
+    with pytest.raises(GuaranteeError, match=rf"began with {setting} not set, here it is 1: "):
+        arithmetic.require_same(before, Path("runs/one"))
+
+
+def test_what_decides_on_last_bits_is_part_of_the_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clipping is compiled by numba with reassociation; no float of training goes through scipy."""
+    here = arithmetic.arithmetic()
+    assert here["numba"] == numba.__version__
+    assert here["llvmlite"] == llvmlite.__version__
+    assert "scipy" not in here
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", not torch.backends.mkldnn.enabled)
+    with pytest.raises(GuaranteeError, match="began with oneDNN"):
+        arithmetic.require_same(here, Path("runs/one"))
 
 
 def test_the_arithmetic_of_a_processor_is_what_it_can_do_and_not_how_fast_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,6 +430,33 @@ def test_a_table_that_was_loaded_beforehand_keeps_its_ledger() -> None:
     train(plan, silos=load(plan), options=options())
     train(plan, options=options())
     assert {ledger.dataset: len(ledger.entries()) for ledger in Ledger.all()} == {"patients": 2}
+
+
+def test_packing_a_table_keeps_its_ledger(tmp_path: Path) -> None:
+    text = write_patients(Path("patients.csv"), records=300).read_bytes()
+    Path("patients.csv.gz").write_bytes(gzip.compress(text))
+    Path("patients.tsv").write_bytes(text.replace(b",", b"\t"))
+    one_round = TrainingPlan.from_toml(PLAN + TABLE).with_overrides({"federation.rounds": 1})
+    for file in ("patients.csv", "patients.csv.gz", "patients.tsv"):
+        plan = one_round.replace("data", path=file)
+        assert dataset_of(plan) == Site(data=str(tmp_path / file)).dataset == "patients"
+        train(plan, silos=load(plan), options=options())
+    assert {ledger.dataset: len(ledger.entries()) for ledger in Ledger.all()} == {"patients": 3}
+
+
+def test_a_name_with_a_full_stop_is_no_file() -> None:
+    plan = TrainingPlan.from_toml(PLAN)
+    train(plan, silos=from_arrays(arrays(), name="visits.2024"), options=options())
+    assert [ledger.dataset for ledger in Ledger.all()] == ["visits.2024"]
+
+
+def test_who_does_not_name_objects_is_told_what_their_ledger_goes_by() -> None:
+    plan = TrainingPlan.from_toml(PLAN)
+    assert sum("name= says" in line for line in seen_by_training(plan, arrays()).assumptions) == 1
+    assert not any("name= says" in line for line in seen_by_training(plan.replace("data", objects="visits"), arrays()).assumptions)
+    path, _ = interrupted(plan, silos=arrays())
+    resumed = train(silos=arrays(), options=options(resume=path))
+    assert sum("name= says" in line for line in resumed.assumptions) == 1
 
 
 def test_a_split_that_was_made_beforehand_is_said_to_be_public() -> None:

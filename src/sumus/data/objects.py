@@ -14,7 +14,10 @@ from sumus.data.partition import split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 
-__all__ = ["from_arrays"]
+__all__ = ["UNNAMED", "from_arrays"]
+
+UNNAMED = "own-data-"
+"""How names begin that nobody chose."""
 
 _WHOLE_NUMBERS = "whether records are whole numbers was read off all of them, where one fraction decides, and is taken as public"
 _LARGEST_LABEL = 2**31
@@ -139,7 +142,7 @@ def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
     Counts and classes stay out of it: they may follow from the records, and a record more must not begin a new ledger at zero.
     """
     facts = "\0".join([*titles, "×".join(map(str, shape))])
-    return f"own-data-{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+    return f"{UNNAMED}{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
 def _check_lengths(silos: Sequence[Any], tests: Sequence[Any] | None, names: Sequence[str] | None) -> None:

@@ -16,9 +16,13 @@ from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError, PlanError
 from sumus.plan import DataPlan
 
-__all__ = ["COUNTS_ARE_PUBLIC", "hold_silo", "hold_to_plan", "stated_counts"]
+__all__ = ["COUNTS_ARE_PUBLIC", "OtherCountError", "hold_silo", "hold_to_plan", "stated_counts"]
 
 COUNTS_ARE_PUBLIC = "record counts of the silos are taken as public (data.records_per_silo declares bounds instead)"
+
+
+class OtherCountError(DataError):
+    """A silo has another number of records than the public one that the plan states."""
 
 
 def hold_to_plan(data: FederatedData, plan: DataPlan) -> FederatedData:
@@ -61,7 +65,7 @@ def hold_silo(silo: SiloRecords, stated: int | None, plan: DataPlan, name: str) 
         if stated != max(len(silo.train), 1):
             fix = 'Remove data.records_per_silo and data.counts to count anew, or set data.counts to "bounded" for bounds.'
             counted = f"silo {silo.name!r} has {len(silo.train)} training records"
-            raise DataError(f"{name}: {counted}, the plan states {stated} as its public count. {fix}")
+            raise OtherCountError(f"{name}: {counted}, the plan states {stated} as its public count. {fix}")
         return silo
     kept = first_by_key(silo.train.x, silo.train.y, stated, seed=plan.split_seed, silo=silo.name)
     left_out = len(silo.train) - len(kept)

@@ -22,7 +22,7 @@ from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
 from sumus.policy import Policy
 from sumus.secagg.keys import Roster, SiloIdentity
-from sumus.storage import read_bytes, replace_atomically
+from sumus.storage import name_of_file, read_bytes, replace_atomically
 
 __all__ = ["Site", "approve", "open_party", "require_unchanged", "settle"]
 
@@ -45,7 +45,7 @@ class Site:
     @property
     def dataset(self) -> str:
         """The ledger that every release of these records is entered into."""
-        return Path(self.data).stem if self.is_file else self.data
+        return name_of_file(self.data) if self.is_file else self.data
 
     def load(self, plan: TrainingPlan, silo: str) -> FederatedData:
         """This silo's records as the plan encodes them; the plan's own path is never opened."""

@@ -21,7 +21,7 @@ from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.report import figures, scales
 from sumus.report.figures import Figure
 from sumus.report.words import Statement, statement_of
-from sumus.storage import replace_atomically
+from sumus.storage import name_of_file, replace_atomically
 from sumus.uncertainty import CONFIDENCE
 
 __all__ = ["render_report", "write_report"]
@@ -49,7 +49,7 @@ class RunView:
     @property
     def title(self) -> str:
         plan = self.run.plan
-        return plan.data.name or (Path(plan.data.path).stem if plan.data.path else plan.data.objects or self.run.name)
+        return plan.data.name or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or self.run.name)
 
     @property
     def status(self) -> str:

@@ -1,4 +1,5 @@
-"""What a silo's floats depend on besides plan, records and model: the processor, the threads of torch and the versions of what computes.
+"""What a silo's floats depend on besides plan, records and model: the processor, the threads of torch, the versions of what computes
+and the settings that choose its kernels.
 
 A round that is repeated has the same noise again. On other arithmetic its gradients differ in their last bits, so the difference of
 two releases would be those bits without any noise. Hence a run goes on only on the arithmetic that it began with.
@@ -7,12 +8,12 @@ two releases would be those bits without any noise. Hence a run goes on only on 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-import scipy
 import torch
 
 from sumus import __version__
@@ -25,17 +26,22 @@ _DECIDING = (  # lines by which kernels and block sizes are chosen; clock rates 
     "vendor_id", "cpu family", "model", "model name", "cache size", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
+_SETTINGS = (  # by which kernels, their instructions and their threads are chosen
+    "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT",
+)  # fmt: skip
 
 
 def arithmetic() -> dict[str, str]:
     """Everything that decides on the last bits of a sum of floats, by name; the processor as a hash of what it can do."""
+    packages = {name: version(name) for name in ("torch", "numpy", "numba", "llvmlite")}
     return {
         "processor": _processor(),
         "torch threads": str(torch.get_num_threads()),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
+        "oneDNN": "on" if torch.backends.mkldnn.enabled else "off",
+        **packages,
         "sumus": __version__,
+        **{name: os.environ.get(name, "not set") for name in _SETTINGS},
     }
 
 

@@ -46,6 +46,10 @@ class ChunkFunction:
             shares = [self._alone(shared, rows, place) for place in range(self.chunk)]
             return {name: torch.cat([share[name] for share in shares]) for name in self._blank}
 
+    def digest(self) -> bytes:
+        """Of the operators and constants that run."""
+        return self._recorded.digest()
+
     def _whole(self, weights: Weights, rows: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = self._recorded(weights, *rows)
         return found

@@ -5,16 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sumus.data import FederatedData, from_arrays, hold_to_plan, load
+from sumus.data.objects import UNNAMED
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
+from sumus.storage import name_of_file
 
 __all__ = ["class_of", "with_model", "with_records"]
 
 _SPLIT_IS_PUBLIC = "which records train and which test was decided beforehand and is taken as public"
+_LEDGER_IS_NAMELESS = "the ledger {} goes by the names of the silos and the shape of a record; name= says which data set this is"
 
 
 def with_records(
@@ -50,6 +52,8 @@ def with_records(
     if not data.split_by_record:
         data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
     chosen = name or split.objects or _dataset_name(data)
+    if chosen.startswith(UNNAMED):
+        data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
     files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "bounds", "categories"))
     plan = plan.replace("data", **files, objects=chosen)
     held = hold_to_plan(replace(data, name=chosen), plan.data)
@@ -62,8 +66,7 @@ def with_records(
 
 def _dataset_name(data: FederatedData) -> str:
     """The ledger of these records; a file that was loaded beforehand has the same one as in a plan that names it."""
-    path = Path(data.name)
-    return path.stem if path.suffix.lower() in (".csv", ".parquet", ".pq") else data.name
+    return name_of_file(data.name) if data.columns else data.name
 
 
 def with_model(plan: TrainingPlan, model: object | None) -> TrainingPlan:

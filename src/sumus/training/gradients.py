@@ -33,12 +33,12 @@ from sumus.training.linear_sum import LinearModel
 from sumus.training.made_up import Form, InputKind, made_up_labels
 from sumus.training.own_model import require_precision
 from sumus.training.parts import ChunkGradients
-from sumus.training.purity import same_bits
+from sumus.training.purity import bits_of, same_bits
 from sumus.training.side_by_side import one_thread_each
 from sumus.training.totals import Totals
 from sumus.training.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
 
-__all__ = ["GradientSum", "PerRecordGradients"]
+__all__ = ["GradientSum", "PerRecordGradients", "made_up_parameters"]
 
 T = TypeVar("T")
 _CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
@@ -164,6 +164,17 @@ class PerRecordGradients:
         """The number of outputs for records of this form, after everything that could be refused about the model was looked at."""
         return self._chunk_for(form)[1]
 
+    def digest(self, x: torch.Tensor, y: torch.Tensor) -> bytes:
+        """Of the function that gives records like these their gradients, and of the gradients' bits at made-up parameters."""
+        x, y = self._kind.cast(x.detach()), y.long()
+        chunk = self._chunk_for(self._kind.form(x, y))[0]
+        rows = _filled(x[:chunk], chunk), _filled(y[:chunk], chunk)
+        with torch.no_grad():
+            compute = self._computed_at(made_up_parameters(self._model))
+            tensors = self._run([lambda: compute(*rows)])[0]
+        operators = self._path.digests() if isinstance(self._path, VmapPath) else []
+        return b"".join([*operators, bits_of(tensors)])
+
     def _add_batch(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals) -> None:
         """Go through a batch on as many threads as pay."""
         if not y.numel() or (y.dim() > 1 and self._named_loss):
@@ -225,8 +236,7 @@ class PerRecordGradients:
         if self._one_output and outputs != 1:
             raise PlanError("loss", "least-squares", f"must have one output, the model has {outputs}", "Sum the outputs yourself.")
         y = made_up_labels(chunk, form, outputs)
-        generator = torch.Generator().manual_seed(1)
-        parameters = 0.1 * torch.randn(self.dimension, generator=generator, dtype=self._dtype)
+        parameters = made_up_parameters(self._model)
         if isinstance(path, VmapPath):
             chunk = self._run([lambda: path.record(parameters, x, y)])[0]
         compute = self._computed_at(parameters)
@@ -260,6 +270,12 @@ class PerRecordGradients:
             return [*closed, *(tensor for part in parts for tensor in part.tensors())]
 
         return compute
+
+
+def made_up_parameters(model: nn.Module) -> torch.Tensor:
+    """A flat vector of parameters that is the same for every model of this size and precision."""
+    size = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    return 0.1 * torch.randn(size, generator=torch.Generator().manual_seed(1), dtype=require_precision(model))
 
 
 def _now_and_then(batches: int) -> bool:

@@ -16,7 +16,7 @@ import torch
 from sumus.errors import GuaranteeError
 from sumus.training.held_state import changed, generator_states, held
 
-__all__ = ["RECORDS", "refuse_state", "require_apart", "require_pure", "same_bits"]
+__all__ = ["RECORDS", "bits_of", "refuse_state", "require_apart", "require_pure", "same_bits"]
 
 RECORDS = 3
 """Made-up records that the checks need."""
@@ -38,7 +38,7 @@ def require_pure(compute: Callable[[int], Outcome], *, watched: Mapping[str, obj
     drawn: str | None = None
     for _ in range(_TRIES):
         before, generators = held(watched), generator_states()
-        outcomes = [_bits(compute(record)) for record in _CALLS]
+        outcomes = [bits_of(compute(record)) for record in _CALLS]
         place, drawn = changed(before, held(watched)), changed(generators, generator_states())
         refuse_state(place, what)
         if drawn is None:
@@ -77,13 +77,13 @@ def require_apart(alone: Sequence[torch.Tensor], together: Sequence[torch.Tensor
 
 def same_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Whether two lists of tensors hold the same bits, NaNs and signs of zeros included."""
-    return _bits(first) == _bits(second)
+    return bits_of(first) == bits_of(second)
 
 
-def _bits(tensors: Sequence[torch.Tensor]) -> bytes:
+def bits_of(tensors: Sequence[torch.Tensor]) -> bytes:
     """A digest of shapes, types and bits."""
     digest = hashlib.blake2b()
     for tensor in tensors:
         digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().flatten().view(torch.uint8).numpy().data)
     return digest.digest()

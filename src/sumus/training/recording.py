@@ -9,6 +9,7 @@ cannot carry anything from one record to the next, whatever the checks of `purit
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import threading
 import warnings
@@ -20,6 +21,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from sumus.errors import GuaranteeError
+from sumus.training.purity import bits_of
 
 __all__ = ["Recorded", "first_line", "operators_only", "record"]
 
@@ -41,6 +43,14 @@ class Recorded:
 
     def __call__(self, *arguments: Any) -> Any:
         return self._forward(*arguments)
+
+    def digest(self) -> bytes:
+        """Of its operators and constants: another function has another one."""
+        names = [str(node.target) for node in self._graph.graph.nodes if node.op == "get_attr"]
+        constants = [operator.attrgetter(name)(self._graph) for name in names]
+        digest = hashlib.blake2b(self._graph.code.encode())
+        digest.update(bits_of([constant for constant in constants if isinstance(constant, torch.Tensor)]))
+        return digest.digest()
 
 
 def record(function: Callable[..., Any], *examples: Any, what: str = "model") -> Recorded:

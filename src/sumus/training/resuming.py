@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from sumus.errors import PlanError
+from sumus.data.stated_counts import OtherCountError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
 from sumus.training.arithmetic import require_same
 
-__all__ = ["how_to_resume", "plan_to_resume"]
+__all__ = ["as_it_began", "how_to_resume", "plan_to_resume"]
+
+_READ_OFF = ("data.records_per_silo", "federation.silos")  # what a plan states about records
 
 
 def how_to_resume(run: RunFolder) -> str:
@@ -18,6 +23,17 @@ def how_to_resume(run: RunFolder) -> str:
     if not again:
         return f"sumus train --resume {run.path}"
     return f'sumus.train({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the same objects'
+
+
+@contextmanager
+def as_it_began(path: Path | None) -> Iterator[None]:
+    """Load the records of a run that goes on, if `path` is one: its plan is fixed, so the records must be those that it states."""
+    try:
+        yield
+    except (OtherCountError, PlanError) as error:
+        if path is None or (isinstance(error, PlanError) and error.field not in _READ_OFF):
+            raise
+        raise GuaranteeError(f"{path} began with other records. Resume it with those, or start a new run.") from None
 
 
 def plan_to_resume(path: Path, *, seed: int | None, silos: object, model: object) -> TrainingPlan:

@@ -31,14 +31,15 @@ from sumus.resolve import resolve
 from sumus.training.aggregation import round_identifier
 from sumus.training.arithmetic import arithmetic
 from sumus.training.baselines import baselines, majority
+from sumus.training.binding import bound_to
 from sumus.training.bookkeeping import RoundFacts, record_of, restore, summary_of, write_model
 from sumus.training.federation import Federation, RoundOutcome, Vanishing
 from sumus.training.given_in_python import class_of, with_model, with_records
 from sumus.training.live_epsilon import LiveEpsilon
 from sumus.training.models import flat_parameters, load_flat
 from sumus.training.own_model import own_copy, released_model
-from sumus.training.resuming import how_to_resume, plan_to_resume
-from sumus.training.workbench import named_model, prepare
+from sumus.training.resuming import as_it_began, how_to_resume, plan_to_resume
+from sumus.training.workbench import Workbench, named_model, prepare
 from sumus.training.write_ahead import DatasetTotal, ReleaseLog
 
 __all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
@@ -152,7 +153,8 @@ def train(
     began = time.perf_counter()
     if options.resume:
         plan = plan_to_resume(options.resume, seed=options.seed, silos=silos, model=model)
-    plan, data = with_records(plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes)
+    with as_it_began(options.resume):
+        plan, data = with_records(plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes)
     plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
@@ -191,7 +193,7 @@ def train(
         run.note_data_folder(data_folder(plan))
     epsilon: Callable[[int], float] = LiveEpsilon(built) if account is not None else lambda rounds: math.inf
     with _kept(run):
-        secret = _secret(run, options, data, bench.model)
+        secret = _secret(run, options, data, bench, built.plan)
         federation = Federation(built, bench, secret, options.seed, options.threads, options.vanishing)
         restore(federation.server, run)
         loggers = _loggers(built.plan, run.path)
@@ -247,7 +249,7 @@ def fresh_secret() -> bytes:
     return os.urandom(32)
 
 
-def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.Module) -> bytes | None:
+def _secret(run: RunFolder, options: RunOptions, data: FederatedData, bench: Workbench, plan: TrainingPlan) -> bytes | None:
     """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run is finished.
 
     Guarantee: a run goes on only with the records and the model that it began with. The noise of a round that is repeated is the same
@@ -257,7 +259,7 @@ def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.
         return None
     if options.resume is None:
         secret = fresh_secret()
-        run.write_secret(secret + _bound_to(secret, data, model))
+        run.write_secret(secret + bound_to(secret, data, bench, plan))
         return secret
     if run.summary is not None:
         return fresh_secret()  # nothing is left to repeat
@@ -265,23 +267,10 @@ def _secret(run: RunFolder, options: RunOptions, data: FederatedData, model: nn.
     if len(stored) != 64:
         raise StorageError(f"{run.path / 'secret.key'} must hold 64 bytes, got {len(stored)}. Start a new run.")
     secret, bound = stored[:32], stored[32:]
-    if not hmac.compare_digest(bound, _bound_to(secret, data, model)):
-        raise GuaranteeError(f"{run.path} began with other records or another model, which its noise belongs to. Resume it with those.")
+    if not hmac.compare_digest(bound, bound_to(secret, data, bench, plan)):
+        began = f"{run.path} began with other records, another feature map or another model"
+        raise GuaranteeError(f"{began}, which its noise belongs to. Resume it with those, or start a new run.")
     return secret
-
-
-def _bound_to(secret: bytes, data: FederatedData, model: nn.Module) -> bytes:
-    """What silos compute from besides plan and checkpoint, in 32 bytes; keyed, so that nobody can try out records on them."""
-    found = hmac.new(secret, f"sumus run/{model}".encode(), "sha256")
-    for silo in data.silos:
-        for part in (silo.train, silo.validation, silo.test):
-            found.update(f"/{silo.name}/{part.x.shape}/".encode())
-            found.update(np.ascontiguousarray(part.x).data)
-            found.update(np.ascontiguousarray(part.y).data)
-    fixed = [each for each in model.parameters() if not each.requires_grad]
-    for tensor in [*fixed, *model.buffers()]:
-        found.update(tensor.detach().flatten().view(torch.uint8).numpy().data)
-    return found.digest()
 
 
 def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...], epsilon: float) -> RoundRecord:

@@ -78,6 +78,10 @@ class VmapPath:
         with one_torch_thread():
             return list(recorded(self._pieces(parameters), *rows).values())
 
+    def digests(self) -> list[bytes]:
+        """Of everything that was recorded."""
+        return [recorded.digest() for recorded in self._recorded.values()]
+
     def bind(self, parameters: torch.Tensor) -> ChunkGradients:
         """The gradients of any chunk at these parameters."""
         return partial(self._parts, self._pieces(parameters))
