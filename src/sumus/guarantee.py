@@ -128,7 +128,9 @@ class Account:
         if self.tuning_epsilon is not None:
             lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
         lines += [f"  {name:12} {value}" for name, value in records_in_words(self.records_per_silo, self.columns)]
-        lines += [f"  assumed      {line}" for line in self.assumptions]
+        for line in self.assumptions:
+            doubt = line.startswith("warning: ")
+            lines.append(f"  {'warning' if doubt else 'assumed'}      {line.removeprefix('warning: ')}")
         lines += [f"  caution      {line}" for line in self.cautions]
         return "\n".join(lines)
 
@@ -365,7 +367,7 @@ def _neighbours(plan: TrainingPlan) -> str:
     if data.path is None and data.objects is None:
         return f"{one}; record counts and the split into training and test are public and stay as they are"
     if data.records_per_silo is None or data.counts == "public":
-        return f"{one}; record counts are taken as public and stay as stated"
+        return f"{one}; record counts are taken as public, and rates, bins and divisors stay as the stated counts made them"
     return f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and then two differ)"
 
 

@@ -43,7 +43,8 @@ class RoundRecord:
             one, and where it is void.
         accuracy: of the model that this round released, on test records; None where it was not measured. `loss`: likewise.
         accuracy_plus_minus: half-width of its 95 % interval where it is a noisy sum; None where it is exact. `loss_plus_minus`: likewise.
-        silo_accuracies: one per silo, in the order of the run's silos; known only where silos are simulated.
+        silo_accuracies: one per silo, in the order of the run's silos, None for one without test records; known only where
+            silos are simulated.
         clipped_fraction: share of sampled records whose gradient was clipped; exact, see `counts_are`.
         nonfinite: records whose gradient was not finite and therefore counted as zero; likewise.
         saturated: coordinates that a silo had to clamp so that the ring cannot wrap; likewise.
@@ -68,7 +69,7 @@ class RoundRecord:
     loss: float | None = None
     accuracy_plus_minus: float | None = None
     loss_plus_minus: float | None = None
-    silo_accuracies: tuple[float, ...] | None = None
+    silo_accuracies: tuple[float | None, ...] | None = None
     clipped_fraction: float | None = None
     nonfinite: int | None = None
     saturated: int | None = None
@@ -81,6 +82,11 @@ class RoundRecord:
     metrics_are: str = "none"
     counts_are: str = "none"
     previous: str = ""
+
+    @property
+    def known_silo_accuracies(self) -> tuple[float, ...]:
+        """Of the silos that have test records."""
+        return tuple(each for each in self.silo_accuracies or () if each is not None)
 
 
 @final

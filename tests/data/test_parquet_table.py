@@ -67,6 +67,7 @@ def test_a_dictionary_type_brings_its_public_categories_along(tmp_path):
     assert sorted(map(tuple, data.silos[0].train.x.tolist())) == [(0, 0, 0, 1), (0, 0, 1, 0), (1, 0, 0, 0), (1, 0, 0, 0)]
     assert any("categories of kind" in line for line in data.assumptions)
     assert not any("number or text" in line for line in data.assumptions)
+    assert any("is what the schema of the file declares" in line and "whether" in line for line in data.assumptions)
 
 
 def test_numeric_labels_and_silos_match_the_declared_lists(tmp_path):

@@ -149,9 +149,8 @@ def test_the_neighbours_that_are_printed_are_those_that_hold(tmp_path: Path) -> 
 
     counted, bounded = plan_of(path), plan_of(path, records_per_silo=[60, 60])
     assert (
-        shown(counted)
-        == shown(resolved(counted))
-        == "one record of one silo, add or remove; record counts are taken as public and stay as stated"
+        shown(counted) == shown(resolved(counted)) == "one record of one silo, add or remove; record counts are taken as public, "
+        "and rates, bins and divisors stay as the stated counts made them"
     )
     assert "silos within data.records_per_silo" in shown(bounded)
     assert shown(bounded) == shown(resolved(bounded))

@@ -81,9 +81,23 @@ def test_a_fully_declared_table_assumes_only_the_record_counts(tmp_path):
     assert load(bounded).assumptions == public_facts(bounded).assumptions == ()
 
 
+def test_what_is_said_about_a_declared_identifier_does_not_hang_on_its_values(tmp_path):
+    """Whether the values of a declared column repeat is a fact about two records."""
+    once = [("A", "1", "0"), ("B", "2", "1"), ("A", "3", "1"), ("B", "4", "0")]
+    lines = []
+    for number, rows in enumerate((once, [*once, ("A", "1", "0")])):
+        path = tmp_path / f"table{number}.csv"
+        path.write_text("hospital,patient_id,label\n" + "\n".join(map(",".join, rows)) + "\n")
+        categories = {"label": ["0", "1"], "hospital": ["A", "B"]}
+        lines.append(load(_plan(path, bounds={"patient_id": [0, 9]}, categories=categories)).assumptions)
+    assert lines[0] == lines[1]
+    assert any("not a person" in line for line in lines[0])
+
+
 def test_a_list_that_fits_no_value_is_pointed_out(tmp_path):
     data = load(_plan(_table(tmp_path, ROWS), columns=["ward"], categories={"ward": ["p", "q"]}))
-    assert any("no value of ward is in its list" in line for line in data.assumptions)
+    assert any("no value of ward is in its list" in line for line in data.remarks)
+    assert not any("in its list" in line for line in data.assumptions)  # one record more would take it off the record of a run
     assert all((silo.train.x == [0, 0, 1]).all() for silo in data.silos)
 
 

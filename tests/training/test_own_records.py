@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
 from sumus.record import RunFolder
+from sumus.report.page import write_report
 from sumus.resolve import resolve
 from sumus.training import arithmetic
 from sumus.training.run import RunOptions, train
@@ -197,6 +199,42 @@ def test_a_run_is_not_resumed_on_a_table_that_grew_and_is_not_told_to_change_its
     said = capsys.readouterr().err
     assert "began with other records. Resume it with those, or start a new run." in said
     assert "records_per_silo" not in said
+
+
+def test_a_table_that_changed_after_its_counts_were_written_has_no_account_either(capsys: pytest.CaptureFixture[str]) -> None:
+    write_patients(Path("patients.csv"), records=300)
+    Path("plan.toml").write_text(PLAN + TABLE)
+    assert main(["plan", "plan.toml", "--write", "resolved.toml"]) == 0
+    assert main(["account", "resolved.toml"]) == 0
+    lines = Path("patients.csv").read_text().splitlines()
+    Path("patients.csv").write_text("\n".join([*lines, *lines[-20:]]) + "\n")
+    assert main(["account", "resolved.toml"]) == 2
+    assert "as its public count" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tested", [(), (1,)], ids=["no silo", "one silo"])
+def test_silos_without_test_records_are_not_measured_and_never_not_a_number(tested: tuple[int, ...]) -> None:
+    silos = arrays()
+    tests = [(x[:9], y[:9]) if silo in tested else (x[:0], y[:0]) for silo, (x, y) in enumerate(silos)]
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1})
+    run = train(plan, silos=from_arrays(silos, tests=tests), options=options(compare=True))
+    assert (run.accuracy is None) == (run.loss is None) == (not tested)
+    assert ("non_private" in run.baselines) == bool(tested)
+    assert run.rounds[0].silo_accuracies == (None, run.accuracy, None)  # all known ones are that of the whole
+    assert ("not measured: no test records" in run._repr_html_()) == (not tested)
+    for name in ("record.jsonl", "summary.json"):
+        assert '"nan"' not in (run.path / name).read_text().lower()
+    page = run.path / "report.html"
+    write_report([RunFolder.open(run.path)], page)
+    assert "nan%" not in page.read_text().replace(" ", "").replace("\u202f", "").lower()
+
+
+def test_data_check_points_out_silos_without_records_to_train_or_test_with(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{'AB'[row % 2]},{row % 7},{row % 3 % 2}" for row in range(60)]
+    Path("few.csv").write_text("\n".join(["silo,x,y", *rows, "C,1,1"]) + "\n")
+    Path("p.toml").write_text('[data]\npath = "few.csv"\nsilo_column = "silo"\nlabel_column = "y"\n')
+    assert main(["data", "check", "p.toml"]) == 0
+    assert re.search(r"no (training|test) record in C \(nobody else is told\)", capsys.readouterr().out)
 
 
 @pytest.mark.slow
@@ -457,6 +495,12 @@ def test_who_does_not_name_objects_is_told_what_their_ledger_goes_by() -> None:
     path, _ = interrupted(plan, silos=arrays())
     resumed = train(silos=arrays(), options=options(resume=path))
     assert sum("name= says" in line for line in resumed.assumptions) == 1
+def test_records_that_were_held_to_another_plan_say_once_and_truly_whether_counts_are_public() -> None:
+    write_patients(Path("patients.csv"), records=300)
+    plan = TrainingPlan.from_toml(PLAN + TABLE)
+    for chosen, times in ((plan, 1), (plan.replace("data", records_per_silo=(300,) * len(load(plan).silos)), 0)):
+        lines = seen_by_training(chosen, load(plan)).assumptions
+        assert sum("record counts of the silos" in line for line in lines) == times
 
 
 def test_a_split_that_was_made_beforehand_is_said_to_be_public() -> None:

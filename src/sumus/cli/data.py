@@ -17,6 +17,7 @@ from rich.table import Table
 from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
 from sumus.data import FederatedData, load
 from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
+from sumus.data.column_warnings import WARNING, listed
 from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
 from sumus.data.income import prepare_income
 from sumus.data.locations import cache_folder
@@ -65,8 +66,9 @@ def check_command(
         return
     screen = console()
     total = {part: sum(silo[part] for silo in summary["silos"]) for part in ("train", "validation", "test")}
+    counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
-    screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {len(data.silos)} silos, {parts}")
+    screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
     screen.print(f"  classes    {data.classes}: {', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}", markup=False)
     table = Table(box=None, pad_edge=False)
@@ -81,8 +83,21 @@ def check_command(
         if silo.left_out:
             told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (nobody else is told)"
             screen.print(f"  left out   {told}", soft_wrap=True, markup=False)
+    for line in (*_empty_parts(data), *data.remarks):
+        screen.print(f"  notice     {line} (nobody else is told)", soft_wrap=True, markup=False)
     for line in data.assumptions:
-        screen.print(f"  assumed    {line}", soft_wrap=True, markup=False)
+        label = "warning" if line.startswith(WARNING) else "assumed"
+        screen.print(f"  {label}    {line.removeprefix(WARNING)}", soft_wrap=True, markup=False)
+
+
+def _empty_parts(data: FederatedData) -> list[str]:
+    """A line for training and for tests, where silos have no record for it."""
+    lines = []
+    for part, told in (("train", "no training record"), ("test", "no test record")):
+        names = [silo.name for silo in data.silos if not len(getattr(silo, part))]
+        if names:
+            lines.append(f"{told} in {listed(names)}")
+    return lines
 
 
 @data_app.command("prepare")

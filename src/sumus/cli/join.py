@@ -56,11 +56,14 @@ def join_command(
         console.print(guarantee_text(agreement.account))
         require_silos_of([silo.name for silo in agreement.design.silos], named=roster.names, where="the kit's roster")
         LedgerReleases.open(agreement, ledger, rules)
-        records = site.load(agreement.plan, me.name).silos[0]
+        loaded = site.load(agreement.plan, me.name)
+        records = loaded.silos[0]
         console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)
         if records.left_out:
             told = f"{records.left_out} training records beyond the bound {records.bound} are left out; nobody else is told"
             console.print(f"  left out     {told}", highlight=False)
+        for line in loaded.remarks:
+            console.print(f"  notice       {line}; nobody else is told", highlight=False, markup=False)
     if check:
         require_unchanged(state, identity=me, roster=roster)
         console.print("ready to join; nothing was written")

@@ -109,7 +109,7 @@ def guarantee_text(account: Account) -> Hanging:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            labels = "protects|counts on|releases|accountant|noise|δ times n|participant|metrics|records|columns|assumed"
+            labels = "protects|counts on|releases|accountant|noise|δ times n|participant|metrics|records|columns|assumed|warning"
             styled.highlight_regex(rf"^  ({labels})", style="cyan")
             styled.highlight_regex(r"^  caution .*", style="bold yellow")
             styled.highlight_regex(r"not proved.*", style="red")

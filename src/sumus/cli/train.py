@@ -90,6 +90,8 @@ def train_command(
                 if silo.left_out:
                     told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (said here only)"
                     console.print(f"[dim]  left out     {escape(told)}", highlight=False)
+            for line in data.remarks:
+                console.print(f"  notice       {line} (said here only)", style="dim", highlight=False, markup=False)
             for line in data.assumptions if account is None else ():
                 console.print(f"  assumed      {line}", style="dim", highlight=False, markup=False)
             if seed is not None:
@@ -119,7 +121,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("accuracy", justify="right")
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
-    measured = "not measured" if run.accuracy is None else percent_text(run.accuracy, run.accuracy_plus_minus)
+    measured = run.why_not_measured if run.accuracy is None else percent_text(run.accuracy, run.accuracy_plus_minus)
     table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
     compared = run.baselines
     if "majority" in compared:

@@ -53,10 +53,10 @@ def column_warnings(columns: Mapping[str, Column], *, features: tuple[str, ...],
         identifies = _names_an_identifier(name)
         if identifies and name in features:
             doubts["identifiers"].append(name)
-        if identifies and may_look and _repeats(column):
-            doubts["repeated"].append(name)
-        if identifies and not may_look:
+        if identifies and (name in declared or not may_look):
             doubts["people"].append(name)
+        elif identifies and _repeats(column):
+            doubts["repeated"].append(name)
         if name in features and name not in declared and not identifies and (kind := _kind(column)) is not None:
             doubts[kind].append(name)
     return [WARNING + _LINES[kind].format(listed(names)) for kind, names in doubts.items() if names]

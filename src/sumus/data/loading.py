@@ -99,10 +99,14 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     names = pool.silo_names or ()
     stated = stated_counts(plan.data, len(names), pool.name)
     public = stated is None or plan.data.counts == "public"
+    if public:
+        claimed = stated or (None,) * len(names)
+        held = (hold_silo(silo, count, plan.data, pool.name) for silo, count in zip(silos_by_record(pool, plan), claimed, strict=True))
+        stated = tuple(max(len(silo.train), 1) for silo in held)
     return PublicFacts(
         name=pool.name,
         silo_names=names,
-        records_per_silo=stated or tuple(max(len(silo.train), 1) for silo in silos_by_record(pool, plan)),
+        records_per_silo=stated or (),
         shape=pool.shape,
         classes=len(pool.class_names),
         class_names=pool.class_names,

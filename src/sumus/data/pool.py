@@ -32,6 +32,7 @@ class Pool:
         encode: float32 records of the given positions, in that order; a fixed public function of each single record.
         silo_names: names of the silos the data itself has, if any.
         silo_of: silo of each record, an index into `silo_names`.
+        remarks: what one record could change, for the silo's own eyes: no record or report may hold it.
         columns: of a table, those that make features.
     """
 
@@ -43,6 +44,7 @@ class Pool:
     silo_names: tuple[str, ...] | None = None
     silo_of: NDArray[np.int64] | None = None
     assumptions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
 
@@ -126,5 +128,6 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         classes=len(pool.class_names),
         class_names=pool.class_names,
         assumptions=pool.assumptions,
+        remarks=pool.remarks,
         columns=pool.columns,
     )

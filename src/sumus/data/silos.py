@@ -95,6 +95,7 @@ class FederatedData:
 
     Args:
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
+        remarks: what one record could change, for the silo's own eyes: no record or report may hold it.
         split_by_record: every record's part follows from that record alone.
         columns: of a table, those that make features.
     """
@@ -105,6 +106,7 @@ class FederatedData:
     classes: int
     class_names: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     split_by_record: bool = False
     columns: tuple[str, ...] = ()
 

@@ -37,7 +37,8 @@ def hold_to_plan(data: FederatedData, plan: DataPlan) -> FederatedData:
     stated = stated_counts(plan, len(data.silos), data.name) or (None,) * len(data.silos)
     silos = tuple(hold_silo(silo, count, plan, data.name) for silo, count in zip(data.silos, stated, strict=True))
     public = plan.counts == "public" or any(silo.bound is None for silo in silos)
-    return replace(data, silos=silos, assumptions=(*data.assumptions, COUNTS_ARE_PUBLIC) if public else data.assumptions)
+    others = tuple(line for line in data.assumptions if line != COUNTS_ARE_PUBLIC)  # of an earlier plan, if they were held to one
+    return replace(data, silos=silos, assumptions=(*others, COUNTS_ARE_PUBLIC) if public else others)
 
 
 def stated_counts(plan: DataPlan, silos: int, name: str) -> tuple[int, ...] | None:

@@ -31,6 +31,7 @@ __all__ = ["OwnTable", "open_table", "table_pool"]
 
 _MAX_CLASSES = 1000
 _FEW_SILOS = 20  # that may have a record each
+_UNLISTED = "no value of {} is in its list in data.categories, so all of them share one feature: check the list"
 _ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
 
 
@@ -104,11 +105,12 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
             f"data.label_column {label_column!r} must hold between 2 and {_MAX_CLASSES} classes, got {len(class_names)}. "
             "Name another column, or turn the numbers into classes."
         )
-    encoders, assumptions = _encoders(table, data)
+    encoders, assumptions, remarks = _encoders(table, data)
     assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
         _require_silos(silo_names, len(silo_of), silo_column)
-        assumptions.append(f"{len(silo_names)} silos were read off column {silo_column} and are taken as public")
+        counted = "1 silo was" if len(silo_names) == 1 else f"{len(silo_names)} silos were"
+        assumptions.append(f"{counted} read off column {silo_column} and taken as public")
     if label_column not in declared:
         require_few_and_common(class_names, classes, label_column)
         shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")
@@ -122,6 +124,7 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
         silo_names=silo_names,
         silo_of=silo_of,
         assumptions=tuple(assumptions),
+        remarks=tuple(remarks),
         columns=_features(table, data),
     )
 
@@ -148,8 +151,8 @@ def _features(table: OwnTable, data: DataPlan) -> tuple[str, ...]:
     return data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
 
 
-def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]]:
-    """One encoder per feature column, and a line for each thing that had to be assumed."""
+def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str], list[str]]:
+    """One encoder per feature column, a line for each thing that had to be assumed, and remarks for the silo's own eyes."""
     bounds, categories = data.bounds or {}, data.categories or {}
     for key, named in (("data.bounds", bounds), ("data.categories", categories)):
         for name in named:
@@ -157,8 +160,9 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
     names = _features(table, data)
     if not names:
         raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
-    found: dict[str, list[str]] = {"kind": [], "knots": [], "hash": [], "schema": [], "unlisted": []}
+    found: dict[str, list[str]] = {"kind": [], "typed": [], "knots": [], "hash": [], "schema": []}
     encoders: list[Encoder] = []
+    unlisted: list[str] = []
     kinds = {name: column for name, column in table.columns.items() if name not in (data.silo_column, data.label_column)}
     for name in names:
         if name in (data.silo_column, data.label_column):
@@ -168,7 +172,7 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
             text, spelt = as_text(column), canonical(categories[name], name)
             encoders.append(OneHot(text, spelt))
             if text.values and not set(text.values) & set(spelt):
-                found["unlisted"].append(name)
+                unlisted.append(name)
             continue
         if isinstance(column, TextColumn) and not table.typed and name not in bounds:
             found["kind"].append(name)
@@ -176,6 +180,8 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
             low, high = bounds[name]
             encoders.append(ScaledNumber(parse_numbers(column, f"data.bounds.{name}"), low, high))
             continue
+        if table.typed:
+            found["typed"].append(name)
         kinds[name] = column if table.typed else number_or_text(column)
         encoder, why = _undeclared(kinds[name])
         encoders.append(encoder)
@@ -183,7 +189,8 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
             found[why].append(name)
     declared = frozenset({*bounds, *categories})
     doubts = column_warnings(kinds, features=tuple(names), declared=declared, may_look=data.columns is None)
-    return encoders, [*_assumption_lines(found), *doubts]
+    remarks = [_UNLISTED.format(listed(unlisted))] if unlisted else []
+    return encoders, [*_assumption_lines(found), *doubts], remarks
 
 
 def _undeclared(column: Column) -> tuple[Encoder, str | None]:
@@ -200,9 +207,9 @@ def _undeclared(column: Column) -> tuple[Encoder, str | None]:
 def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
     templates = {
         "kind": "whether {} hold numbers or text was read off the file (data.bounds and data.categories declare it)",
+        "typed": "whether {} hold numbers, text or flags is what the schema of the file declares, taken as public",
         "knots": "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ (data.bounds scales them instead)",
         "hash": "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories gives one feature per category)",
         "schema": "categories of {} are those that the schema of the file declares, taken as public",
-        "unlisted": "no value of {} is in its list in data.categories, so all of them share one feature: check the list",
     }
     return [templates[why].format(listed(names)) for why, names in found.items() if names]

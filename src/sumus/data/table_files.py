@@ -43,7 +43,8 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
         raise DataError(f"data.path {given!r} cannot be read: {error.strerror}. Give another file.") from None
     if not there and other is None:
         where = "beside the plan, in the current folder" if folder is not None else "in the current folder"
-        raise DataError(f"data.path {given!r} does not exist. Give a CSV or Parquet file {where} or below $SUMUS_DATA.")
+        slashes = " Write / between folders, on Windows too." if "\\" in given or not given.isprintable() else ""
+        raise DataError(f"data.path {given!r} does not exist. Give a CSV or Parquet file {where} or below $SUMUS_DATA.{slashes}")
     chosen = there[0] if there else other
     if chosen is None or not chosen.is_file():
         raise DataError(f"data.path {given!r} is not a file. Give a CSV or Parquet file.")

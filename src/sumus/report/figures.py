@@ -47,7 +47,7 @@ def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list
     kinds: tuple[tuple[str, str, Formatter, Callable[[RoundRecord], float | None]], ...] = (
         ("accuracy", "Accuracy", as_percent, lambda each: each.accuracy),
         ("loss", "Loss", as_number, lambda each: each.loss),
-        ("worst", "Accuracy of the worst silo", as_percent, lambda each: min(each.silo_accuracies) if each.silo_accuracies else None),
+        ("worst", "Accuracy of the worst silo", as_percent, lambda each: min(each.known_silo_accuracies, default=None)),
         ("epsilon", "ε spent", as_number, lambda each: each.epsilon_spent),
     )
     figures = []
@@ -116,7 +116,7 @@ def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) ->
 
 
 def _fairness(rounds: list[RoundRecord]) -> Figure | None:
-    known = [(float(each.round), each.silo_accuracies) for each in rounds if each.silo_accuracies]
+    known = [(float(each.round), each.known_silo_accuracies) for each in rounds if each.known_silo_accuracies]
     if not known:
         return None
 

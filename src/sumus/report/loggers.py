@@ -65,8 +65,8 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
         "bytes_down": float(record.bytes_down),
     }
     found |= {f"seconds/{stage}": value for stage, value in record.seconds.items()}
-    if record.silo_accuracies:
-        found |= {"silo_accuracy/worst": min(record.silo_accuracies), "silo_accuracy/best": max(record.silo_accuracies)}
+    if known := record.known_silo_accuracies:
+        found |= {"silo_accuracy/worst": min(known), "silo_accuracy/best": max(known)}
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 

@@ -179,9 +179,10 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
 
 def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float]]:
     """The last accuracy of each silo, worst first; only the ends of a long list."""
-    last = next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), ())
+    last = next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), None) or ()
     names = run.silos if len(run.silos) == len(last) else tuple(f"silo {index + 1}" for index in range(len(last)))
-    ordered = sorted(zip(names, last, strict=True), key=lambda pair: pair[1])
+    known = [(name, accuracy) for name, accuracy in zip(names, last, strict=True) if accuracy is not None]
+    ordered = sorted(known, key=lambda pair: pair[1])
     return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
 
 

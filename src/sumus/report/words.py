@@ -132,7 +132,9 @@ def _records(run: RunFolder, guarantee: Guarantee) -> tuple[tuple[str, str], ...
     """What the guarantee is about, what was assumed about it, and what else was released from it: whoever signs must see it."""
     known = records_in_words(guarantee.records_per_silo, guarantee.columns)
     terms = tuple((name.capitalize(), value) for name, value in known)
-    terms += tuple(("Assumed", line) for line in guarantee.assumptions)
+    doubts = [line.startswith("warning: ") for line in guarantee.assumptions]
+    shown = [line.removeprefix("warning: ") for line in guarantee.assumptions]
+    terms += tuple(("Warning" if doubt else "Assumed", line) for doubt, line in zip(doubts, shown, strict=True))
     total = (run.summary or {}).get("ledger")
     if isinstance(total, dict):
         terms += (("All runs", _spent_by_all_runs(total)),)

@@ -37,8 +37,11 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     """Accuracies of FedAvg with the same rounds, steps and learning rate but no noise, and of every silo by itself.
 
     Returns:
-        `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test records of all silos together.
+        `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test records of all silos together; nothing
+        where there are none.
     """
+    if not any(len(silo.test) for silo in bench.data.silos):
+        return {}
     names = tuple(silo.name for silo in bench.data.silos)
     records = [len(silo.train) for silo in bench.data.silos]
     least = min((count for count in records if count), default=1)

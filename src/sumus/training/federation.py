@@ -131,12 +131,12 @@ class Federation:
         }
         return RoundOutcome(number, invited, aggregated, update, self._local, metrics, seconds)
 
-    def evaluate(self) -> Metrics:
-        """Accuracy and loss of the released model on all test records together, in the clear: simulation only."""
+    def evaluate(self) -> Metrics | None:
+        """Accuracy and loss of the released model on all test records together, in the clear, if there are any: simulation only."""
         found = self.evaluate_silos()
         weights = np.array([each.records for each in found], dtype=np.float64)
         if not weights.sum():
-            return Metrics(float("nan"), float("nan"), 0)
+            return None
         kept = weights > 0
         accuracy = np.average([each.accuracy for each, keep in zip(found, kept, strict=True) if keep], weights=weights[kept])
         loss = np.average([each.loss for each, keep in zip(found, kept, strict=True) if keep], weights=weights[kept])

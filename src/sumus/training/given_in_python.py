@@ -36,6 +36,8 @@ def with_records(
         raise PlanError("classes", classes, "is for arrays, tensors and datasets in silos=", "Leave it out.")
     if name is not None and silos is None:
         raise PlanError("name", name, "is for records given in silos=", "Leave it out: the plan names its records.")
+    if name is not None and not (name.strip() and name.isprintable()):
+        raise PlanError("name", name, "must be printable text", "Give the data set a name, or leave it out.")
     if silos is None:
         return plan, load(plan)
     split, data = plan.data, silos

@@ -96,6 +96,11 @@ class TrainedRun:
         return self.rounds[-1].accuracy if self.rounds else None
 
     @property
+    def why_not_measured(self) -> str:
+        """What stands in the place of an accuracy that is not there; a simulation measures whenever it has records for it."""
+        return "not measured: no test records" if self.plan.evaluation.metrics == "simulation" else "not measured"
+
+    @property
     def accuracy_plus_minus(self) -> float | None:
         """Half-width of the accuracy's 95 % interval; None where it is exact, or not measured."""
         return self.rounds[-1].accuracy_plus_minus if self.rounds else None
@@ -112,7 +117,7 @@ class TrainedRun:
         return ended | {"ledger": None if self.spent is None else asdict(self.spent)}
 
     def _repr_html_(self) -> str:
-        accuracy = "not measured" if self.accuracy is None else f"{self.accuracy:.1%}"
+        accuracy = self.why_not_measured if self.accuracy is None else f"{self.accuracy:.1%}"
         bound = "no privacy guarantee" if self.account is None else f"VOID: {self.void}" if self.void else str(self.account).splitlines()[0]
         lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
         title = f"{len(self.rounds)} rounds, accuracy {accuracy}, {' '.join(bound.split())}"
@@ -293,7 +298,7 @@ def _record(federation: Federation, outcome: RoundOutcome, names: tuple[str, ...
     )
     return replace(
         record_of(federation.design, facts),
-        silo_accuracies=tuple(each.accuracy for each in federation.evaluate_silos()) if simulated else None,
+        silo_accuracies=tuple(each.accuracy if each.records else None for each in federation.evaluate_silos()) if simulated else None,
         clipped_fraction=sum(each.clipped for each in local) / taken if taken else None,
         nonfinite=sum(each.nonfinite for each in local),
         saturated=sum(each.saturated for each in local),
