@@ -495,6 +495,8 @@ def test_who_does_not_name_objects_is_told_what_their_ledger_goes_by() -> None:
     path, _ = interrupted(plan, silos=arrays())
     resumed = train(silos=arrays(), options=options(resume=path))
     assert sum("name= says" in line for line in resumed.assumptions) == 1
+
+
 def test_records_that_were_held_to_another_plan_say_once_and_truly_whether_counts_are_public() -> None:
     write_patients(Path("patients.csv"), records=300)
     plan = TrainingPlan.from_toml(PLAN + TABLE)
