@@ -132,7 +132,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
         table.add_row("each silo alone, no privacy", f"{compared['alone_mean']:.1%}", f"none ({spread})")
     console.print()
     console.print(table)
-    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy:
+    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy - (run.accuracy_plus_minus or 0.0):
         console.print("[dim]without privacy is lower here because its learning rate is not tuned, not because noise helps")
     if run.accuracy_plus_minus is not None:
         console.print(f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test records included", highlight=False)

@@ -167,7 +167,7 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
         rows.append(("Most frequent class", found["majority"], None, "what always answering the same would reach"))
     if "non_private" in found:
         told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
-        told += "; that it is lower does not mean that noise helps" if found["non_private"] < private else ""
+        told += "; that it is lower does not mean that noise helps" if found["non_private"] < private - (width or 0.0) else ""
         rows.append(("Without privacy", found["non_private"], None, told))
     if "alone_mean" in found:
         spread = ""
