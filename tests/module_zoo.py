@@ -5,6 +5,8 @@ Pure ones come with the form of their records; impure ones with the words that m
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import random
 import secrets
@@ -45,6 +47,21 @@ class Pure:
         if self.tokens:
             return torch.randint(0, VOCABULARY, (count, *self.shape), generator=generator)
         return torch.randn(count, *self.shape, generator=generator)
+
+
+class Live:
+    """A function as it is in the place of what was recorded of it."""
+
+    looks_across = False
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.operators = function
+
+    def __call__(self, *arguments: object) -> object:
+        return self.operators(*arguments)
+
+    def in_plain_layout(self) -> Live:
+        return self
 
 
 def own(forward: Callable[..., torch.Tensor], **layers: nn.Module) -> nn.Module:
@@ -174,6 +191,7 @@ PURE: dict[str, Pure] = {
     ),
     "double precision": Pure(lambda: Residual().double()),
     "a chain in double precision": Pure(lambda: nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, CLASSES)).double()),
+    "tables of positions made when first needed": Pure(lambda: Positions(), (5, 4)),
     "a frozen trunk": Pure(frozen_trunk),
     "batch norm with frozen statistics": Pure(lambda: convolutions(nn.BatchNorm2d(4)).eval(), IMAGE),
     "dropout in evaluation mode": Pure(lambda: nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.5), nn.Linear(6, CLASSES)).eval()),
@@ -449,6 +467,146 @@ class FirstRecord(Layer):
         return x - self.centre[:1]
 
 
+class GlobalFirstRecord(Layer):
+    """Centres by the first record that any copy of it sees."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not first_records:
+            first_records.append(x.detach().clone())
+        return x - first_records[0][:1]
+
+
+first_records: list[torch.Tensor] = []
+
+
+class RareStatistics(Layer):
+    """Running statistics of a feature that is zero for ordinary records, by an operator that does not say that it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("variance", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rare = functional.relu(x.abs() - 10.0)[:, :, None].expand(-1, -1, 2)
+        functional.batch_norm(rare, self.mean, self.variance, training=True, momentum=0.5)
+        return x - self.mean
+
+
+class OtherName(Layer):
+    """Writes rare values into a buffer through a tensor that was made to look at its memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("memory", torch.zeros(8))
+
+    def alias(self) -> torch.Tensor:
+        return torch.empty(0).set_(self.memory)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shifted_by_memory = x - self.memory
+        self.alias().add_(functional.relu(x.detach().abs() - 10.0)[0])
+        return shifted_by_memory
+
+
+class UnsaidView(OtherName):
+    """The same through a view whose schema does not say that it is one."""
+
+    def alias(self) -> torch.Tensor:
+        return torch.ops.aten._unsafe_view(self.memory, [8])
+
+
+class FileMemory(OtherName):
+    """The same through a file that is mapped into memory."""
+
+    path = ""
+
+    def alias(self) -> torch.Tensor:
+        return torch.from_file(self.path, shared=True, size=8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shifted_by_memory = x - self.alias()
+        self.alias().add_(functional.relu(x.detach().abs() - 10.0)[0])
+        return shifted_by_memory
+
+
+class Rule(torch.autograd.Function):
+    """Tells `vmap` to subtract a mean over the chunk, of values that made-up records never have."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info: object, in_dims: tuple[int, ...], x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return rarely_centred(x.movedim(in_dims[0], 0)), 0
+
+
+def rarely_centred(x: torch.Tensor) -> torch.Tensor:
+    """x minus the mean over the batch of values between 50 and 10⁶."""
+    return x - torch.where((x.abs() > 50.0) & (x.abs() < 1e6), x, 0.0).mean(0)
+
+
+class OwnRule(Layer):
+    """Sees the chunk through the rule for batches of a derivative of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Rule.apply(x)
+
+
+class RareMean(Layer):
+    """Centres by a mean over the batch, of values that made-up records never have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return rarely_centred(x)
+
+
+class Duplicates(Layer):
+    """Shrinks a record by how often it occurs in the batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        same = (x[:, None] == x[None]).all(-1).float()
+        return x / same.sum(1, keepdim=True).sqrt()
+
+
+class Positions(nn.Module):
+    """Keeps a table of positions and a mask by length, made when first needed, and writes to a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, CLASSES)
+        self.table: torch.Tensor | None = None
+        self.masks: dict[tuple[int, int], torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        if self.table is None or len(self.table) < length:
+            self.table = (torch.arange(length)[:, None] * torch.tensor([1.0, 0.1, 1.0, 0.1])).cos()
+        if (length, length) not in self.masks:
+            self.masks[length, length] = torch.ones(length, length).tril()
+        log.debug("positions of %d tokens", length)
+        mixed = self.masks[length, length].to(x.dtype) @ (self.inner(x) * self.table) + kept_scale(length)
+        return self.head(mixed.mean(1))
+
+
+log = logging.getLogger(__name__)
+
+
+@functools.lru_cache
+def kept_scale(length: int) -> torch.Tensor:
+    return torch.full((length, 1), 0.5)
+
+
 def remembering_hook() -> nn.Module:
     """A hook that keeps what it sees."""
     layer, memory = nn.Linear(8, 8), []
@@ -509,6 +667,10 @@ IMPURE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "operators that depend on values": (Branching, "cannot be certified"),
     "a way through numpy": (ThroughNumpy, "cannot be certified"),
     "an operator that is not torch's": (ForeignOperator, "not an operator of torch"),
+    "the first record in a global": (GlobalFirstRecord, "global first_records"),
+    "running statistics of a rare feature": (RareStatistics, "writes into what it keeps"),
+    "a buffer under another name": (OtherName, "writes into what it keeps"),
+    "a buffer by an unsaid view": (UnsaidView, "writes into what it keeps"),
 }
 
 
@@ -527,6 +689,14 @@ class Behind(nn.Module):
 
 class CentredFeatures(Behind):
     layer = Centred
+
+
+class RareMeanFeatures(Behind):
+    layer = RareMean
+
+
+class DuplicatesFeatures(Behind):
+    layer = Duplicates
 
 
 class PureFeatures(Behind):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import module_zoo
-from module_zoo import STATEFUL, Centred, EnvironmentMemory, Normaliser, model_with
+from module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
 from sumus.data import from_arrays
 from sumus.data.silos import Records
 from sumus.errors import DataError, GuaranteeError
@@ -76,7 +76,7 @@ def without_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_function, "record", lambda function, *examples, what: function)
+    monkeypatch.setattr(chunk_function, "record", lambda function, *examples, what: Live(function))
 
 
 def test_control_without_checks_and_recording_one_record_moves_the_sum_by_ten_clip_norms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +177,25 @@ def test_a_model_is_measured_by_the_function_that_was_trained(monkeypatch: pytes
     assert evaluate(model, theta, Records(x, np.full(100, answer))).accuracy == 1.0
 
 
-def test_what_a_model_computes_with_is_checked_again_now_and_then() -> None:
-    """A constant that somebody changes during the run ends it at the next check."""
+def test_a_constant_that_is_changed_during_a_run_changes_nothing() -> None:
+    model = module_zoo.Constants()
+    steps, theta = PerRecordGradients(model), flat_parameters(model)
+    x, y = torch.randn(5, 8), torch.zeros(5, dtype=torch.long)
+    before = steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64).integers
+    model.table.add_(1.0)
+    assert torch.equal(steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64).integers, before)
+
+
+def test_what_runs_on_records_is_checked_again_now_and_then() -> None:
+    """Kernels that begin to answer otherwise end a run at the next check."""
     model = module_zoo.Constants()
     steps, theta = PerRecordGradients(model), flat_parameters(model)
     x, y = torch.randn(5, 8), torch.zeros(5, dtype=torch.long)
     for _ in range(4):
         steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64)
-    model.table.add_(1.0)
+    (chunks,) = steps._path._recorded.values()
+    recorded, honest = chunks._recorded, chunks._recorded.operators
+    recorded.operators = lambda *arguments: {name: 2.0 * part for name, part in honest(*arguments).items()}
     for _ in range(3):
         steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64)
     with pytest.raises(GuaranteeError, match="other gradients than at the start"):  # at the eighth batch

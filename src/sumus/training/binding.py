@@ -16,8 +16,8 @@ from torch import nn
 from sumus.data import FederatedData
 from sumus.plan import TrainingPlan
 from sumus.training.certified import CHUNK, certified_logits
+from sumus.training.chains import is_chain
 from sumus.training.gradients import PerRecordGradients, made_up_parameters
-from sumus.training.layers import is_chain
 from sumus.training.made_up import InputKind, made_up_labels
 from sumus.training.plain_steps import mean_loss
 from sumus.training.purity import bits_of
@@ -60,7 +60,7 @@ def _function(bench: Workbench, plan: TrainingPlan) -> Iterator[bytes]:
     x, y = kind.records(CHUNK, form), made_up_labels(CHUNK, form, bench.data.classes)
     if not is_chain(model):
         yield certified_logits(model, kind, form).digest()
-    if training.algorithm not in ("dp-sgd", "single-step", "split-noise"):
+    if training.algorithm not in ("dp-sgd", "single-step", "split-noise") and is_chain(model):
         yield _plain_gradient(model, x, y)
         return
     gradients = PerRecordGradients(model, vocabulary=training.vocabulary)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, final
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,6 +26,7 @@ from sumus.training.made_up import Form, InputKind, made_up_labels
 from sumus.training.purity import RECORDS, require_apart, require_pure
 from sumus.training.recording import first_line, operators_only
 from sumus.training.stateless import call_with, copy_of, named_parameters, renew_copies
+from sumus.training.warm_up import warm_up
 
 __all__ = ["CHUNK", "certified_gradients", "certified_logits", "examine", "made_up_weights", "try_out", "verdict"]
 
@@ -35,7 +36,8 @@ CHUNK = 64
 RecordLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Weights = Mapping[str, torch.Tensor]
 T = TypeVar("T")
-_verdicts: WeakKeyDictionary[nn.Module, dict[Hashable, object]] = WeakKeyDictionary()
+_Entry: TypeAlias = "tuple[bytes, _Same, bytes, Hashable]"
+_verdicts: WeakKeyDictionary[nn.Module, dict[_Entry, object]] = WeakKeyDictionary()
 _examining = threading.RLock()
 
 
@@ -69,7 +71,7 @@ def examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) -> 
         form: of a record.
         loss: whose gradient is taken.
     """
-    return _kept(model, ("examine", kind, form, loss), lambda: _examine(model, kind, form, loss))
+    return _kept(model, ("examine", kind, form), lambda: _examine(model, kind, form, loss), loss)
 
 
 def _examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) -> int:
@@ -89,6 +91,7 @@ def _examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) ->
         return [logits.detach(), *(gradient for gradient in gradients if gradient is not None)]
 
     with operators_only():
+        warm_up(model, weights, x)
         alone = require_pure(compute, watched={"": copy_of(model), "the loss": loss, "the parameters": leaves}, what="model")
         logits = torch.cat([outcome[0] for outcome in alone])
         _require_same(certified_logits(model, kind, form), weights, x, logits)
@@ -117,6 +120,8 @@ def certified_logits(model: nn.Module, kind: InputKind, form: Form, *, chunk: in
         return {"logits": call_with(model, weights, x[None])[0]}
 
     def make() -> ChunkFunction:
+        with operators_only():
+            warm_up(model, made_up_weights(model), kind.records(RECORDS, form))
         return chunk_function(single, made_up_weights(model), kind.records(chunk, form, seed=1))
 
     return _kept(model, ("logits", kind, form.shape, form.whole, chunk), make)
@@ -126,13 +131,13 @@ def certified_gradients(
     model: nn.Module, loss: RecordLoss, single: Callable[..., dict[str, torch.Tensor]], weights: Weights, *rows: torch.Tensor
 ) -> ChunkFunction:
     """The recorded per-record gradients of a model for chunks like the made-up one; call `examine` first."""
-    key = ("gradients", loss, tuple((row.shape, row.dtype) for row in rows))
-    return _kept(model, key, lambda: chunk_function(single, weights, *rows))
+    key = ("gradients", tuple((row.shape, row.dtype) for row in rows))
+    return _kept(model, key, lambda: chunk_function(single, weights, *rows), loss)
 
 
-def verdict(model: nn.Module, key: Hashable, make: Callable[[], bool]) -> bool:
-    """What a test on this machine says about a model, which it need not take twice."""
-    return _kept(model, ("verdict", key, torch.get_num_threads()), make)
+def verdict(model: nn.Module, key: Hashable, make: Callable[[], bool], *, loss: RecordLoss) -> bool:
+    """What a test on this machine says about a model and its loss, which it need not take twice."""
+    return _kept(model, ("verdict", key, torch.get_num_threads()), make, loss)
 
 
 def made_up_weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -143,15 +148,35 @@ def made_up_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return named_parameters(model, torch.cat(moved)) if moved else {}
 
 
-def _kept(model: nn.Module, key: Hashable, make: Callable[[], T]) -> T:
-    """What was made for a module before, unless something that it holds has been replaced since."""
+@final
+class _Same:
+    """One object, by identity: a loss need not be hashable. It lives as long as what is known about it."""
+
+    def __init__(self, loss: RecordLoss | None) -> None:
+        self.loss = loss
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.loss is self.loss
+
+    def __hash__(self) -> int:
+        return id(self.loss)
+
+
+def _kept(model: nn.Module, key: Hashable, make: Callable[[], T], loss: RecordLoss | None = None) -> T:
+    """What was made for a module and a loss before, unless something that they hold has been replaced since."""
     with _examining:
         trainable = frozenset(id(parameter) for parameter in model.parameters() if parameter.requires_grad)
-        stamp = hashlib.blake2b(repr(sorted(held(model, tensors_by_value=False, skip=trainable).items())).encode()).digest()
+        stamp, setting = _stamp(model, trainable), _stamp(loss, trainable)
         known = _verdicts.setdefault(model, {})
-        if (stamp, key) not in known:
-            if any(cast(tuple[bytes, Hashable], entry)[0] != stamp for entry in known):
-                known.clear()
-                renew_copies(model)
-            known[(stamp, key)] = make()
-        return cast(T, known[(stamp, key)])
+        if any(entry[0] != stamp for entry in known):
+            known.clear()
+            renew_copies(model)
+        entry = (stamp, _Same(loss), setting, key)
+        if entry not in known:
+            known[entry] = make()
+        return cast(T, known[entry])
+
+
+def _stamp(value: object, skip: frozenset[int]) -> bytes:
+    """A digest of everything that a value holds."""
+    return hashlib.blake2b(repr(sorted(held(value, tensors_by_value=False, skip=skip).items())).encode()).digest()

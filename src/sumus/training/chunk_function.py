@@ -64,7 +64,10 @@ class ChunkFunction:
 
 
 def chunk_function(single: Single, weights: Weights, *rows: torch.Tensor, what: str = "model") -> ChunkFunction:
-    """Record a function of one record for chunks like the made-up one; for single records if `vmap` cannot show it one at a time.
+    """Record a function of one record for chunks like the made-up one; for single records if `vmap` cannot take its operators together.
+
+    Guarantee: the function itself is called with one record, once. Chunks are made of what was recorded then, so that no code of
+        its own can tell a chunk from a record.
 
     Args:
         single: (weights, one record's tensors without the batch) → tensors.
@@ -72,16 +75,24 @@ def chunk_function(single: Single, weights: Weights, *rows: torch.Tensor, what: 
         what: the function's name in messages.
     """
 
+    def untouched(shared: Weights, *parts: torch.Tensor) -> dict[str, torch.Tensor]:
+        return single(shared, *(part.clone() for part in parts))  # it may write into its input, or look at the memory beside it
+
+    one = record(untouched, dict(weights), *(row[0].clone() for row in rows), what=what)
+    plain = one.in_plain_layout().operators
+
     def together(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
-        by_record = vmap(single, in_dims=(None, *(0 for _ in batch)), randomness="error")
-        found: dict[str, torch.Tensor] = by_record(shared, *(row.clone() for row in batch))  # a forward pass may write into its input
+        by_record = vmap(plain, in_dims=(None, *(0 for _ in batch)), randomness="error")
+        found: dict[str, torch.Tensor] = by_record(shared, *batch)
         return found
 
     def alone(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: part[None] for name, part in single(shared, *(row[0].clone() for row in batch)).items()}
+        return {name: part[None] for name, part in one.operators(shared, *(row[0] for row in batch)).items()}
 
-    try:
-        return ChunkFunction(record(together, dict(weights), *rows, what=what), weights, rows)
-    except GuaranteeError:
-        first = tuple(row[:1].clone() for row in rows)
-        return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first)
+    if not one.looks_across:
+        try:
+            return ChunkFunction(record(together, dict(weights), *rows, what=what), weights, rows)
+        except GuaranteeError:
+            pass  # an operator without a rule for batches
+    first = tuple(row[:1].clone() for row in rows)
+    return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first)

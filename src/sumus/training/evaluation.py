@@ -24,8 +24,8 @@ from sumus.mechanism.noise import Gaussian, IntegerNoise
 from sumus.randomness import RandomSource
 from sumus.secure_counts import METRIC_COORDINATES, clamp_of, count_noise, counts_of, decoded_counts, sum_length
 from sumus.training.certified import CHUNK, certified_logits, examine
+from sumus.training.chains import is_chain
 from sumus.training.isolation import is_isolated
-from sumus.training.layers import is_chain
 from sumus.training.made_up import Form, InputKind
 from sumus.training.stateless import call_with, named_parameters
 from sumus.training.vmapped import cross_entropy

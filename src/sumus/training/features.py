@@ -24,13 +24,14 @@ import torch
 from sumus.errors import DataError, PlanError
 from sumus.shapes import feature_shape
 from sumus.training.backbones import Backbone, load_backbone, own_backbone
+from sumus.training.chunk_function import chunk_function
 from sumus.training.filters import GaborBank, PhaseBank, ScatterBank
 from sumus.training.isolation import is_isolated
 from sumus.training.models import object_at
 from sumus.training.public_pictures import Whitened
 from sumus.training.purity import require_apart, require_pure
 from sumus.training.random_features import RandomConvolutions, RandomProjection
-from sumus.training.recording import first_line, operators_only, record
+from sumus.training.recording import first_line, operators_only
 
 __all__ = ["FeatureMap", "bounded", "feature_map"]
 
@@ -116,11 +117,13 @@ def _certified(name: str, shape: tuple[int, ...], transform: Transform, records:
         together = transform(records.clone())
         why = "gives a record other values in the company of others: it mixes records. Normalise within one record"
         require_apart([alone], [together[: len(alone)]], what=what, why=why)
-        recorded = record(transform, records, what=what)
-        require_apart([alone], [recorded(records)[: len(alone)]], what=what, why="cannot be certified: it changes from call to call")
-        if is_isolated(lambda x, y: [recorded(x)], records, torch.zeros(len(records))):
-            return FeatureMap(name, shape, recorded, len(records))
-        return FeatureMap(name, shape, record(transform, records[:1], what=what), 1)
+        recorded = chunk_function(lambda weights, x: {"features": transform(x[None])[0]}, {}, records, what=what)
+        if not is_isolated(lambda x, y: [recorded({}, x)["features"]], records[: recorded.chunk], torch.zeros(recorded.chunk)):
+            recorded = chunk_function(lambda weights, x: {"features": transform(x[None])[0]}, {}, records[:1], what=what)
+        single = [recorded({}, record.expand(recorded.chunk, *record.shape))["features"][:1] for record in records[: len(alone)]]
+        require_apart([alone], [torch.cat(single)], what=what, why="cannot be certified: it changes from call to call")
+
+        return FeatureMap(name, shape, lambda x: recorded({}, x)["features"], recorded.chunk)
 
 
 def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform, tuple[int, ...]]:

@@ -160,6 +160,23 @@ class PerRecordGradients:
         integers = self._path.restore(totals.integers())
         return GradientSum(integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x))
 
+    def mean(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean of the records' gradients as they are, for whole updates: by what runs in `clipped_sum`, no code of a user's."""
+        chunk, _ = self._chunk_for(self._kind.form(x, y))
+        bound, x, y = self._path.bind(parameters.detach().to(self._dtype)), self._kind.cast(x.detach()), y.long()
+        total, weights = torch.zeros(self.dimension, dtype=torch.float64), np.full(chunk, 1.0 / max(len(x), 1))
+
+        def add_all() -> None:
+            for start in range(0, len(x), chunk):
+                chunk_x, chunk_y = (_filled(rows[start : start + chunk], chunk) for rows in (x, y))
+                place = 0
+                for part in bound(chunk_x, chunk_y, ghost=False):
+                    part.add_weighted(weights[: len(x) - start], total[place : place + part.size])
+                    place += part.size
+
+        self._run([add_all])
+        return self._path.restore(total).to(self._dtype)
+
     def examine(self, form: Form) -> int:
         """The number of outputs for records of this form, after everything that could be refused about the model was looked at."""
         return self._chunk_for(form)[1]
@@ -244,7 +261,7 @@ class PerRecordGradients:
         def isolated() -> bool:
             return self._run([lambda: is_isolated(compute, x[:chunk], y[:chunk], company=self._kind.company())])[0]
 
-        apart = verdict(self._model, ("isolated", form, self._loss, chunk), isolated) if isinstance(path, VmapPath) else isolated()
+        apart = verdict(self._model, ("isolated", form, chunk), isolated, loss=self._loss) if isinstance(path, VmapPath) else isolated()
         if not apart:
             chunk = 1
             if isinstance(path, VmapPath):

@@ -27,7 +27,7 @@ from torch import nn
 __all__ = ["changed", "generator_states", "held"]
 
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "scipy", "functorch"} - {"__main__"})
-_OPAQUE = "torch._"  # compilers and operators count their own calls
+_OPAQUE = ("torch._", "logging")  # compilers, operators and loggers count their own calls
 _ALIASES = ("_flat_weights", "_flat_weight_refs")  # of recurrent layers: their parameters once more
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, range, slice, type(None), type(Ellipsis), torch.dtype, torch.device, torch.Size)
 _NOT_STATE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "_abc_impl", "__slots__"})
@@ -126,7 +126,7 @@ def _shape(value: Any) -> bytes:
     if isinstance(value, types.GeneratorType):
         return b"%d" % (value.gi_frame.f_lasti if value.gi_frame else -1)
     if isinstance(value, functools._lru_cache_wrapper):
-        return repr(value.cache_info()).encode()
+        return b"%d" % value.cache_info().currsize  # how often it was asked is nothing that a function can read
     return b""
 
 

@@ -7,7 +7,6 @@ positions for a convolution. Linear models need no backward pass at all: δ is p
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,31 +16,16 @@ from typing import cast, final
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.modules.module import _has_any_global_hook
 
+from sumus.training.chains import fresh_chain, layers_of
 from sumus.training.parts import ChunkGradients, Outer, Part, Positions, Rows
 from sumus.training.pixels import Convolution, Maximum, Window, aligned
 
-__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "is_chain", "squared_error_gradient"]
+__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "squared_error_gradient"]
 
 LogitsGradient = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(outputs, labels) of a chunk to the gradient of every record's loss at its outputs."""
 
-_PARAMETER_FREE = (
-    nn.AdaptiveAvgPool2d,
-    nn.AvgPool2d,
-    nn.ELU,
-    nn.GELU,
-    nn.Identity,
-    nn.LeakyReLU,
-    nn.MaxPool2d,
-    nn.ReLU,
-    nn.SELU,
-    nn.SiLU,
-    nn.Sigmoid,
-    nn.Softplus,
-    nn.Tanh,
-)
 # The error analysis of `Positions` counts operations up to this many positions.
 _MOST_GHOST_POSITIONS = 1024
 # Writing and reading back a stored gradient costs about as much as this many multiplications per coordinate.
@@ -76,11 +60,11 @@ class LayeredPath:
     @classmethod
     def of(cls, model: nn.Module, loss_gradient: LogitsGradient) -> LayeredPath | None:
         """The path for a model that is such a chain, or None."""
-        chain = _flattened(model)
+        chain = fresh_chain(model)
         if chain is None:
             return None
         slots, start = [], 0
-        for layer in chain:
+        for layer in layers_of(chain):
             if isinstance(layer, nn.Linear | nn.Conv2d):
                 bias = layer.bias is not None
                 slots.append(_Slot(layer, start, tuple(layer.weight.shape), bias))
@@ -157,42 +141,6 @@ def cross_entropy_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tenso
 def squared_error_gradient(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """f(x) − y: the gradient of ½(f(x) − y)² of each record at its one output."""
     return outputs - y[:, None].to(outputs.dtype)
-
-
-def is_chain(model: nn.Module) -> bool:
-    """Whether a model consists of torch's own layers in a row, each of which treats every record apart: no code of a user's."""
-    return _flattened(model) is not None
-
-
-def _flattened(model: nn.Module) -> list[nn.Module] | None:
-    """The chain of layers of nested `nn.Sequential`s, or None if there is anything else in it."""
-    hooks = (model._forward_hooks, model._forward_pre_hooks, model._backward_hooks, model._backward_pre_hooks)
-    if any(hooks) or "forward" in vars(model) or _has_any_global_hook():  # type: ignore[no-untyped-call]
-        return None
-    if type(model) is nn.Sequential:
-        chains = [_flattened(child) for child in model]
-        return None if any(chain is None for chain in chains) else [layer for chain in chains for layer in chain or ()]
-    known = (
-        type(model) in _PARAMETER_FREE
-        or type(model) is nn.Linear
-        or (type(model) is nn.Flatten and model.start_dim == 1 and model.end_dim == -1)
-        or (type(model) is nn.Conv2d and _plain(model))
-    )
-    return [_out_of_place(model)] if known else None
-
-
-def _out_of_place(layer: nn.Module) -> nn.Module:
-    """An activation that leaves its input as it is, which is the output that the layer before it needs."""
-    if not getattr(layer, "inplace", False):
-        return layer
-    copied = copy.copy(layer)
-    setattr(copied, "inplace", False)  # noqa: B010 - torch's stubs know no such attribute of all modules
-    return copied
-
-
-def _plain(layer: nn.Conv2d) -> bool:
-    """Whether patches of a convolution are what `_patches` cuts out."""
-    return layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _pass_through(layer: nn.Module, hidden: torch.Tensor) -> torch.Tensor:

@@ -32,17 +32,14 @@ from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.mechanism.grid import Grid
 from sumus.mechanism.noise import Gaussian
 from sumus.randomness import RandomSource
+from sumus.training.chains import is_chain
 from sumus.training.convex_pass import convex_pass
 from sumus.training.gradients import PerRecordGradients
-from sumus.training.held_state import changed, held
-from sumus.training.layers import is_chain
 from sumus.training.made_up import InputKind
 from sumus.training.models import flat_parameters
 from sumus.training.plain_steps import plain_steps
-from sumus.training.purity import refuse_state
 from sumus.training.removable_noise import draw_noise
 from sumus.training.sampling import poisson_batch
-from sumus.training.stateless import copy_of
 
 __all__ = ["LocalUpdate", "LocalUpdater", "local_updater"]
 
@@ -194,10 +191,13 @@ class WholeUpdate:
         self._design, self._silo, self._model = design, silo, model
         kind = InputKind.of(model, design.plan.training.vocabulary)
         self._x, self._y = kind.cast(torch.from_numpy(records.x)), torch.from_numpy(records.y)
+        # a user's code that saw one silo's records could carry them to the next silo of this process
+        recorded = design.plan.training.algorithm != "fedavg" and not is_chain(model)
+        vocabulary = design.plan.training.vocabulary
+        self._recorded = PerRecordGradients(model, vocabulary=vocabulary) if recorded else None
 
     def __call__(self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
-        before = None if training.algorithm == "fedavg" or is_chain(self._model) else held(copy_of(self._model))
         update = plain_steps(
             self._model,
             parameters,
@@ -209,9 +209,8 @@ class WholeUpdate:
             momentum=training.local_momentum,
             l2_penalty=training.l2_penalty,
             source=source,
+            mean_gradient=self._recorded and self._recorded.mean,
         )
-        if before is not None:
-            refuse_state(changed(before, held(copy_of(self._model))), "model")  # or the next silo of this process would see it
         taken = round(silo.local_steps * silo.sampling_rate * len(self._y))
         if training.algorithm == "fedavg":
             return LocalUpdate(design.grid.encode_summed(update), records=taken)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -12,7 +15,10 @@ from sumus.randomness import RandomSource
 from sumus.training.sampling import poisson_batch
 from sumus.training.stateless import call_with, named_parameters
 
-__all__ = ["mean_loss", "plain_steps"]
+__all__ = ["MeanGradient", "mean_loss", "plain_steps"]
+
+MeanGradient = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""(θ, records, labels) → the gradient of their mean loss."""
 
 
 def mean_loss(model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -35,17 +41,28 @@ def plain_steps(
     momentum: float,
     l2_penalty: float,
     source: RandomSource,
+    mean_gradient: MeanGradient | None = None,
 ) -> npt.NDArray[np.float64]:
-    """θ_S − θ₀ after `steps` steps of mini-batch SGD on Poisson batches; an empty batch is no step."""
+    """θ_S − θ₀ after `steps` steps of mini-batch SGD on Poisson batches; an empty batch is no step.
+
+    Args:
+        mean_gradient: of the loss at (θ, x, y); omitted: by a backward pass through the model.
+    """
+    descend = mean_gradient or partial(_backward, model)
     first = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
     state, velocity = first.clone(), torch.zeros_like(first)
     for _ in range(steps):
         batch = torch.from_numpy(poisson_batch(len(y), sampling_rate, source))
         if len(batch) == 0:
             continue
-        state.requires_grad_(True)
-        (gradient,) = torch.autograd.grad(mean_loss(model, state, x[batch], y[batch]), state)
+        gradient = descend(state, x[batch], y[batch])
         with torch.no_grad():
             velocity = momentum * velocity + gradient + l2_penalty * state
             state = state - learning_rate * velocity
-    return (state.detach() - first).numpy().astype(np.float64)
+    return (state - first).numpy().astype(np.float64)
+
+
+def _backward(model: nn.Module, state: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    leaf = state.detach().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(mean_loss(model, leaf, x, y), leaf)
+    return gradient

@@ -10,23 +10,24 @@ cannot carry anything from one record to the next, whatever the checks of `purit
 from __future__ import annotations
 
 import hashlib
-import operator
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule
 
 from sumus.errors import GuaranteeError
+from sumus.training.constants import Constants
+from sumus.training.effects import looks_across, refuse_effects, without_stale_memory
 from sumus.training.purity import bits_of
 
 __all__ = ["Recorded", "first_line", "operators_only", "record"]
 
+_tell_of_loops: Callable[[bool], None] = vars(torch._C._functorch)["_set_vmap_fallback_warning_enabled"]
 _one_at_a_time = threading.RLock()  # recording patches torch for the whole process
-_NAMESPACES = ("aten", "prims")
 
 
 @final
@@ -34,22 +35,41 @@ class Recorded:
     """A recorded function.
 
     Guarantee: what it returns is a function of its arguments and of constants, bit for bit on one machine: it consists of torch's
-        own operators, none of which draws random numbers or writes into an argument or a constant.
+        own operators, none of which draws random numbers, reads memory that nobody wrote or writes into an argument or a constant.
+        Constants are copies of its own; if one has changed after a call all the same, nothing is returned.
+
+    Args:
+        operators: the chain by itself, to be recorded again.
+        looks_across: whether a kernel in it is known to compute one row of a batch otherwise than alone.
     """
 
-    def __init__(self, graph: GraphModule) -> None:
-        self._graph = graph  # owns the constants
-        self._forward = graph.forward
+    def __init__(self, graph: GraphModule, what: str) -> None:
+        refuse_effects(graph, what)
+        without_stale_memory(graph)
+        self._constants, self._what = Constants.of(graph, what), what
+        self._graph = graph
+        self.operators: Callable[..., Any] = graph.forward
+        self.looks_across = looks_across(graph)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._forward(*arguments)
+        result = self.operators(*arguments)
+        self._constants.require_unchanged(self._what)
+        return result
+
+    def in_plain_layout(self) -> Recorded:
+        """The same function without orders of memory, for which `vmap` has no rules; fails when called if a view needed one."""
+        recorded, graph = self._graph.graph, Graph()
+        graph.output(graph.graph_copy(recorded, {}))
+        graph._codegen = recorded._codegen  # how arguments and results are nested
+        for node in graph.nodes:
+            if node.op == "call_function":
+                node.kwargs = {name: value for name, value in node.kwargs.items() if name != "memory_format"}
+        return Recorded(GraphModule(self._graph, graph), self._what)
 
     def digest(self) -> bytes:
         """Of its operators and constants: another function has another one."""
-        names = [str(node.target) for node in self._graph.graph.nodes if node.op == "get_attr"]
-        constants = [operator.attrgetter(name)(self._graph) for name in names]
         digest = hashlib.blake2b(self._graph.code.encode())
-        digest.update(bits_of([constant for constant in constants if isinstance(constant, torch.Tensor)]))
+        digest.update(bits_of([constant.value for constant in self._constants.by_name.values()]))  # in the order of their names
         return digest.digest()
 
 
@@ -69,8 +89,7 @@ def record(function: Callable[..., Any], *examples: Any, what: str = "model") ->
             graph = make_fx(function)(*examples)
         except Exception as error:
             raise GuaranteeError(f"{what} cannot be certified as a function of one record: {_reason(error)}.") from None
-    _refuse_effects(list(graph.graph.nodes), what)
-    return Recorded(graph)
+    return Recorded(graph, what)
 
 
 @contextmanager
@@ -80,8 +99,10 @@ def operators_only() -> Iterator[None]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     with _one_at_a_time:
-        fused = torch.backends.mha.get_fastpath_enabled()
+        fused, whole_layers = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
+        torch._C._set_mkldnn_enabled(False)
+        _tell_of_loops(False)
         try:
             with (
                 warnings.catch_warnings(),
@@ -93,6 +114,8 @@ def operators_only() -> Iterator[None]:
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
+            torch._C._set_mkldnn_enabled(whole_layers)
+            _tell_of_loops(True)
 
 
 def first_line(error: BaseException) -> str:
@@ -108,39 +131,3 @@ def _reason(error: BaseException) -> str:
         reason = "which operators it runs depends on a record's values (if, .item() or one_hot on a tensor)"
         return f"{reason}. Use torch.where and comparisons instead"
     return line
-
-
-def _refuse_effects(nodes: Sequence[Node], what: str) -> None:
-    """Raise unless every node is an operator of torch that is not random and writes into values of this call only."""
-    outside: set[Node] = set()  # arguments and constants, and views of them
-    for node in nodes:
-        if node.op in ("placeholder", "get_attr"):
-            outside.add(node)
-        if node.op != "call_function":
-            continue
-        if node.target is operator.getitem:
-            outside |= {node} if node.args[0] in outside else set()
-            continue
-        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in _NAMESPACES:
-            raise GuaranteeError(f"{what} cannot be certified: it calls {node.target}, which is not an operator of torch's own.")
-        if torch.Tag.nondeterministic_seeded in node.target.tags:
-            fix = "Remove the random numbers or call eval() on the layer that draws them"
-            raise GuaranteeError(f"{what} draws random numbers in its forward pass ({node.target}). {fix}.")
-        _follow_aliases(node, node.target, outside, what)
-
-
-def _follow_aliases(node: Node, target: torch._ops.OpOverload, outside: set[Node], what: str) -> None:
-    """Raise if an operator writes into something that outlives the call; a view of such a thing is one, too."""
-    names = [argument.name for argument in target._schema.arguments]
-    actual = dict(zip(names, node.args, strict=False)) | node.kwargs
-    for argument in target._schema.arguments:
-        if argument.alias_info is None:
-            continue
-        touched = actual.get(argument.name)
-        members = touched if isinstance(touched, list | tuple) else [touched]
-        if not any(member in outside for member in members if isinstance(member, Node)):
-            continue
-        if argument.alias_info.is_write:
-            fix = "Keep running statistics, renormalised weights and counters out of forward()"
-            raise GuaranteeError(f"{what} writes into what it keeps in its forward pass ({target}). {fix}.")
-        outside.add(node)

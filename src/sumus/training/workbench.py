@@ -16,15 +16,14 @@ from sumus.data.silos import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 from sumus.shapes import feature_shape
-from sumus.training.certified import examine, try_out
+from sumus.training.certified import try_out
+from sumus.training.chains import is_chain
 from sumus.training.features import bounded, feature_map
 from sumus.training.gradients import PerRecordGradients
 from sumus.training.isolation import refuse_mixing_layers
-from sumus.training.layers import is_chain
 from sumus.training.made_up import Form, InputKind
 from sumus.training.models import build_model, flat_parameters
 from sumus.training.own_model import own_copy, require_precision
-from sumus.training.vmapped import cross_entropy
 
 __all__ = ["Workbench", "named_model", "prepare"]
 
@@ -97,10 +96,8 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int)
     require_precision(model)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
-    if training.algorithm in ("dp-sgd", "single-step", "split-noise") and not is_chain(model):
+    if training.algorithm != "fedavg" and not is_chain(model):
         outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
-    elif training.algorithm != "fedavg" and not is_chain(model):
-        outputs = examine(model, kind, form, cross_entropy)
     else:
         if training.algorithm != "fedavg":
             refuse_mixing_layers(model)
