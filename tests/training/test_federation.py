@@ -210,8 +210,9 @@ class _NotAChain(nn.Module):
     [
         {"training.algorithm": "silo", "privacy.unit": "silo", "federation.local_steps": 15},
         {"training.algorithm": "dp-sgd", "federation.local_steps": 3, "training.sampling_rate": 0.2},
+        {"training.algorithm": "fedavg", "federation.local_steps": 15, "noise.noise_multiplier": None},
     ],
-    ids=["whole silos", "dp-sgd"],
+    ids=["whole silos", "dp-sgd", "the module itself"],
 )
 def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) -> None:
     """Else a silo's update would depend on another silo's records outside of every sum: more than is accounted."""

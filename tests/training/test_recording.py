@@ -18,6 +18,7 @@ from sumus.guarantee import calibrate_design
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.resolve import resolve
+from sumus.training.chunk_function import chunk_function
 from sumus.training.constants import Constants
 from sumus.training.gradients import PerRecordGradients
 from sumus.training.local_update import local_updater
@@ -122,6 +123,9 @@ def test_a_constant_with_code_of_its_own_is_refused() -> None:
 
 def test_a_kernel_that_looks_at_the_largest_matrix_gets_records_one_by_one() -> None:
     """How many terms `matrix_exp` takes for a record depends on the others of its chunk."""
+    matrices = torch.randn(8, 3, 3, generator=torch.Generator().manual_seed(0))
+    assert chunk_function(lambda weights, x: {"out": torch.matrix_exp(x)}, {}, matrices).chunk == 1
+    assert chunk_function(lambda weights, x: {"out": torch.sin(x)}, {}, matrices).chunk == 8
     model = own(lambda self, x: self.head(torch.matrix_exp(x.view(-1, 3, 3)).flatten(1)), head=nn.Linear(9, 3))
     steps, theta = PerRecordGradients(model), flat_parameters(model)
     generator = torch.Generator().manual_seed(0)
