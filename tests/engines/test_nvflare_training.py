@@ -24,8 +24,9 @@ class Operator:
     def __init__(self, last_rounds: list[int], result: Path) -> None:
         self._last, self._result, self.jobs = iter(last_rounds), result, 0
 
-    def run_job(self, job: Path, watch: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    def run_job(self, job: Path, watch: Callable[[Mapping[str, Any]], None], *, silos: list[str]) -> dict[str, Any]:
         assert (job / "meta.json").is_file()
+        assert len(silos) == 4
         self.jobs += 1
         last = next(self._last, None)
         if last is not None:
