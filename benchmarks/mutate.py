@@ -1,8 +1,10 @@
-"""`make mutate`: break the guarantee on purpose, one change at a time, and see a test fail each time.
+"""`make mutate`: break the guarantee on purpose, one change at a time, and see a test fail each
+time.
 
-Every mutation of tests/mutations/mutations.toml is applied to a copy of the source tree, and its tests run against it. Prints a table and
-exits with 1 if a mutation survives, that is, if all its tests pass, or if they cannot be run at all or do not end in time: only a test
-that failed has caught anything.
+Every mutation of tests/mutations/mutations.toml is applied to a copy of the source tree, and its
+tests run against it. Prints a table and exits with 1 if a mutation survives, that is, if all its
+tests pass, or if they cannot be run at all or do not end in time: only a test that failed has
+caught anything.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("src", "tests", "plans", "pyproject.toml")
-CAUGHT, SURVIVED, UNFINISHED = 1, 0, -1  # exit codes of pytest: tests failed, all passed; and ours for no end
+# exit codes of pytest: tests failed, all passed; and ours for no end
+CAUGHT, SURVIVED, UNFINISHED = 1, 0, -1
 
 
 def copy_of_the_tree(folder: Path) -> Path:
@@ -28,7 +31,11 @@ def copy_of_the_tree(folder: Path) -> Path:
     for part in PARTS:
         origin = ROOT / part
         if origin.is_dir():
-            shutil.copytree(origin, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", ".hypothesis"))
+            shutil.copytree(
+                origin,
+                folder / part,
+                ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", ".hypothesis"),
+            )
         elif origin.exists():
             shutil.copy(origin, folder / part)
     return folder
@@ -36,13 +43,37 @@ def copy_of_the_tree(folder: Path) -> Path:
 
 def run_tests(tree: Path, tests: list[str], *, timeout: float) -> tuple[int, str]:
     """Exit code of pytest on the copy, and its last line."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": str(tree / "numba")}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests]
+    environment = os.environ | {
+        "PYTHONPATH": str(tree / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(tree / "numba"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        *tests,
+    ]
     try:
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return UNFINISHED, f"no end within {timeout:g} seconds; give more with --timeout"
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))] or done.stdout.splitlines()[-1:]
+    lines = [
+        line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ] or done.stdout.splitlines()[-1:]
     return done.returncode, (lines or [done.stderr.strip()[-200:]])[0]
 
 
@@ -63,11 +94,15 @@ def try_mutation(tree: Path, mutation: dict[str, Any], *, timeout: float) -> tup
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="run mutations whose name contains this")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds per mutation")
     options = parser.parse_args()
-    catalogue = tomllib.loads((ROOT / "tests" / "mutations" / "mutations.toml").read_text(encoding="utf-8"))["mutation"]
+    catalogue = tomllib.loads(
+        (ROOT / "tests" / "mutations" / "mutations.toml").read_text(encoding="utf-8")
+    )["mutation"]
     chosen = [mutation for mutation in catalogue if options.only in mutation["name"]]
     survived = 0
     with tempfile.TemporaryDirectory(prefix="sumus-mutate-") as name:
@@ -81,7 +116,10 @@ def main() -> int:
             began = time.perf_counter()
             verdict, by = try_mutation(tree, mutation, timeout=options.timeout)
             survived += verdict != "caught"
-            print(f"{verdict:9} {mutation['name']:64} {time.perf_counter() - began:5.1f} s  {by}", flush=True)
+            print(
+                f"{verdict:9} {mutation['name']:64} {time.perf_counter() - began:5.1f} s  {by}",
+                flush=True,
+            )
     print(f"\n{len(chosen) - survived} of {len(chosen)} mutations caught")
     return 1 if survived else 0
 

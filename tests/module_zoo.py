@@ -1,6 +1,8 @@
-"""Modules that users write: pure functions of one record in every style, and modules that carry something from record to record.
+"""Modules that users write: pure functions of one record in every style, and modules that carry
+something from record to record.
 
-Pure ones come with the form of their records; impure ones with the words that must stand in the refusal.
+Pure ones come with the form of their records; impure ones with the words that must stand in the
+refusal.
 """
 
 from __future__ import annotations
@@ -85,14 +87,20 @@ class Residual(nn.Module):
 class TokenLSTM(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.cell, self.head = nn.Embedding(VOCABULARY, 6), nn.LSTM(6, 7, batch_first=True), nn.Linear(7, CLASSES)
+        self.table, self.cell, self.head = (
+            nn.Embedding(VOCABULARY, 6),
+            nn.LSTM(6, 7, batch_first=True),
+            nn.Linear(7, CLASSES),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.cell(self.table(x))[0][:, -1])
 
 
 class TokenTransformer(nn.Module):
-    """With a padding mask and a table of positions; token 0 is padding, the first place is never masked."""
+    """With a padding mask and a table of positions; token 0 is padding, the first place is never
+    masked.
+    """
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -102,7 +110,9 @@ class TokenTransformer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         padding = (x == 0) & (torch.arange(x.shape[1]) > 0)
-        hidden = self.body(self.table(x) + self.places(torch.arange(x.shape[1])), src_key_padding_mask=padding)
+        hidden = self.body(
+            self.table(x) + self.places(torch.arange(x.shape[1])), src_key_padding_mask=padding
+        )
         return self.head(hidden[:, 0])
 
 
@@ -150,7 +160,10 @@ class Cubed(torch.autograd.Function):
 class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.experts = nn.Linear(8, 4), nn.ModuleList(nn.Linear(8, CLASSES) for _ in range(4))
+        self.gate, self.experts = (
+            nn.Linear(8, 4),
+            nn.ModuleList(nn.Linear(8, CLASSES) for _ in range(4)),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         answers = torch.stack([expert(x) for expert in self.experts], dim=1)
@@ -179,7 +192,14 @@ def hooked() -> nn.Module:
 
 
 def convolutions(*norms: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 4, 3), *norms, nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        *norms,
+        nn.ReLU(inplace=True),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, CLASSES),
+    )
 
 
 IMAGE = (1, 7, 7)
@@ -249,7 +269,9 @@ class Layer(nn.Module):
 
 
 class Normaliser(Layer):
-    """A running mean in a plain attribute: batch norm as users write it once batch norm is refused."""
+    """A running mean in a plain attribute: batch norm as users write it once batch norm is
+    refused.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,7 +410,9 @@ class EnvironmentMemory(Layer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         last = float(os.environ.get("SUMUS_TEST_ZOO", "0"))
-        os.environ["SUMUS_TEST_ZOO"] = repr(float(x.detach().mean())) if not torch._C._functorch.is_batchedtensor(x) else "0"
+        os.environ["SUMUS_TEST_ZOO"] = (
+            repr(float(x.detach().mean())) if not torch._C._functorch.is_batchedtensor(x) else "0"
+        )
         return x + last
 
 
@@ -410,7 +434,9 @@ class RunningBuffer(Layer):
 
 
 class Branching(Layer):
-    """Pure, but its operators depend on a record's values: no chain of operators is this function."""
+    """Pure, but its operators depend on a record's values: no chain of operators is this
+    function.
+    """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x) if float(x.sum()) > 0 else x
@@ -480,7 +506,9 @@ first_records: list[torch.Tensor] = []
 
 
 class RareStatistics(Layer):
-    """Running statistics of a feature that is zero for ordinary records, by an operator that does not say that it writes."""
+    """Running statistics of a feature that is zero for ordinary records, by an operator that does
+    not say that it writes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -580,7 +608,9 @@ class Duplicates(Layer):
 
 
 class Positions(nn.Module):
-    """Keeps a table of positions and a mask by length, made when first needed, and writes to a log."""
+    """Keeps a table of positions and a mask by length, made when first needed, and writes to a
+    log.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -595,7 +625,9 @@ class Positions(nn.Module):
         if (length, length) not in self.masks:
             self.masks[length, length] = torch.ones(length, length).tril()
         log.debug("positions of %d tokens", length)
-        mixed = self.masks[length, length].to(x.dtype) @ (self.inner(x) * self.table) + kept_scale(length)
+        mixed = self.masks[length, length].to(x.dtype) @ (self.inner(x) * self.table) + kept_scale(
+            length
+        )
         return self.head(mixed.mean(1))
 
 
@@ -645,7 +677,10 @@ IMPURE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "numpy's global generator": (NumpyNoise, "numpy.random"),
     "torch's global generator": (TorchDropout, "torch's random generator"),
     "a generator of one's own": (OwnGenerator, "changes 0.source"),
-    "randomness of the operating system": (SecretNoise, "other values after another one was computed"),
+    "randomness of the operating system": (
+        SecretNoise,
+        "other values after another one was computed",
+    ),
     "a counter in a global": (GlobalCounter, "global calls"),
     "a counter in a class": (ClassCounter, "ClassCounter.seen"),
     "a list among the defaults": (DefaultMemory, "default"),
@@ -653,16 +688,25 @@ IMPURE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a queue": (Stream, "changes 0.history"),
     "a hook that remembers": (remembering_hook, "closure memory"),
     "the first record in an attribute": (FirstRecord, "changes 0.centre"),
-    "memory outside of all objects": (EnvironmentMemory, "other values after another one was computed"),
+    "memory outside of all objects": (
+        EnvironmentMemory,
+        "other values after another one was computed",
+    ),
     "a mean over the batch": (Centred, "mixes records"),
     "a running mean in a buffer": (RunningBuffer, "changes 0.mean"),
     "a derivative that counts": (StatefulDerivative, "global backward_calls"),
     "weights written in place": (Renormalised, "the parameters.0.inner.weight"),
     "batch norm": (lambda: nn.BatchNorm1d(8), "GroupNorm"),
-    "batch norm without statistics in evaluation mode": (lambda: nn.BatchNorm1d(8, track_running_stats=False).eval(), "GroupNorm"),
+    "batch norm without statistics in evaluation mode": (
+        lambda: nn.BatchNorm1d(8, track_running_stats=False).eval(),
+        "GroupNorm",
+    ),
     "dropout": (lambda: nn.Dropout(0.1), r"eval\(\)"),
     "dropout inside attention": (lambda: nn.MultiheadAttention(8, 2, dropout=0.1), "dropout=0"),
-    "a spectral norm that iterates": (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), "spectral"),
+    "a spectral norm that iterates": (
+        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)),
+        "spectral",
+    ),
     "an embedding that rescales itself": (lambda: nn.Embedding(8, 8, max_norm=1.0), "max_norm"),
     "operators that depend on values": (Branching, "cannot be certified"),
     "a way through numpy": (ThroughNumpy, "cannot be certified"),
@@ -703,5 +747,8 @@ class PureFeatures(Behind):
     layer = nn.Tanh
 
 
-FEATURES = {kind.__name__ + "Features": type(kind.__name__ + "Features", (Behind,), {"layer": kind}) for kind, _ in STATEFUL.values()}
+FEATURES = {
+    kind.__name__ + "Features": type(kind.__name__ + "Features", (Behind,), {"layer": kind})
+    for kind, _ in STATEFUL.values()
+}
 globals().update(FEATURES)  # a plan names them

@@ -9,10 +9,10 @@ from unittest import mock
 
 import numpy as np
 
-from sumus.accounting.analyses import Analysis
+from sumus.books import RoundRecord, RunFolder
 from sumus.guarantee import Account
+from sumus.guarantee.claims import Analysis
 from sumus.plan import TrainingPlan
-from sumus.record import RoundRecord, RunFolder
 
 SILOS = ("north", "south", "east", "west", "centre")
 
@@ -52,7 +52,8 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
         "analysis": "convex-pass",
         "accountant": "pld",
         "noise_multiplier": plan.noise.noise_multiplier or 1.0,
-        "local_noise_multiplier": (plan.noise.noise_multiplier or 1.0) / math.sqrt(plan.noise_contributors),
+        "local_noise_multiplier": (plan.noise.noise_multiplier or 1.0)
+        / math.sqrt(plan.noise_contributors),
         "unit": plan.privacy.unit,
         "neighbours": "one record of one silo, add or remove",
         "trust": "4 of 5 silos present and honest; server honest-but-curious",
@@ -69,13 +70,21 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
         "local": "the silo's own noise alone protects its records, whatever the others do",
     }
     analyses = tuple(
-        Analysis(name=name, epsilon=values["epsilon"] * factor, delta=values["delta"], proved=True, statement=statements[name])
+        Analysis(
+            name=name,
+            epsilon=values["epsilon"] * factor,
+            delta=values["delta"],
+            proved=True,
+            statement=statements[name],
+        )
         for name, factor in (("convex-pass", 1.0), ("local", 2.31))
     )
     return Account(**({"analyses": analyses} | values))
 
 
-def made_round(number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS, seed: int = 0, **changes: Any) -> RoundRecord:
+def made_round(
+    number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS, seed: int = 0, **changes: Any
+) -> RoundRecord:
     """A plausible round."""
     draw = np.random.default_rng((seed, number))
     reached = 0.91 - 0.62 * math.exp(-number / (0.22 * rounds)) - 0.02 * seed
@@ -95,7 +104,13 @@ def made_round(number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS,
         "headroom_bits": 3.4 + 0.1 * float(draw.normal()),
         "update_norm": 1.9 * math.exp(-number / (0.5 * rounds)) + 0.3,
         "noise_norm_expected": 0.27,
-        "seconds": {"local": 0.31, "noise": 0.02, "protocol": 0.06 + 0.01 * float(draw.random()), "evaluate": 0.05, "server": 0.004},
+        "seconds": {
+            "local": 0.31,
+            "noise": 0.02,
+            "protocol": 0.06 + 0.01 * float(draw.random()),
+            "evaluate": 0.05,
+            "server": 0.004,
+        },
         "bytes_up": 5 * 650 * 4 + 9000,
         "bytes_down": 5 * 650 * 8 + 4000,
         "metrics_are": "simulation-only",
@@ -104,16 +119,41 @@ def made_round(number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS,
     return RoundRecord(**(values | changes))
 
 
-def made_run(root: Path, *, rounds: int = 12, seed: int = 0, finished: bool = True, silos: tuple[str, ...] = SILOS, **plan: Any) -> Path:
+def made_run(
+    root: Path,
+    *,
+    rounds: int = 12,
+    seed: int = 0,
+    finished: bool = True,
+    silos: tuple[str, ...] = SILOS,
+    **plan: Any,
+) -> Path:
     """A run folder with all its rounds; returns its path."""
     the_plan = made_plan(federation__rounds=rounds, federation__silos=len(silos), **plan)
     unsynced = mock.patch("os.fsync")  # a made-up run need not survive a power cut
     with unsynced, RunFolder.create(the_plan, made_account(the_plan), root, silos=silos) as run:
         for number in range(1, rounds + 1):
             weights = np.full(650, 0.01 * number)
-            run.commit(made_round(number, rounds=rounds, seed=seed, silos=silos), {"weights": weights}, {"round": number})
+            run.commit(
+                made_round(number, rounds=rounds, seed=seed, silos=silos),
+                {"weights": weights},
+                {"round": number},
+            )
         if finished:
             last = run.rounds()[-1]
-            baselines = {"non_private": 0.954, "alone_mean": 0.842, "alone_min": 0.796, "alone_max": 0.881}
-            run.finish({"accuracy": last.accuracy, "loss": last.loss, "seconds": 0.45 * rounds, "rounds": rounds, "baselines": baselines})
+            baselines = {
+                "non_private": 0.954,
+                "alone_mean": 0.842,
+                "alone_min": 0.796,
+                "alone_max": 0.881,
+            }
+            run.finish(
+                {
+                    "accuracy": last.accuracy,
+                    "loss": last.loss,
+                    "seconds": 0.45 * rounds,
+                    "rounds": rounds,
+                    "baselines": baselines,
+                }
+            )
         return run.path

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sumus.chain import Chain
 from sumus.errors import StorageError
+from sumus.files import Chain
 
 ORIGIN = "00" * 32
 
@@ -21,7 +21,9 @@ ORIGIN = "00" * 32
 def made_chain(path: Path, count: int = 4) -> Chain:
     chain = Chain(path=path, origin=ORIGIN)
     for number in range(count):
-        chain = chain.appended("round", {"number": number, "name": 'é "quoted" \n', "loss": math.inf})
+        chain = chain.appended(
+            "round", {"number": number, "name": 'é "quoted" \n', "loss": math.inf}
+        )
     return chain
 
 
@@ -32,7 +34,9 @@ def test_the_hash_is_sha256_of_previous_kind_and_body(tmp_path: Path) -> None:
     for line in (tmp_path / "c.jsonl").read_text().splitlines():
         entry = json.loads(line)
         body = json.dumps(entry["body"], sort_keys=True, separators=(",", ":"))
-        expected = hashlib.sha256(b"\0".join([b"sumus-chain-v1", previous.encode(), b"round", body.encode()])).hexdigest()
+        expected = hashlib.sha256(
+            b"\0".join([b"sumus-chain-v1", previous.encode(), b"round", body.encode()])
+        ).hexdigest()
         assert entry["hash"] == expected
         assert entry["previous"] == previous
         previous = expected
@@ -52,7 +56,9 @@ def test_another_origin_is_refused(tmp_path: Path) -> None:
         Chain.read(tmp_path / "c.jsonl", origin="11" * 32)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_every_changed_byte_is_noticed(tmp_path: Path, data: st.DataObject) -> None:
     original, file = tmp_path / "original.jsonl", tmp_path / "c.jsonl"
@@ -71,13 +77,20 @@ def test_lines_cannot_be_removed_swapped_or_repeated(tmp_path: Path, change: str
     file = tmp_path / "c.jsonl"
     made_chain(file)
     a, b, c, d = file.read_bytes().splitlines(keepends=True)
-    changed = {"remove first": [b, c, d], "remove middle": [a, c, d], "swap": [a, c, b, d], "repeat": [a, b, b, c, d]}[change]
+    changed = {
+        "remove first": [b, c, d],
+        "remove middle": [a, c, d],
+        "swap": [a, c, b, d],
+        "repeat": [a, b, b, c, d],
+    }[change]
     file.write_bytes(b"".join(changed))
     with pytest.raises(StorageError):
         Chain.read(file, origin=ORIGIN)
 
 
-def test_a_chain_cut_at_any_byte_keeps_every_complete_line_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_cut_at_any_byte_keeps_every_complete_line_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand real ones would take seconds
     file = tmp_path / "c.jsonl"
     whole = made_chain(file)
@@ -85,7 +98,8 @@ def test_a_chain_cut_at_any_byte_keeps_every_complete_line_and_goes_on(tmp_path:
     for length in range(len(content)):
         file.write_bytes(content[:length])
         chain = Chain.read(file, origin=ORIGIN)
-        assert len(chain.links) == (content[: length + 1].count(b"\n"))  # a line that lacks only its line feed counts
+        # a line that lacks only its line feed counts
+        assert len(chain.links) == (content[: length + 1].count(b"\n"))
         assert chain.links == whole.links[: len(chain.links)]
         longer = chain.appended("round", {"after": length})
         assert Chain.read(file, origin=ORIGIN).links == longer.links

@@ -1,4 +1,6 @@
-"""The Poisson-binomial mechanism as a plan: calibrated, certified, trained, and refused where it has no guarantee."""
+"""The Poisson-binomial mechanism as a plan: calibrated, certified, trained, and refused where it
+has no guarantee.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,13 @@ import numpy as np
 import pytest
 
 from conftest_data import small_data
-from sumus.accounting.poisson_binomial import poisson_binomial_curve
-from sumus.accounting.renyi import ORDERS, epsilon_cks
+from sumus.accounting import ORDERS, poisson_binomial_curve
+from sumus.accounting.renyi import epsilon_cks
 from sumus.errors import PlanError
 from sumus.guarantee import account_of, calibrate_design, certify
-from sumus.plan import TrainingPlan
-from sumus.resolve import resolve
-from sumus.training.federation import Federation
-from sumus.training.workbench import prepare
+from sumus.parties import Federation
+from sumus.plan import TrainingPlan, resolve
+from sumus.training import prepare
 
 PLAN = """
 [privacy]
@@ -54,15 +55,23 @@ def test_calibration_lands_on_the_safe_side_and_close() -> None:
 def test_epsilon_is_that_of_the_published_mechanism() -> None:
     design, _ = built(**{"privacy.epsilon": "none", "noise.noise_multiplier": 3.0})
     coins = design.coins
-    assert coins.std_of_sum(4) == pytest.approx(3.0 * 0.5)  # σ is the standard deviation of a decoded coordinate over the clip norm
+    # σ is the standard deviation of a decoded coordinate over the clip norm
+    assert coins.std_of_sum(4) == pytest.approx(3.0 * 0.5)
     curve = poisson_binomial_curve(silos=4, trials=16, theta=coins.theta, dimension=21)
-    assert account_of(design).epsilon == pytest.approx(epsilon_cks(ORDERS, 2 * curve(ORDERS), 1e-4), rel=1e-9)
+    assert account_of(design).epsilon == pytest.approx(
+        epsilon_cks(ORDERS, 2 * curve(ORDERS), 1e-4), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("protocol", ["trusted", "secagg"])
 def test_a_round_estimates_the_mean_of_the_clipped_updates(protocol: str) -> None:
     design, data = built(
-        **{"aggregation.protocol": protocol, "privacy.epsilon": "none", "noise.noise_multiplier": 0.5, "noise.trials": 128}
+        **{
+            "aggregation.protocol": protocol,
+            "privacy.epsilon": "none",
+            "noise.noise_multiplier": 0.5,
+            "noise.trials": 128,
+        }
     )
     updates, bench = [], prepare(design.plan, data)
     for number in range(12):

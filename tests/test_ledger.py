@@ -1,4 +1,6 @@
-"""Ledger: entered before it leaves, never counted too low, every change noticed, several writers at once."""
+"""Ledger: entered before it leaves, never counted too low, every change noticed, several writers at
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sumus.books import Ledger, LedgerEntry, Total, dataset_of, state_directory
 from sumus.errors import PolicyError, StorageError
-from sumus.ledger import Ledger, LedgerEntry, Total, dataset_of, state_directory
 from synthetic_runs import made_account, made_plan
 from test_storage import under_file_limit
 
 PLAN = "ab" * 32
 
 
-def made_entry(run: str = "one", number: int = 1, epsilon: float = 0.5, **changes: object) -> LedgerEntry:
+def made_entry(
+    run: str = "one", number: int = 1, epsilon: float = 0.5, **changes: object
+) -> LedgerEntry:
     values: dict[str, object] = {
         "run": run,
         "round": number,
@@ -51,22 +55,41 @@ def again(ledger: Ledger) -> Ledger:
 
 def test_metrics_are_entered_with_an_analysis_and_a_trust_of_their_own() -> None:
     """A model may rest on its silo's own noise alone; the counts of test records never do."""
-    others, nobody = "4 of 5 silos present and honest; server honest-but-curious", "no other silo: the silo's own noise alone"
-    account = made_account(made_plan(), analysis="local", trust=nobody, metrics_epsilon=0.9, metrics_trust=others)
+    others, nobody = (
+        "4 of 5 silos present and honest; server honest-but-curious",
+        "no other silo: the silo's own noise alone",
+    )
+    account = made_account(
+        made_plan(), analysis="local", trust=nobody, metrics_epsilon=0.9, metrics_trust=others
+    )
     names = {"run": "one", "round": 1, "round_id": "one/1"}
     metrics, model = LedgerEntry.of_round(account, **names, epsilon=0.5, metrics=0.9)
-    assert (model.purpose, model.analysis, model.trust, model.epsilon) == ("model", "local", nobody, 0.5)
-    assert (metrics.purpose, metrics.analysis, metrics.trust, metrics.epsilon) == ("metrics", "counts", others, 0.9)
+    assert (model.purpose, model.analysis, model.trust, model.epsilon) == (
+        "model",
+        "local",
+        nobody,
+        0.5,
+    )
+    assert (metrics.purpose, metrics.analysis, metrics.trust, metrics.epsilon) == (
+        "metrics",
+        "counts",
+        others,
+        0.9,
+    )
     assert LedgerEntry.of(account, **names, epsilon=0.9, purpose="metrics") == metrics
-    assert "counts on 4 of 5 silos" in next(line for line in str(account).splitlines() if line.startswith("  metrics"))
+    assert "counts on 4 of 5 silos" in next(
+        line for line in str(account).splitlines() if line.startswith("  metrics")
+    )
 
 
-# -- counting -------------------------------------------------------------------------------------------------------------------------
+# -- counting
 
 
 def test_an_unused_data_set_has_spent_nothing(ledger: Ledger) -> None:
     assert ledger.entries() == []
-    assert ledger.total("record") == Total(unit="record", epsilon=0.0, delta=0.0, proved=True, runs=0, releases=0)
+    assert ledger.total("record") == Total(
+        unit="record", epsilon=0.0, delta=0.0, proved=True, runs=0, releases=0
+    )
     assert not ledger.path.exists()  # looking does not create it
 
 
@@ -91,7 +114,9 @@ def test_a_repeated_round_counts_once(ledger: Ledger) -> None:
     assert not ledger.has("one/4", purpose="model")
 
 
-@pytest.mark.parametrize("trick", ["same name", "same name, replayed round in between", "same name, other plan"])
+@pytest.mark.parametrize(
+    "trick", ["same name", "same name, replayed round in between", "same name, other plan"]
+)
 def test_a_server_that_gives_two_runs_one_name_saves_no_epsilon(ledger: Ledger, trick: str) -> None:
     """The attacker wants a second run on the same records without the ledger noticing."""
     for number in (1, 2, 3):
@@ -100,7 +125,15 @@ def test_a_server_that_gives_two_runs_one_name_saves_no_epsilon(ledger: Ledger, 
         ledger.enter(made_entry("one", 1, 0.25))
     plan, start = ("cd" * 32, 4) if trick == "same name, other plan" else (PLAN, 1)
     for number in (0, 1, 2):
-        ledger.enter(made_entry("one", start + number, 0.25 * (number + 1), round_id=f"second/{number}", plan_hash=plan))
+        ledger.enter(
+            made_entry(
+                "one",
+                start + number,
+                0.25 * (number + 1),
+                round_id=f"second/{number}",
+                plan_hash=plan,
+            )
+        )
     assert ledger.total("record").epsilon == 1.5
 
 
@@ -116,7 +149,9 @@ def test_one_unproved_release_makes_the_total_unproved(ledger: Ledger) -> None:
     assert not ledger.total("record").proved
 
 
-def test_a_silo_run_costs_a_record_twice_and_a_record_run_says_nothing_about_a_silo(ledger: Ledger) -> None:
+def test_a_silo_run_costs_a_record_twice_and_a_record_run_says_nothing_about_a_silo(
+    ledger: Ledger,
+) -> None:
     ledger.enter(made_entry("one", 1, 0.5, unit="silo"))
     assert ledger.total("silo").epsilon == 0.5
     record = ledger.total("record")
@@ -129,7 +164,11 @@ def test_a_silo_run_costs_a_record_twice_and_a_record_run_says_nothing_about_a_s
 
 def test_a_run_without_noise_spends_everything(ledger: Ledger) -> None:
     ledger.enter(made_entry("one", 1, 0.5))
-    ledger.enter(LedgerEntry.without_noise(made_plan(training__algorithm="fedavg"), run="two", round=1, round_id="x"))
+    ledger.enter(
+        LedgerEntry.without_noise(
+            made_plan(training__algorithm="fedavg"), run="two", round=1, round_id="x"
+        )
+    )
     total = again(ledger).total("record")
     assert total.epsilon == math.inf
     assert not total.proved
@@ -144,24 +183,34 @@ def test_a_negative_or_missing_epsilon_is_refused(ledger: Ledger, epsilon: float
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.0, 1e6), max_size=12))
 def test_the_sum_is_never_rounded_down(values: list[float]) -> None:
-    from sumus.ledger import _sum_up
+    from sumus.books.ledger import _sum_up
 
     exact = sum(map(Fraction, values), Fraction(0))
     assert Fraction(_sum_up(values)) >= exact
     assert _sum_up(values) <= math.nextafter(math.nextafter(math.fsum(values), math.inf), math.inf)
 
 
-def test_an_entry_takes_everything_that_must_stand_beside_an_epsilon_from_the_account(ledger: Ledger) -> None:
+def test_an_entry_takes_everything_that_must_stand_beside_an_epsilon_from_the_account(
+    ledger: Ledger,
+) -> None:
     plan = made_plan()
     account = made_account(plan)
     (entered,) = ledger.enter(LedgerEntry.of(account, run="r", round=1, round_id="x", epsilon=0.3))
-    assert (entered.unit, entered.neighbours, entered.trust) == (account.unit, account.neighbours, account.trust)
-    assert (entered.analysis, entered.proved, entered.plan_hash) == (account.analysis, account.proved, plan.hash)
+    assert (entered.unit, entered.neighbours, entered.trust) == (
+        account.unit,
+        account.neighbours,
+        account.trust,
+    )
+    assert (entered.analysis, entered.proved, entered.plan_hash) == (
+        account.analysis,
+        account.proved,
+        plan.hash,
+    )
     assert entered.time
     assert again(ledger).entries() == [entered]
 
 
-# -- crashes, damage, full disks --------------------------------------------------------------------------------------------------------
+# -- crashes, damage, full disks
 
 
 class Killed(BaseException):
@@ -194,15 +243,21 @@ def test_a_crash_at_any_system_call_never_forgets_a_release_that_may_have_left(
     monkeypatch.undo()
     ledger._lock.release()
     after = again(ledger)
-    assert after.total("record").epsilon == 0.75 or (not may_have_left and after.total("record").epsilon == 0.5)
+    assert after.total("record").epsilon == 0.75 or (
+        not may_have_left and after.total("record").epsilon == 0.5
+    )
     after.enter(made_entry("three", 1, 0.25))
     assert after.total("record").epsilon >= (1.0 if may_have_left else 0.75)
     after.verify()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
-def test_a_ledger_cut_at_any_byte_is_an_error_and_never_a_smaller_total(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_ledger_cut_at_any_byte_is_an_error_and_never_a_smaller_total(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     original = Ledger.of_dataset("visits", state=tmp_path / "original")
     if not original.path.exists():
         for number in (1, 2, 3, 4):
@@ -236,7 +291,9 @@ def test_a_torn_entry_that_was_never_completed_is_recovered(ledger: Ledger) -> N
         assert again(ledger).total("record").epsilon == (1.0 if length >= len(longer) - 1 else 0.75)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_every_changed_byte_of_either_file_is_noticed(tmp_path: Path, data: st.DataObject) -> None:
     original = Ledger.of_dataset("visits", state=tmp_path / "original")
@@ -256,7 +313,9 @@ def test_every_changed_byte_of_either_file_is_noticed(tmp_path: Path, data: st.D
 
 
 @pytest.mark.parametrize("gone", ["jsonl", "head.json"])
-def test_a_missing_half_of_a_ledger_is_an_error_not_a_fresh_start(ledger: Ledger, gone: str) -> None:
+def test_a_missing_half_of_a_ledger_is_an_error_not_a_fresh_start(
+    ledger: Ledger, gone: str
+) -> None:
     ledger.enter(made_entry())
     (ledger.path if gone == "jsonl" else ledger._head_path).unlink()
     with pytest.raises(StorageError, match="ledger-visits"):
@@ -265,7 +324,9 @@ def test_a_missing_half_of_a_ledger_is_an_error_not_a_fresh_start(ledger: Ledger
         again(ledger).enter(made_entry("two"))
 
 
-def test_the_ledger_of_another_data_set_under_this_name_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_ledger_of_another_data_set_under_this_name_is_refused(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     ledger.enter(made_entry())
     with pytest.raises(StorageError, match="is of the data set 'visits'"):
         Ledger("other", ledger.path).entries()
@@ -298,7 +359,7 @@ def test_a_full_disk_refuses_the_release_and_keeps_the_ledger(ledger: Ledger) ->
     assert int(entered) > 0
 
 
-# -- several writers --------------------------------------------------------------------------------------------------------------------
+# -- several writers
 
 
 def _enter_many(path: Path, name: str) -> None:
@@ -359,7 +420,8 @@ def test_a_pair_of_which_only_the_first_reached_the_disk_counts_that_one(ledger:
     before = ledger.path.with_suffix(".head.json").read_bytes()
     ledger.enter(made_entry("one", 2, 0.25, purpose="metrics"), made_entry("one", 2, 0.5))
     lines = ledger.path.read_bytes().splitlines(keepends=True)
-    ledger.path.write_bytes(b"".join(lines[:2]) + lines[2][:9])  # the power failed: half a line, and the head of before
+    # the power failed: half a line, and the head of before
+    ledger.path.write_bytes(b"".join(lines[:2]) + lines[2][:9])
     ledger.path.with_suffix(".head.json").write_bytes(before)
     assert [entry.purpose for entry in again(ledger).entries()] == ["model", "metrics"]
     after = again(ledger)
@@ -367,12 +429,14 @@ def test_a_pair_of_which_only_the_first_reached_the_disk_counts_that_one(ledger:
     assert after.total("record").epsilon == 0.75
 
 
-# -- where ledgers live -----------------------------------------------------------------------------------------------------------------
+# -- where ledgers live
 
 
 @settings(max_examples=200, deadline=None)
 @given(one=st.text(min_size=1, max_size=30), two=st.text(min_size=1, max_size=30))
-def test_different_data_sets_have_different_files_inside_the_state_directory(one: str, two: str) -> None:
+def test_different_data_sets_have_different_files_inside_the_state_directory(
+    one: str, two: str
+) -> None:
     state = Path("/state")
     paths = []
     for name in (one, two):
@@ -397,7 +461,11 @@ def test_the_state_directory_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_plan_spends_from_the_ledger_of_its_data() -> None:
     assert dataset_of(made_plan()) == "digits"
     by_file = made_plan(data__name=None).with_overrides(
-        {"data.path": "/a/patients.parquet", "data.silo_column": "hospital", "data.label_column": "y"}
+        {
+            "data.path": "/a/patients.parquet",
+            "data.silo_column": "hospital",
+            "data.label_column": "y",
+        }
     )
     assert dataset_of(by_file) == "patients"
 
@@ -405,4 +473,7 @@ def test_a_plan_spends_from_the_ledger_of_its_data() -> None:
 def test_all_ledgers_are_found(tmp_path: Path) -> None:
     for name in ("visits", "Größe / 2"):
         Ledger.of_dataset(name, state=tmp_path).enter(made_entry())
-    assert sorted(ledger.dataset for ledger in Ledger.all(state=tmp_path)) == ["Größe / 2", "visits"]
+    assert sorted(ledger.dataset for ledger in Ledger.all(state=tmp_path)) == [
+        "Größe / 2",
+        "visits",
+    ]

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sumus.data import PublicFacts
 from sumus.errors import PlanError
-from sumus.plan import TrainingPlan
-from sumus.plan_sections import ALGORITHMS, SECTIONS
-from sumus.resolve import resolve
+from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan.sections import ALGORITHMS, SECTIONS
 
 GOLDEN = """
 [privacy]
@@ -35,7 +33,9 @@ name = "fashion-mnist"
 clip_norm = 0.5
 """
 
-WORDS = st.text(alphabet=string.ascii_letters + string.digits + " äε\"'\\#.=[]{}-_", min_size=1, max_size=12).filter(str.isprintable)
+WORDS = st.text(
+    alphabet=string.ascii_letters + string.digits + " äε\"'\\#.=[]{}-_", min_size=1, max_size=12
+).filter(str.isprintable)
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "privacy.epsilon": POSITIVE | st.integers(1, 100),
@@ -54,8 +54,12 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "noise.removable": st.booleans(),
     "aggregation.modulus_bits": st.integers(16, 64),
     "data.name": WORDS,
-    "data.bounds": st.dictionaries(WORDS, st.tuples(st.floats(-1e9, 0.0), st.floats(0.1, 1e9)).map(list), max_size=3),
-    "data.categories": st.dictionaries(WORDS, st.lists(WORDS, min_size=1, max_size=4, unique=True), max_size=3),
+    "data.bounds": st.dictionaries(
+        WORDS, st.tuples(st.floats(-1e9, 0.0), st.floats(0.1, 1e9)).map(list), max_size=3
+    ),
+    "data.categories": st.dictionaries(
+        WORDS, st.lists(WORDS, min_size=1, max_size=4, unique=True), max_size=3
+    ),
 }
 
 
@@ -68,7 +72,10 @@ def plans(draw: st.DrawFn) -> TrainingPlan:
     names = draw(st.lists(WORDS, max_size=3, unique=True))
     if names:
         tables["silo"] = {
-            name: draw(st.fixed_dictionaries({}, optional={"clip_norm": POSITIVE, "noise_share": POSITIVE})) for name in names
+            name: draw(
+                st.fixed_dictionaries({}, optional={"clip_norm": POSITIVE, "noise_share": POSITIVE})
+            )
+            for name in names
         }
     return TrainingPlan.from_table(tables)
 
@@ -89,7 +96,9 @@ def test_equal_hashes_mean_equal_plans(one: TrainingPlan, other: TrainingPlan) -
 
 
 def test_the_canonical_hash_is_golden() -> None:
-    """Every silo must compute the same 64 digits; a change of this number is a change of the protocol."""
+    """Every silo must compute the same 64 digits; a change of this number is a change of the
+    protocol.
+    """
     plan = TrainingPlan.from_toml(GOLDEN)
     assert len(plan.hash) == 64
     assert plan.hash == TrainingPlan.from_toml(GOLDEN.replace("epsilon = 1", "epsilon = 1.0")).hash
@@ -100,10 +109,16 @@ def test_the_canonical_hash_is_golden() -> None:
 
 
 def test_minus_zero_is_zero() -> None:
-    assert TrainingPlan.from_toml("[training]\nl2_penalty = -0.0").hash == TrainingPlan.from_toml("[training]\nl2_penalty = 0").hash
+    assert (
+        TrainingPlan.from_toml("[training]\nl2_penalty = -0.0").hash
+        == TrainingPlan.from_toml("[training]\nl2_penalty = 0").hash
+    )
 
 
-@given(section=st.sampled_from(sorted(SECTIONS)), key=st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=20))
+@given(
+    section=st.sampled_from(sorted(SECTIONS)),
+    key=st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=20),
+)
 @settings(max_examples=100, deadline=None)
 def test_unknown_keys_are_refused(section: str, key: str) -> None:
     known = {each.name for each in dataclasses.fields(SECTIONS[section])}
@@ -114,7 +129,11 @@ def test_unknown_keys_are_refused(section: str, key: str) -> None:
     assert f"{section}.{key} is not a key of the plan" in str(caught.value)
 
 
-@given(st.text(alphabet=string.ascii_lowercase, min_size=1, max_size=12).filter(lambda title: title not in {*SECTIONS, "silo"}))
+@given(
+    st.text(alphabet=string.ascii_lowercase, min_size=1, max_size=12).filter(
+        lambda title: title not in {*SECTIONS, "silo"}
+    )
+)
 @settings(max_examples=30, deadline=None)
 def test_unknown_sections_are_refused(title: str) -> None:
     with pytest.raises(PlanError, match="is not a section of the plan"):
@@ -122,7 +141,9 @@ def test_unknown_sections_are_refused(title: str) -> None:
 
 
 def test_a_typo_is_answered_with_the_right_key() -> None:
-    with pytest.raises(PlanError, match=r"privacy.epsilom is not a key of the plan, got 1. Did you mean epsilon\?"):
+    with pytest.raises(
+        PlanError, match=r"privacy.epsilom is not a key of the plan, got 1. Did you mean epsilon\?"
+    ):
         TrainingPlan.from_toml("[privacy]\nepsilom = 1")
     with pytest.raises(PlanError, match=r"Did you mean training\?"):
         TrainingPlan.from_toml("[trainng]")
@@ -138,29 +159,62 @@ BAD = [
     ('[privacy]\nepsilon = "1"', "privacy.epsilon must be a finite number"),
     ("[privacy]\ndelta = 0", "privacy.delta must be a finite number in (0, 1), got 0."),
     ("[privacy]\ndelta = 1", "privacy.delta must be a finite number in (0, 1), got 1."),
-    ("[training]\nsampling_rate = 0", "training.sampling_rate must be a finite number in (0, 1], got 0."),
-    ("[training]\nsampling_rate = 1.5", "training.sampling_rate must be a finite number in (0, 1], got 1.5."),
-    ("[noise]\nnoise_multiplier = 0", "noise.noise_multiplier must be a finite number in (0, 1e+09], got 0."),
+    (
+        "[training]\nsampling_rate = 0",
+        "training.sampling_rate must be a finite number in (0, 1], got 0.",
+    ),
+    (
+        "[training]\nsampling_rate = 1.5",
+        "training.sampling_rate must be a finite number in (0, 1], got 1.5.",
+    ),
+    (
+        "[noise]\nnoise_multiplier = 0",
+        "noise.noise_multiplier must be a finite number in (0, 1e+09], got 0.",
+    ),
     (
         '[noise]\nmechanism = "laplace"',
         "noise.mechanism must be one of skellam, discrete-gaussian, gaussian",
     ),
     ("[federation]\nsilos = 0", "federation.silos must be a whole number at least 1, got 0."),
-    ('[privacy]\ncalibrate_to = "local"\n[evaluation]\nmetrics = "secure"', 'must not be "secure" beside privacy.calibrate_to = "local"'),
-    ("[federation]\nsilos = 3\ndropouts = 2\ncolluding = 1", "federation.dropouts must leave at least one of 3 silos whose noise counts"),
-    ("[federation]\nlocal_steps = 3\nlocal_epochs = 1", "federation.local_epochs cannot stand beside local_steps"),
-    ("[aggregation]\nmodulus_bits = 1000", "aggregation.modulus_bits must be the exponent of a power of two"),
+    (
+        '[privacy]\ncalibrate_to = "local"\n[evaluation]\nmetrics = "secure"',
+        'must not be "secure" beside privacy.calibrate_to = "local"',
+    ),
+    (
+        "[federation]\nsilos = 3\ndropouts = 2\ncolluding = 1",
+        "federation.dropouts must leave at least one of 3 silos whose noise counts",
+    ),
+    (
+        "[federation]\nlocal_steps = 3\nlocal_epochs = 1",
+        "federation.local_epochs cannot stand beside local_steps",
+    ),
+    (
+        "[aggregation]\nmodulus_bits = 1000",
+        "aggregation.modulus_bits must be the exponent of a power of two",
+    ),
     ("[training]\nfeature_bound = 1e200", "training.feature_bound must be a finite number in"),
     ("[training]\nresidual_cap = 1.5", "training.residual_cap must be a finite number in"),
-    ("[training]\nalgorithm = 'convex-pass'\nlocal_momentum = 0.9", "training.local_momentum must be 0 for convex-pass"),
-    ('[training]\nalgorithm = "split-noise"\nl2_penalty = 0.1', "training.l2_penalty must be 0 for split-noise"),
+    (
+        "[training]\nalgorithm = 'convex-pass'\nlocal_momentum = 0.9",
+        "training.local_momentum must be 0 for convex-pass",
+    ),
+    (
+        '[training]\nalgorithm = "split-noise"\nl2_penalty = 0.1',
+        "training.l2_penalty must be 0 for split-noise",
+    ),
     ("[aggregation]\nthreshold = 3", "aggregation.threshold is not a key of the plan"),
-    ("[training]\nlearning_rates = [1.0]", "training.learning_rates has no meaning for convex-pass"),
+    (
+        "[training]\nlearning_rates = [1.0]",
+        "training.learning_rates has no meaning for convex-pass",
+    ),
     (
         '[training]\nalgorithm = "dp-sgd"\nlearning_rates = [1.0, 0.5]\n[silo.a]\nlocal_steps = 1',
         "training.learning_rates cannot stand beside a silo's own local_steps",
     ),
-    ('[privacy]\nunit = "silo"', 'privacy.unit must be "silo" exactly when training.algorithm is "silo"'),
+    (
+        '[privacy]\nunit = "silo"',
+        'privacy.unit must be "silo" exactly when training.algorithm is "silo"',
+    ),
     ("[privacy", "plan must be valid TOML"),
     ("privacy = 3", "privacy must be a table of keys"),
     ("silo = 3", "silo must be a table of tables"),
@@ -181,8 +235,20 @@ def test_a_bad_plan_is_one_line_with_field_value_rule_and_fix(source: str, messa
 
 def test_overrides() -> None:
     plan = TrainingPlan.from_toml(GOLDEN)
-    changed = plan.with_overrides({"privacy.epsilon": "3", "training.hidden": "[8, 4]", "noise.removable": "true", "data.name": "digits"})
-    assert (changed.privacy.epsilon, changed.training.hidden, changed.noise.removable, changed.data.name) == (3.0, (8, 4), True, "digits")
+    changed = plan.with_overrides(
+        {
+            "privacy.epsilon": "3",
+            "training.hidden": "[8, 4]",
+            "noise.removable": "true",
+            "data.name": "digits",
+        }
+    )
+    assert (
+        changed.privacy.epsilon,
+        changed.training.hidden,
+        changed.noise.removable,
+        changed.data.name,
+    ) == (3.0, (8, 4), True, "digits")
     assert changed.with_overrides({"privacy.epsilon": "none"}).privacy.epsilon is None
     assert plan.with_overrides({"silo.bergen.clip_norm": "2"}).silo["bergen"].clip_norm == 2.0
     with pytest.raises(PlanError, match="must name a key as section"):
@@ -220,14 +286,38 @@ _STEP, _PASS = {"training.algorithm": "single-step"}, {"training.algorithm": "co
         (_STEP, {"training.passes": 2}, _PASS),
         (_STEP, {"training.residual_cap": 0.3}, _PASS),
         (_STEP, {"training.state_noise": 4.0}, {"training.algorithm": "split-noise"}),
-        (_STEP, {"noise.trials": 64}, {"noise.mechanism": "poisson-binomial", "training.algorithm": "silo", "privacy.unit": "silo"}),
+        (
+            _STEP,
+            {"noise.trials": 64},
+            {
+                "noise.mechanism": "poisson-binomial",
+                "training.algorithm": "silo",
+                "privacy.unit": "silo",
+            },
+        ),
         (_STEP, {"data.dirichlet_alpha": 0.1}, {"data.partition": "dirichlet"}),
         (_STEP, {"data.shards_per_silo": 3}, {"data.partition": "shards"}),
-        (_STEP, {"data.label_column": "income"}, {"data.path": "income.csv", "data.silo_column": "state"}),
-        (_STEP, {"data.categories": {"sex": ["f", "m"]}}, {"data.path": "a.csv", "data.silo_column": "b", "data.label_column": "c"}),
+        (
+            _STEP,
+            {"data.label_column": "income"},
+            {"data.path": "income.csv", "data.silo_column": "state"},
+        ),
+        (
+            _STEP,
+            {"data.categories": {"sex": ["f", "m"]}},
+            {"data.path": "a.csv", "data.silo_column": "b", "data.label_column": "c"},
+        ),
         (_STEP, {"evaluation.noise_multiplier": 30.0}, {"evaluation.metrics": "secure"}),
-        (_STEP | {"evaluation.metrics": "none"}, {"evaluation.every": 5}, {"evaluation.metrics": "simulation"}),
-        (_STEP | {"evaluation.metrics": "none"}, {"evaluation.every": 3}, {"evaluation.metrics": "secure"}),
+        (
+            _STEP | {"evaluation.metrics": "none"},
+            {"evaluation.every": 5},
+            {"evaluation.metrics": "simulation"},
+        ),
+        (
+            _STEP | {"evaluation.metrics": "none"},
+            {"evaluation.every": 3},
+            {"evaluation.metrics": "secure"},
+        ),
         (_PASS, {"federation.local_epochs": 1.0}, {"training.algorithm": "split-noise"}),
         (_PASS, {"training.clip_norm": 2.0}, _STEP),
         (_PASS, {"privacy.calibrate_to": "per-step"}, {"training.algorithm": "dp-sgd"}),
@@ -235,7 +325,9 @@ _STEP, _PASS = {"training.algorithm": "single-step"}, {"training.algorithm": "co
         (_PASS, {"silo.bergen.sampling_rate": 0.5}, _STEP),
     ],
 )
-def test_what_means_nothing_is_named(plain: dict[str, object], setting: dict[str, object], meaningful: dict[str, object]) -> None:
+def test_what_means_nothing_is_named(
+    plain: dict[str, object], setting: dict[str, object], meaningful: dict[str, object]
+) -> None:
     plan = TrainingPlan().with_overrides(plain)
     assert not plan.without_effect()
     [line] = plan.with_overrides(setting).without_effect()
@@ -246,10 +338,21 @@ def test_what_means_nothing_is_named(plain: dict[str, object], setting: dict[str
 
 def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
     """A run's own plan, read back, must not complain about numbers that nobody set."""
-    facts = PublicFacts(name="x", silo_names=("a", "b"), records_per_silo=(90, 120), shape=(4,), classes=2, class_names=("0", "1"))
+    facts = PublicFacts(
+        name="x",
+        silo_names=("a", "b"),
+        records_per_silo=(90, 120),
+        shape=(4,),
+        classes=2,
+        class_names=("0", "1"),
+    )
     for algorithm in ALGORITHMS:
         plan = TrainingPlan().with_overrides(
-            {"training.algorithm": algorithm, "training.batch_size": 20, "privacy.unit": "silo" if algorithm == "silo" else "record"}
+            {
+                "training.algorithm": algorithm,
+                "training.batch_size": 20,
+                "privacy.unit": "silo" if algorithm == "silo" else "record",
+            }
         )
         assert not resolve(plan, facts).without_effect()
 
@@ -263,13 +366,19 @@ def test_a_pass_that_rounds_records_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["noise.noise_multiplier", "evaluation.noise_multiplier"])
 def test_noise_beyond_every_sampler_is_refused_by_its_own_name(name: str) -> None:
-    """The advice of the samplers, a coarser grid, does not help the counts of secure metrics, and a square may not overflow."""
-    with pytest.raises(PlanError, match=rf"{name} must be a finite number in \(0, .*\], got 1e\+300"):
+    """The advice of the samplers, a coarser grid, does not help the counts of secure metrics, and a
+    square may not overflow.
+    """
+    with pytest.raises(
+        PlanError, match=rf"{name} must be a finite number in \(0, .*\], got 1e\+300"
+    ):
         TrainingPlan().with_overrides({name: 1e300})
 
 
 def test_a_protocol_that_training_does_not_run_is_refused() -> None:
-    """GOPA and Turbo are there to be compared by `secure_sum`; a plan that names one would have been run with secagg."""
+    """GOPA and Turbo are there to be compared by `secure_sum`; a plan that names one would have
+    been run with secagg.
+    """
     with pytest.raises(PlanError, match=r"aggregation\.protocol must be one of secagg, trusted"):
         TrainingPlan().with_overrides({"aggregation.protocol": "gopa"})
 

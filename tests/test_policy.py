@@ -1,4 +1,6 @@
-"""Policy: a silo refuses what it does not allow, in one line, whatever the plan, the account or the ledger say."""
+"""Policy: a silo refuses what it does not allow, in one line, whatever the plan, the account or the
+ledger say.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sumus.books import Ledger, Policy
 from sumus.errors import PlanError, PolicyError
-from sumus.ledger import Ledger
-from sumus.policy import Policy
 from synthetic_runs import made_account, made_plan
 from test_ledger import made_entry
 
@@ -33,7 +34,9 @@ units = ["record"]
 """
 
 
-def test_a_policy_reads_from_toml_and_accepts_what_it_allows(tmp_path: Path, ledger: Ledger) -> None:
+def test_a_policy_reads_from_toml_and_accepts_what_it_allows(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     (tmp_path / "policy.toml").write_text(FULL)
     policy = Policy.load(tmp_path / "policy.toml")
     plan = made_plan()
@@ -55,14 +58,20 @@ def test_a_policy_reads_from_toml_and_accepts_what_it_allows(tmp_path: Path, led
         ({"min_silos": 6}, {}, "the plan has 5"),
         ({"min_noise_contributors": 5}, {}, "counts on 4"),
         ({"allowed_analyses": ["local"]}, {}, 'rests on "convex-pass"'),
-        ({"allowed_analyses": ["local"]}, {"analysis": "local", "metrics_epsilon": 0.9}, "rest on the noise of other silos"),
+        (
+            {"allowed_analyses": ["local"]},
+            {"analysis": "local", "metrics_epsilon": 0.9},
+            "rest on the noise of other silos",
+        ),
         ({}, {"proved": False, "analysis": "per-step"}, '"per-step" is not proved'),
         ({"units": ["silo"]}, {}, "protects one record"),
         ({"allowed_plan_hashes": ["ab" * 32]}, {}, "is not among them"),
         ({}, {"plan_hash": "cd" * 32}, "not of plan"),
     ],
 )
-def test_every_limit_is_enforced_in_one_line(ledger: Ledger, changes: dict[str, object], account: dict[str, object], reason: str) -> None:
+def test_every_limit_is_enforced_in_one_line(
+    ledger: Ledger, changes: dict[str, object], account: dict[str, object], reason: str
+) -> None:
     plan = made_plan()
     with pytest.raises(PolicyError) as refused:
         Policy(**changes).check(made_account(plan, **account), plan, ledger)  # type: ignore[arg-type]
@@ -89,7 +98,8 @@ def test_what_was_spent_before_counts(ledger: Ledger) -> None:
     ledger.enter(made_entry("two", 1, 0.25))
     with pytest.raises(PolicyError, match=r"2 earlier runs .* add up to ε ≤ 2\.2494"):
         policy.check(made_account(plan), plan, ledger)
-    policy.check(made_account(plan), plan, ledger, run="two")  # resumed: its own spending is part of its account
+    # resumed: its own spending is part of its account
+    policy.check(made_account(plan), plan, ledger, run="two")
 
 
 def test_a_silo_plan_is_refused_where_records_were_protected_before(ledger: Ledger) -> None:
@@ -112,15 +122,23 @@ def test_two_runs_that_fit_alone_cannot_both_spend(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"proved": False}, {"unit": "silo"}])
-def test_a_release_is_checked_for_unit_and_proof_too(ledger: Ledger, changes: dict[str, object]) -> None:
+def test_a_release_is_checked_for_unit_and_proof_too(
+    ledger: Ledger, changes: dict[str, object]
+) -> None:
     with pytest.raises(PolicyError):
-        ledger.enter(made_entry("one", 1, 0.1, **changes), allow=Policy(units=("record",)).check_total)
+        ledger.enter(
+            made_entry("one", 1, 0.1, **changes), allow=Policy(units=("record",)).check_total
+        )
     assert ledger.entries() == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(limit=st.floats(0.1, 3.0), spent=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
-def test_no_sequence_of_releases_exceeds_the_limit(tmp_path: Path, limit: float, spent: list[float]) -> None:
+def test_no_sequence_of_releases_exceeds_the_limit(
+    tmp_path: Path, limit: float, spent: list[float]
+) -> None:
     ledger = Ledger.of_dataset(f"{limit}-{spent}", state=tmp_path)
     policy = Policy(max_epsilon=limit)
     for number, epsilon in enumerate(spent):

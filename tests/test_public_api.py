@@ -1,4 +1,6 @@
-"""The names that others build on. A change here is a change of the interface: say so in CHANGELOG.md."""
+"""The names that others build on. A change here is a change of the interface: say so in
+CHANGELOG.md.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,19 @@ PINNED = {
         "train",
     ],
     "sumus.accounting.accountant": ["epsilon_of", "loss_interval", "renyi_values"],
-    "sumus.accounting.analyses": ["ANALYSES", "Analysis", "Setting", "applicable", "calibrated_analysis", "release_of"],
+    "sumus.guarantee.claims": [
+        "ANALYSES",
+        "Analysis",
+        "Setting",
+        "applicable",
+        "calibrated_analysis",
+        "release_of",
+    ],
     "sumus.accounting.averaging": ["AveragedModels", "average"],
     "sumus.accounting.calibration": ["least_noise"],
-    "sumus.accounting.query": ["calibrate", "epsilon"],
+    "sumus.accounting.calculator": ["calibrate", "epsilon"],
     "sumus.accounting.release": ["Release", "Step", "noisy_step"],
-    "sumus.accounting.tuning": ["epsilon_of_search", "epsilon_with_tuning"],
+    "sumus.accounting.search": ["epsilon_of_search", "epsilon_with_tuning"],
     "sumus.guarantee": [
         "Account",
         "account",
@@ -78,19 +87,43 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = sumus.epsilons
 
 
-COMMON = {"sampling_rate": 1.0, "mechanism": "skellam", "accountant": "pld", "dimension": 1, "resolution_bits": 16}
+COMMON = {
+    "sampling_rate": 1.0,
+    "mechanism": "skellam",
+    "accountant": "pld",
+    "dimension": 1,
+    "resolution_bits": 16,
+}
 
 
 @pytest.mark.parametrize(
-    ("function", "required"), [("epsilon", ["noise_multiplier", "steps", "delta"]), ("calibrate", ["epsilon", "delta", "steps"])]
+    ("function", "required"),
+    [
+        ("epsilon", ["noise_multiplier", "steps", "delta"]),
+        ("calibrate", ["epsilon", "delta", "steps"]),
+    ],
 )
 def test_signatures(function: str, required: list[str]) -> None:
     parameters = inspect.signature(getattr(sumus, function)).parameters
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in parameters.values())
-    assert [name for name, each in parameters.items() if each.default is inspect.Parameter.empty] == required
-    assert {name: each.default for name, each in parameters.items() if each.default is not inspect.Parameter.empty} == COMMON
+    assert [
+        name for name, each in parameters.items() if each.default is inspect.Parameter.empty
+    ] == required
+    assert {
+        name: each.default
+        for name, each in parameters.items()
+        if each.default is not inspect.Parameter.empty
+    } == COMMON
 
 
 def test_an_account_has_the_promised_fields() -> None:
     fields = set(sumus.Account.__dataclass_fields__)
-    assert {"epsilon", "delta", "proved", "analysis", "accountant", "noise_multiplier", "analyses"} <= fields
+    assert {
+        "epsilon",
+        "delta",
+        "proved",
+        "analysis",
+        "accountant",
+        "noise_multiplier",
+        "analyses",
+    } <= fields

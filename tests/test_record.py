@@ -1,4 +1,6 @@
-"""Run folders: nothing is lost on a crash or a full disk, nothing is changed unnoticed, two processes never write at once."""
+"""Run folders: nothing is lost on a crash or a full disk, nothing is changed unnoticed, two
+processes never write at once.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sumus import storage
+from sumus.books import RoundRecord, RunFolder, rounded_up, run_name
 from sumus.errors import PlanError, StorageError
+from sumus.files import atomic as storage
 from sumus.plan import TrainingPlan
-from sumus.record import RoundRecord, RunFolder, rounded_up, run_name
 from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 from test_storage import under_file_limit
 
@@ -33,13 +35,19 @@ def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
     plan = made_plan()
     account = made_account(plan)
     with RunFolder.create(plan, account, tmp_path, silos=SILOS) as run:
-        written = [run.commit(made_round(n), {"weights": np.full(3, n)}, {"round": n}) for n in (1, 2, 3)]
+        written = [
+            run.commit(made_round(n), {"weights": np.full(3, n)}, {"round": n}) for n in (1, 2, 3)
+        ]
         run.finish({"accuracy": 0.9, "worst": math.inf})
     read = RunFolder.open(run.path)
     assert read.plan == plan
     assert read.rounds() == written
     assert read.guarantee is not None
-    assert (read.guarantee.epsilon, read.guarantee.proved, read.guarantee.trust) == (account.epsilon, True, account.trust)
+    assert (read.guarantee.epsilon, read.guarantee.proved, read.guarantee.trust) == (
+        account.epsilon,
+        True,
+        account.trust,
+    )
     assert [each.name for each in read.guarantee.compared] == ["convex-pass", "local"]
     assert read.silos == SILOS
     assert read.void is None
@@ -57,14 +65,23 @@ def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
 def test_every_round_names_the_line_before_it(tmp_path: Path) -> None:
     run = RunFolder.open(made_run(tmp_path, rounds=4))
     assert [each.previous for each in run.rounds()] == [link.hash for link in run.links[:4]]
-    assert run.links[0].body["plan_file"] == hashlib.sha256((run.path / "plan.toml").read_bytes()).hexdigest()
+    assert (
+        run.links[0].body["plan_file"]
+        == hashlib.sha256((run.path / "plan.toml").read_bytes()).hexdigest()
+    )
     assert run.plan_hash == run.plan.hash
 
 
 def test_numbers_from_numpy_and_beyond_json_survive(tmp_path: Path) -> None:
     plan = made_plan()
     with RunFolder.create(plan, None, tmp_path, void="no noise at all") as run:
-        record = made_round(1, loss=float("nan"), accuracy=np.float32(0.5), nonfinite=np.int64(3), epsilon_spent=math.inf)
+        record = made_round(
+            1,
+            loss=float("nan"),
+            accuracy=np.float32(0.5),
+            nonfinite=np.int64(3),
+            epsilon_spent=math.inf,
+        )
         run.commit(record, {}, {"step": np.int64(4)})
     read = RunFolder.open(run.path)
     assert read.guarantee is None
@@ -88,7 +105,9 @@ def test_names_are_safe_and_tell_data_time_and_plan() -> None:
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     plan = made_plan()
     names = {RunFolder.create(plan, None, tmp_path / str(number % 2)).name for number in range(6)}
-    assert len(names) == 6  # also across roots: a ledger tells runs apart by name; 32 random bits each, so 4e-9 of a false alarm
+    # also across roots: a ledger tells runs apart by name; 32 random bits each, so 4e-9 of a false
+    # alarm
+    assert len(names) == 6
 
 
 def test_an_account_of_another_plan_is_refused(tmp_path: Path) -> None:
@@ -97,7 +116,7 @@ def test_an_account_of_another_plan_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# -- one writer ---------------------------------------------------------------------------------------------------------------------
+# -- one writer
 
 
 def test_a_run_in_progress_can_be_read_but_not_written_by_others(tmp_path: Path) -> None:
@@ -160,7 +179,7 @@ def test_the_seed_of_the_randomness_is_private_and_dies_with_the_run(tmp_path: P
         assert not file.exists()
 
 
-# -- crashes and full disks -----------------------------------------------------------------------------------------------------------
+# -- crashes and full disks
 
 
 class Killed(BaseException):
@@ -222,7 +241,9 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
             run.commit(made_round(number, rounds=100000), {{"weights": np.full(50000, number)}}, {{"round": number}})
             print(number, flush=True)
         """
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     for line in child.stdout:
         if int(line) >= 7:
@@ -242,8 +263,12 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("weights", "full"), [(5000, "checkpoint.npz"), (2, "record.jsonl")])
-def test_a_full_disk_while_committing_names_the_file_and_loses_nothing(tmp_path: Path, weights: int, full: str) -> None:
-    """No file may exceed 16,000 bytes: a large checkpoint does not fit; with a small one the growing record does not."""
+def test_a_full_disk_while_committing_names_the_file_and_loses_nothing(
+    tmp_path: Path, weights: int, full: str
+) -> None:
+    """No file may exceed 16,000 bytes: a large checkpoint does not fit; with a small one the
+    growing record does not.
+    """
     plan = made_plan()
     run = RunFolder.create(plan, made_account(plan), tmp_path)
     run.commit(made_round(1, rounds=99), {"weights": np.full(2, 1.0)}, {"round": 1})
@@ -290,10 +315,12 @@ def test_a_record_torn_at_any_byte_of_its_last_line_opens(tmp_path: Path) -> Non
     assert RunFolder.open(run.path).last_round == 2
 
 
-# -- damage -------------------------------------------------------------------------------------------------------------------------
+# -- damage
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_a_changed_byte_anywhere_is_noticed(tmp_path: Path, data: st.DataObject) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
@@ -301,7 +328,9 @@ def test_a_changed_byte_anywhere_is_noticed(tmp_path: Path, data: st.DataObject)
         made_run(original, rounds=2)
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(next(original.iterdir()), copy)
-    file = copy / data.draw(st.sampled_from(["plan.toml", "record.jsonl", "checkpoint.npz", "summary.json"]))
+    file = copy / data.draw(
+        st.sampled_from(["plan.toml", "record.jsonl", "checkpoint.npz", "summary.json"])
+    )
     content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
@@ -321,8 +350,12 @@ def test_a_changed_plan_is_noticed(tmp_path: Path) -> None:
         RunFolder.open(path)
 
 
-def test_a_later_version_reads_old_runs_but_does_not_go_on_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new plan key changes the hash of every plan; what was written stays readable, and its own hash stays known."""
+def test_a_later_version_reads_old_runs_but_does_not_go_on_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new plan key changes the hash of every plan; what was written stays readable, and its own
+    hash stays known.
+    """
     path = made_run(tmp_path, rounds=2, finished=False)
     before = RunFolder.open(path).plan.hash
     monkeypatch.setattr(TrainingPlan, "canonical", property(lambda plan: b"with a key more"))
@@ -371,11 +404,15 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
         ("surprise", 1),
     ],
 )
-def test_a_forged_record_with_a_valid_chain_but_wrong_types_is_refused(tmp_path: Path, field: str, value: object) -> None:
-    """The attacker wants the report to compute with, or show, something that is not what the field says."""
+def test_a_forged_record_with_a_valid_chain_but_wrong_types_is_refused(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    """The attacker wants the report to compute with, or show, something that is not what the field
+    says.
+    """
     plan = made_plan()
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
-        from sumus.record_lines import round_body
+        from sumus.books.round import round_body
 
         run._chain = run._chain.appended("round", round_body(made_round(1)) | {field: value})
     with pytest.raises(StorageError, match=r"record\.jsonl, line 2"):
@@ -396,7 +433,15 @@ def test_a_printed_bound_is_still_a_bound(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.99941, "0.9995"), (1.0, "1"), (9.9991, "10"), (math.inf, "inf"), (0.0, "0"), (1.25, "1.25")]
+    ("value", "text"),
+    [
+        (0.99941, "0.9995"),
+        (1.0, "1"),
+        (9.9991, "10"),
+        (math.inf, "inf"),
+        (0.0, "0"),
+        (1.25, "1.25"),
+    ],
 )
 def test_bounds_are_printed_with_four_digits(value: float, text: str) -> None:
     assert rounded_up(value) == text

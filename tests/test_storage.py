@@ -1,4 +1,6 @@
-"""Storage: a file is whole or untouched, on a full disk too; checkpoints notice every changed byte."""
+"""Storage: a file is whole or untouched, on a full disk too; checkpoints notice every changed
+byte.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sumus.errors import StorageError
-from sumus.storage import FileLock, append_durably, decode_arrays, encode_arrays, read_bytes, replace_atomically
+from sumus.files import (
+    FileLock,
+    append_durably,
+    decode_arrays,
+    encode_arrays,
+    read_bytes,
+    replace_atomically,
+)
 
 ARRAYS = {
     "weights": np.arange(12, dtype=np.float64).reshape(3, 4),
@@ -26,13 +35,21 @@ ARRAYS = {
 
 
 def under_file_limit(limit: int, body: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process in which no file may grow beyond `limit` bytes: writes fail in the middle, as on a full disk."""
+    """Run Python in a process in which no file may grow beyond `limit` bytes: writes fail in the
+    middle, as on a full disk.
+    """
     source = textwrap.dedent(body)
 
     def restrict() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    return subprocess.run([sys.executable, "-c", source], preexec_fn=restrict, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", source],
+        preexec_fn=restrict,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_replaced_file_is_new_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -84,7 +101,9 @@ def test_a_full_disk_takes_back_a_half_appended_line(tmp_path: Path) -> None:
     assert file.read_bytes() == b"line one\n"
 
 
-def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_killed_before_the_rename_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "a.bin"
     replace_atomically(file, b"old")
 
@@ -103,11 +122,17 @@ def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path: Path, 
     assert os.listdir(tmp_path) == ["a.bin"]
 
 
-def test_content_is_synchronised_before_it_takes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_is_synchronised_before_it_takes_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
     fsync, rename = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append("fsync"), fsync(descriptor))[1])
-    monkeypatch.setattr(os, "replace", lambda old, new: (calls.append("replace"), rename(old, new))[1])
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: (calls.append("fsync"), fsync(descriptor))[1]
+    )
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (calls.append("replace"), rename(old, new))[1]
+    )
     replace_atomically(tmp_path / "a.bin", b"new")
     assert calls == ["fsync", "replace", "fsync"]  # file, name, directory
 

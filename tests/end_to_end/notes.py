@@ -1,4 +1,6 @@
-"""What the tests with real processes share whatever the engine: when they run, the plan, and what the processes note of themselves."""
+"""What the tests with real processes share whatever the engine: when they run, the plan, and what
+the processes note of themselves.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engines.federation import plan
-from sumus.engines.agreement import Agreement, agree_on
+from sumus.parties import Agreement, agree_on
 
 INSIDE = Path(__file__).parent / "inside"
 LOOPBACK = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}  # noqa: S104 - the last two name this machine too
@@ -18,7 +20,9 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"}  # noqa: S104 - th
 IN_TEST_NETWORK = [
     pytest.mark.network,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(os.environ.get("SUMUS_TEST_NETWORK") != "all", reason="long; runs in make test-network"),
+    pytest.mark.skipif(
+        os.environ.get("SUMUS_TEST_NETWORK") != "all", reason="long; runs in make test-network"
+    ),
 ]
 
 
@@ -37,7 +41,10 @@ class Notes:
     def environment(self) -> dict[str, str]:
         """Makes a process take notes."""
         self.folder.mkdir(exist_ok=True, parents=True)
-        return {"SUMUS_TEST_NOTES": str(self.folder), "PYTHONPATH": os.pathsep.join([str(INSIDE), os.environ.get("PYTHONPATH", "")])}
+        return {
+            "SUMUS_TEST_NOTES": str(self.folder),
+            "PYTHONPATH": os.pathsep.join([str(INSIDE), os.environ.get("PYTHONPATH", "")]),
+        }
 
     def lines(self, name: str) -> list[list[str]]:
         path = self.folder / name
@@ -51,7 +58,10 @@ class Notes:
     @property
     def rounds(self) -> list[tuple[float, int, list[str]]]:
         """Committed rounds: time, number, survivors."""
-        return [(float(when), int(number), survivors) for when, number, *survivors in self.lines("rounds")]
+        return [
+            (float(when), int(number), survivors)
+            for when, number, *survivors in self.lines("rounds")
+        ]
 
     def blow(self, *words: str) -> None:
         """Note that a test hurts somebody now."""
@@ -59,9 +69,15 @@ class Notes:
             file.write(" ".join([str(time.time()), *words]) + "\n")
 
     def next_rounds(self, *, of: str | None = None) -> list[tuple[float, list[str]]]:
-        """For every blow the next finished round (in which `of` took part): seconds after the blow, survivors."""
+        """For every blow the next finished round (in which `of` took part): seconds after the blow,
+        survivors.
+        """
         found = []
         for blow in self.lines("blows"):
-            rounds = ((when - float(blow[0]), survivors) for when, _, survivors in self.rounds if of is None or of in survivors)
+            rounds = (
+                (when - float(blow[0]), survivors)
+                for when, _, survivors in self.rounds
+                if of is None or of in survivors
+            )
             found.append(next((each for each in rounds if each[0] > 0.0), (float("nan"), [])))
         return found

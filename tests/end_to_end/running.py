@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from end_to_end.notes import Notes, agreed
-from sumus.engines.local import LocalProcesses
+from sumus.books import Ledger, RunFolder
 from sumus.engines.nvflare.jobs import Operator
+from sumus.engines.nvflare.on_this_machine import LocalProcesses
 from sumus.engines.nvflare.training import train_across
 from sumus.engines.processes import PartyProcesses
-from sumus.engines.site import approve
-from sumus.ledger import Ledger
-from sumus.record import RunFolder
+from sumus.parties import approve
 
 PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 60.0}
 
@@ -21,7 +20,14 @@ PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 60
 def job_process(processes: PartyProcesses, party: str) -> Any:
     """A party's process of the running job, over NVIDIA FLARE."""
     wanted = "runner_process" if party == "server" else "silo-job"
-    return next((each for each in processes.processes[party].descendants() if wanted in " ".join(each.cmdline())), None)
+    return next(
+        (
+            each
+            for each in processes.processes[party].descendants()
+            if wanted in " ".join(each.cmdline())
+        ),
+        None,
+    )
 
 
 class Running:
@@ -30,7 +36,9 @@ class Running:
     def __init__(self, root: Path) -> None:
         self._seed, self._root = 0, root
         self.notes = Notes(root / "notes")
-        self.processes = LocalProcesses(root / "federation", agreed(), data="digits", environment=self.notes.environment)
+        self.processes = LocalProcesses(
+            root / "federation", agreed(), data="digits", environment=self.notes.environment
+        )
         self.names = self.processes.federation.roster.names
         self.operator: Operator = self.processes.start_all(seconds=180.0)
 
@@ -45,7 +53,9 @@ class Running:
         rounds_per_job: int = 50,
         patience: Mapping[str, float] = PATIENCE,
     ) -> RunFolder:
-        """Train a plan that was never run before, and check what must hold whatever happened meanwhile."""
+        """Train a plan that was never run before, and check what must hold whatever happened
+        meanwhile.
+        """
         self._seed += 1
         agreement = agreed(training__init_seed=self._seed, federation__rounds=rounds)
         for name in self.names:
@@ -54,14 +64,27 @@ class Running:
             if old.name in ("rounds", "blows") or old.name.startswith("strike-"):
                 old.unlink()
         path = train_across(
-            self.operator, agreement, out=self._root / "runs", watch=watch, patience=patience, rounds_per_job=rounds_per_job
+            self.operator,
+            agreement,
+            out=self._root / "runs",
+            watch=watch,
+            patience=patience,
+            rounds_per_job=rounds_per_job,
         )
         run = RunFolder.open(path)
         run.verify()
         for name in self.names:  # no round id and no round number was ever answered twice
             entries = Ledger.of_dataset("digits", state=self.state(name)).entries()
-            mine = [(entry.round, entry.round_id) for entry in entries if entry.plan_hash == agreement.plan.hash]
-            assert len({number for number, _ in mine}) == len({identifier for _, identifier in mine}) == len(mine)
+            mine = [
+                (entry.round, entry.round_id)
+                for entry in entries
+                if entry.plan_hash == agreement.plan.hash
+            ]
+            assert (
+                len({number for number, _ in mine})
+                == len({identifier for _, identifier in mine})
+                == len(mine)
+            )
             assert len(mine) <= rounds
         for record in run.rounds():  # never less noise than accounted
             assert len(record.survivors) >= agreement.terms.minimum_survivors

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sumus.books import Ledger, Policy, RunFolder
 from sumus.data import load_silo
-from sumus.engines.agreement import Agreement, agree_on
-from sumus.engines.in_process import InProcessDriver
-from sumus.engines.releases import LedgerReleases
-from sumus.engines.server_party import Patience, ServerParty
-from sumus.engines.silo_party import SiloParty
-from sumus.engines.silo_state import SiloState
-from sumus.ledger import Ledger
+from sumus.parties import (
+    Agreement,
+    LedgerReleases,
+    Patience,
+    ServerParty,
+    SiloParty,
+    SiloState,
+    agree_on,
+)
+from sumus.parties.in_process import InProcessDriver
 from sumus.plan import TrainingPlan
-from sumus.policy import Policy
 from sumus.randomness import RandomSource
-from sumus.record import RunFolder
-from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg import Roster, SiloIdentity
 
 PLAN = """
 [privacy]
@@ -37,7 +39,8 @@ name = "digits"
 metrics = "none"
 """
 
-QUICK = Patience(set_up=60.0, update=60.0, stage=60.0, retry=0.05)  # silos that answer or refuse are not waited for, however long
+# silos that answer or refuse are not waited for, however long
+QUICK = Patience(set_up=60.0, update=60.0, stage=60.0, retry=0.05)
 
 
 def plan(overrides: Mapping[str, object] | None = None) -> TrainingPlan:
@@ -46,13 +49,24 @@ def plan(overrides: Mapping[str, object] | None = None) -> TrainingPlan:
 
 
 class LocalFederation:
-    """Silo folders below `root`, parties that can be stopped and started again, and an in-process engine between them."""
+    """Silo folders below `root`, parties that can be stopped and started again, and an in-process
+    engine between them.
+    """
 
-    def __init__(self, root: Path, agreed: TrainingPlan, *, seed: int | None = None, policies: Mapping[str, Policy] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        agreed: TrainingPlan,
+        *,
+        seed: int | None = None,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> None:
         self.root, self.agreement = root, agree_on(agreed)
         names = [silo.name for silo in self.agreement.design.silos]
         identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
-        self.roster = Roster.from_public_texts([identity.public_text() for identity in identities.values()])
+        self.roster = Roster.from_public_texts(
+            [identity.public_text() for identity in identities.values()]
+        )
         self.policies = policies or {}
         for name, identity in identities.items():
             folder = self.folder(name)
@@ -71,7 +85,9 @@ class LocalFederation:
     def folder(self, name: str) -> Path:
         return self.root / "silos" / name
 
-    def start(self, number: int, handler: Callable[[SiloParty, bytes], bytes | None] = SiloParty.handle) -> SiloParty:
+    def start(
+        self, number: int, handler: Callable[[SiloParty, bytes], bytes | None] = SiloParty.handle
+    ) -> SiloParty:
         """Start a silo's process, as it were, from what is on its disk."""
         name = self.roster.names[number]
         ledger = Ledger.of_dataset("digits", state=self.folder(name))
@@ -94,7 +110,13 @@ class LocalFederation:
         return ServerParty(self.agreement, self.roster, self.driver, patience=patience)
 
     def run_folder(self, *, void: str | None = None) -> RunFolder:
-        return RunFolder.create(self.agreement.plan, self.agreement.account, self.root / "runs", silos=self.roster.names, void=void)
+        return RunFolder.create(
+            self.agreement.plan,
+            self.agreement.account,
+            self.root / "runs",
+            silos=self.roster.names,
+            void=void,
+        )
 
     def close(self) -> None:
         for party in self.parties.values():

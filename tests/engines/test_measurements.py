@@ -1,4 +1,6 @@
-"""Secure metrics across machines: of the model that is released, once, whatever stops in between; real parties, in-process engine."""
+"""Secure metrics across machines: of the model that is released, once, whatever stops in between;
+real parties, in-process engine.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,13 @@ import pytest
 
 from engines.federation import QUICK, LocalFederation, plan
 from engines.test_parties import Crash, ask, invitation, kill_server
+from sumus.books import Ledger, RunFolder
 from sumus.data import load
-from sumus.engines.server_party import ServerParty
-from sumus.engines.server_run import finish, is_over
-from sumus.engines.wire import Kind
-from sumus.ledger import Ledger
-from sumus.mechanism.noise import Skellam
-from sumus.record import RunFolder
-from sumus.training.evaluation import evaluate
-from sumus.training.federation import Federation
-from sumus.training.workbench import prepare
+from sumus.noise import Skellam
+from sumus.parties import Federation, ServerParty
+from sumus.parties.wire import Kind
+from sumus.runs import finish, is_over
+from sumus.training import evaluate, prepare
 
 SECURE = {"evaluation.metrics": "secure"}
 
@@ -28,7 +27,9 @@ def federation(tmp_path: Path):
     made: list[LocalFederation] = []
 
     def build(overrides=None, **options) -> LocalFederation:
-        made.append(LocalFederation(tmp_path / str(len(made)), plan(SECURE | (overrides or {})), **options))
+        made.append(
+            LocalFederation(tmp_path / str(len(made)), plan(SECURE | (overrides or {})), **options)
+        )
         return made[-1]
 
     yield build
@@ -39,9 +40,14 @@ def federation(tmp_path: Path):
 def exact(across: LocalFederation, parameters: np.ndarray) -> tuple[float, float]:
     """Accuracy and loss of a model on all silos' test records, in the clear."""
     bench = prepare(across.agreement.plan, load(across.agreement.plan))
-    found = [evaluate(bench.model, parameters.astype(np.float32).astype(np.float64), silo.test) for silo in bench.data.silos]
+    found = [
+        evaluate(bench.model, parameters.astype(np.float32).astype(np.float64), silo.test)
+        for silo in bench.data.silos
+    ]
     records = sum(each.records for each in found)
-    return sum(each.accuracy * each.records for each in found) / records, sum(each.loss * each.records for each in found) / records
+    return sum(each.accuracy * each.records for each in found) / records, sum(
+        each.loss * each.records for each in found
+    ) / records
 
 
 def metrics_rounds(across: LocalFederation, name: str) -> list[int]:
@@ -49,10 +55,19 @@ def metrics_rounds(across: LocalFederation, name: str) -> list[int]:
     return [entry.round for entry in entries if entry.purpose == "metrics"]
 
 
-@pytest.mark.parametrize("overrides", [{}, {"training.iterate_average": 0.7}, {"noise.removable": True}, {"evaluation.every": 1}])
-def test_the_accuracy_that_is_told_is_that_of_the_released_model(federation, monkeypatch, overrides) -> None:
-    """Without noise it is exact, up to the grid of the loss; the other models that are about have other losses."""
-    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64))
+@pytest.mark.parametrize(
+    "overrides",
+    [{}, {"training.iterate_average": 0.7}, {"noise.removable": True}, {"evaluation.every": 1}],
+)
+def test_the_accuracy_that_is_told_is_that_of_the_released_model(
+    federation, monkeypatch, overrides
+) -> None:
+    """Without noise it is exact, up to the grid of the loss; the other models that are about have
+    other losses.
+    """
+    monkeypatch.setattr(
+        Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64)
+    )
     across = federation(overrides | {"federation.rounds": 2})
     server = across.server()
     server.greet()
@@ -76,13 +91,16 @@ def test_the_accuracy_that_is_told_is_that_of_the_released_model(federation, mon
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_a_server_killed_while_it_measures_asks_again_word_for_word(federation, stage, monkeypatch) -> None:
+def test_a_server_killed_while_it_measures_asks_again_word_for_word(
+    federation, stage, monkeypatch
+) -> None:
     monkeypatch.setenv("SUMUS_SIMULATION_SEED", "3")
     across = federation(seed=3)
     server = across.server()
     server.greet()
     run = across.run_folder(void="public seed")
-    kill_server(across, server, run, after=10 + stage)  # three rounds of three exchanges come before
+    # three rounds of three exchanges come before
+    kill_server(across, server, run, after=10 + stage)
     again = across.server()
     again.greet()
     with RunFolder.open(run.path, resume=True) as resumed:
@@ -92,13 +110,20 @@ def test_a_server_killed_while_it_measures_asks_again_word_for_word(federation, 
         assert list(again.train(resumed)) == []
         finish(resumed, again)
         last = resumed.rounds()[-1]
-    alone = Federation(across.agreement.design, prepare(across.agreement.plan, load(across.agreement.plan)), None, seed=3)
+    alone = Federation(
+        across.agreement.design,
+        prepare(across.agreement.plan, load(across.agreement.plan)),
+        None,
+        seed=3,
+    )
     *_, outcome = alone.rounds()
     assert (last.accuracy, last.loss) == (outcome.metrics.accuracy, outcome.metrics.loss)
     assert all(metrics_rounds(across, name) == [3] for name in across.roster.names)
 
 
-def test_a_server_that_ends_before_it_measures_does_so_when_it_is_back(federation, monkeypatch) -> None:
+def test_a_server_that_ends_before_it_measures_does_so_when_it_is_back(
+    federation, monkeypatch
+) -> None:
     across = federation()
     server = across.server()
     server.greet()
@@ -136,7 +161,9 @@ def test_when_the_last_round_is_lost_the_model_before_it_is_measured(federation)
         assert resumed.summary["lost_rounds"] == 1
 
 
-def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(federation, monkeypatch) -> None:
+def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(
+    federation, monkeypatch
+) -> None:
     """Nor does it take the accuracy of the model before."""
     across = federation({"evaluation.every": 1})
     server = across.server()
@@ -159,20 +186,36 @@ def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(federation,
         finish(run, server)
         assert [record.accuracy is None for record in run.rounds()] == [False, False, True]
         assert (run.summary["accuracy"], run.summary["metrics_are"]) == (None, "none")
-        assert any(event == "aborted" and detail["purpose"] == "metrics" for event, detail in run.events)
+        assert any(
+            event == "aborted" and detail["purpose"] == "metrics" for event, detail in run.events
+        )
 
 
 def test_attack_more_measurements_than_the_plan_pays_for(federation) -> None:
     across = federation()
     zeros = np.zeros(across.agreement.plan.training.dimension)
     for number in (0, 1, 3):
-        kind, told = ask(across, 0, invitation(across, number, zeros, purpose=1, round_id=bytes([number + 1]) * 32))
+        kind, told = ask(
+            across,
+            0,
+            invitation(across, number, zeros, purpose=1, round_id=bytes([number + 1]) * 32),
+        )
         assert kind is Kind.REFUSED
         assert "does not measure" in told or "beyond the 3 rounds" in told
     assert ask(across, 0, invitation(across, 2, zeros, purpose=1))[0] is Kind.PROTOCOL
-    assert ask(across, 0, invitation(across, 2, zeros, purpose=1, round_id=b"s" * 32))[0] is Kind.REFUSED
-    assert ask(across, 0, invitation(across, 2, zeros, purpose=0, round_id=b"t" * 32))[0] is Kind.REFUSED  # its turn is over
-    assert ask(across, 0, invitation(across, 2, zeros, purpose=2, round_id=b"u" * 32))[0] is Kind.REFUSED
+    assert (
+        ask(across, 0, invitation(across, 2, zeros, purpose=1, round_id=b"s" * 32))[0]
+        is Kind.REFUSED
+    )
+    # its turn is over
+    assert (
+        ask(across, 0, invitation(across, 2, zeros, purpose=0, round_id=b"t" * 32))[0]
+        is Kind.REFUSED
+    )
+    assert (
+        ask(across, 0, invitation(across, 2, zeros, purpose=2, round_id=b"u" * 32))[0]
+        is Kind.REFUSED
+    )
     assert metrics_rounds(across, "silo-0") == [3]
 
 

@@ -1,4 +1,6 @@
-"""Nobody sees across machines how many records a silo has: none, one, as many as its bound, or one more."""
+"""Nobody sees across machines how many records a silo has: none, one, as many as its bound, or one
+more.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import pytest
 from engines.federation import LocalFederation
 from sumus import __version__
 from sumus.data import load_silo
-from sumus.engines.agreement import agree_on
-from sumus.engines.wire import Hello, Kind, Welcome, unframe
 from sumus.errors import PlanError
+from sumus.parties import agree_on
+from sumus.parties.wire import Hello, Kind, Welcome, unframe
 from sumus.plan import TrainingPlan
-from sumus.secagg.keys import session_digest
+from sumus.secagg import session_digest
 from sumus.secagg.messages import KeyAdvert, decode
 
 BOUND = 30
@@ -56,11 +58,19 @@ def write(path: Path, of_a: int) -> None:
 
 
 @pytest.mark.parametrize("metrics", ["none", "secure"])
-@pytest.mark.parametrize("pair", [(1, 0), (BOUND + 1, BOUND), (BOUND + 25, 0)], ids=["the last one", "one beyond", "all"])
-def test_neighbours_give_the_same_greeting_and_take_part_in_every_round(pair: tuple[int, int], metrics: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "pair", [(1, 0), (BOUND + 1, BOUND), (BOUND + 25, 0)], ids=["the last one", "one beyond", "all"]
+)
+def test_neighbours_give_the_same_greeting_and_take_part_in_every_round(
+    pair: tuple[int, int], metrics: str, tmp_path: Path
+) -> None:
     table = tmp_path / "own.csv"
     tests = "0.0" if metrics == "none" else "0.5"
-    plan = agree_on(TrainingPlan.from_toml(PLAN.replace("PATH", str(table)).replace("METRICS", metrics).replace("TESTS", tests))).plan
+    plan = agree_on(
+        TrainingPlan.from_toml(
+            PLAN.replace("PATH", str(table)).replace("METRICS", metrics).replace("TESTS", tests)
+        )
+    ).plan
     seen = []
     for of_a in pair:
         write(table, of_a)
@@ -74,15 +84,29 @@ def test_neighbours_give_the_same_greeting_and_take_part_in_every_round(pair: tu
         advert = decode(Welcome.decode(body).advert, KeyAdvert)
         server = federation.server()
         server.greet()
-        rounds = [(record.survivors, record.dropped, record.bytes_up) for record in server.train(federation.run_folder())]
+        rounds = [
+            (record.survivors, record.dropped, record.bytes_up)
+            for record in server.train(federation.run_folder())
+        ]
         refusals = federation.folder("A") / "refusals.log"
-        seen.append((len(body), advert.sender, Welcome.decode(body).simulation, server.refusals, refusals.exists(), rounds))
+        seen.append(
+            (
+                len(body),
+                advert.sender,
+                Welcome.decode(body).simulation,
+                server.refusals,
+                refusals.exists(),
+                rounds,
+            )
+        )
         federation.close()
     assert seen[0] == seen[1]
     assert [survivors for survivors, _, _ in seen[0][-1]] == [("A", "B", "C")] * 2
 
 
 def test_a_count_that_was_read_off_the_data_is_no_bound_across_machines() -> None:
-    plan = TrainingPlan.from_toml(PLAN.replace("METRICS", "none").replace("TESTS", "0.2")).replace("data", counts="public")
+    plan = TrainingPlan.from_toml(PLAN.replace("METRICS", "none").replace("TESTS", "0.2")).replace(
+        "data", counts="public"
+    )
     with pytest.raises(PlanError, match=r'data\.counts must be "bounded" across machines'):
         agree_on(plan)

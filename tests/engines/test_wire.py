@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sumus.engines.wire import Hello, Kind, Welcome, frame, readable, refusal, unframe
 from sumus.errors import PeerProtocolError
+from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, refusal, unframe
 
 digests = st.binary(min_size=32, max_size=32)
 versions = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)

@@ -1,4 +1,6 @@
-"""A server sends a silo real messages with changed bytes, in any order: the silo answers or refuses, and answers a round once."""
+"""A server sends a silo real messages with changed bytes, in any order: the silo answers or
+refuses, and answers a round once.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.federation import LocalFederation, plan
-from sumus.engines.wire import Kind, frame, unframe
-from sumus.secagg.messages import Invitation, MaskedInput, RevealedShares, SetSignature, decode, decode_any
-from sumus.training.aggregation import pack_model, round_identifier
+from sumus.parties import round_identifier
+from sumus.parties.sums import pack_model
+from sumus.parties.wire import Kind, frame, unframe
+from sumus.secagg import Invitation, decode_any
+from sumus.secagg.messages import MaskedInput, RevealedShares, SetSignature, decode
 
 VICTIM = 0
 
@@ -34,8 +38,12 @@ class Recorder:
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalFederation, list[bytes]]]:
-    """A federation after its first round, everything the victim was sent in it, and an invitation to the second."""
+def attacked(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[LocalFederation, list[bytes]]]:
+    """A federation after its first round, everything the victim was sent in it, and an invitation
+    to the second.
+    """
     folder: Path = tmp_path_factory.mktemp("fuzz")
     federation = LocalFederation(folder, plan())
     recorder, server = Recorder(federation), federation.server()
@@ -51,8 +59,14 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalFe
     federation.close()
 
 
-def test_the_recording_has_a_message_of_every_kind(attacked: tuple[LocalFederation, list[bytes]]) -> None:
-    kinds = [type(decode_any(message[1:])).__name__ for message in attacked[1] if message[0] == Kind.PROTOCOL]
+def test_the_recording_has_a_message_of_every_kind(
+    attacked: tuple[LocalFederation, list[bytes]],
+) -> None:
+    kinds = [
+        type(decode_any(message[1:])).__name__
+        for message in attacked[1]
+        if message[0] == Kind.PROTOCOL
+    ]
     assert kinds == ["KeyDirectory", "Invitation", "DroppedSet", "SetCertificate", "Invitation"]
     assert attacked[1][0][0] == Kind.HELLO
 
@@ -65,7 +79,9 @@ REVEALED: dict[bytes, bytes] = {}
 
 @given(data=st.data())
 @settings(max_examples=250, deadline=None)
-def test_no_bytes_make_a_silo_fail_or_answer_a_round_twice(attacked: tuple[LocalFederation, list[bytes]], data: st.DataObject) -> None:
+def test_no_bytes_make_a_silo_fail_or_answer_a_round_twice(
+    attacked: tuple[LocalFederation, list[bytes]], data: st.DataObject
+) -> None:
     federation, messages = attacked
     raw = bytearray(data.draw(st.sampled_from(messages)))
     for _ in range(data.draw(st.integers(0, 3))):

@@ -1,4 +1,6 @@
-"""Measurements on the disk: whole or not at all, found again only for their own plan; means and errors as in a textbook."""
+"""Measurements on the disk: whole or not at all, found again only for their own plan; means and
+errors as in a textbook.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sumus.errors import StorageError
-from sumus.experiments.results import Measurement, Store, mean_and_sem, summarise
-from sumus.experiments.tables import experiment_table, percent
+from sumus.paper.experiments.results import Measurement, Store, mean_and_sem, summarise
+from sumus.paper.experiments.tables import experiment_table, percent
 
 
-def made(seed: int = 0, *, accuracies: tuple[float, ...] = (0.5, 0.7), **changes: object) -> Measurement:
+def made(
+    seed: int = 0, *, accuracies: tuple[float, ...] = (0.5, 0.7), **changes: object
+) -> Measurement:
     base = Measurement(
         experiment="fashion-mnist",
         setting="convex-pass-2-rounds",
@@ -88,7 +92,9 @@ def test_summary_takes_the_final_and_the_best_round_of_each_seed() -> None:
 def test_no_epsilon_without_analysis_and_whether_it_is_proved() -> None:
     proved = experiment_table(summarise([made()]))
     assert "1 proved (convex-pass)" in proved
-    claimed = experiment_table(summarise([made(claimed_epsilon=1.0, epsilon=7.123, analysis="local")]))
+    claimed = experiment_table(
+        summarise([made(claimed_epsilon=1.0, epsilon=7.123, analysis="local")])
+    )
     assert "1 claimed, not proved for S > 1; proved 7.13 (local)" in claimed
     ends = experiment_table(summarise([made(epsilon_smallest_silo=0.5, epsilon_largest_silo=0.25)]))
     assert "smallest silo 0.5, largest 0.25" in ends

@@ -1,4 +1,6 @@
-"""The search: spaces are checked, test records are never touched, a search goes on where it stopped; accounting draws its law."""
+"""The search: spaces are checked, test records are never touched, a search goes on where it
+stopped; accounting draws its law.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,16 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from sumus.data import FederatedData, load
-from sumus.data.silos import Records
-from sumus.data.synthetic import HOSPITALS, write_patients
+from sumus.books import Ledger
+from sumus.data import FederatedData, Records, load, write_patients
+from sumus.data.synthetic import HOSPITALS
 from sumus.errors import GuaranteeError, PlanError
-from sumus.experiments import accounted_tuning as accounted
-from sumus.experiments import tuning
-from sumus.experiments.space import SearchSpace, default_space
-from sumus.ledger import Ledger
 from sumus.plan import TrainingPlan
-from sumus.plan_sections import ALGORITHMS
+from sumus.plan.sections import ALGORITHMS
 from sumus.randomness import RandomSource
+from sumus.tuning import SearchSpace, default_space
+from sumus.tuning import accounted as accounted
+from sumus.tuning import search as tuning
 
 PLAN = TrainingPlan.from_toml(
     """
@@ -35,7 +36,9 @@ PLAN = TrainingPlan.from_toml(
     name = "digits"
     """
 )
-SPACE = SearchSpace.from_table({"training": {"learning_rate": {"low": 0.1, "high": 1.0, "log": True}}})
+SPACE = SearchSpace.from_table(
+    {"training": {"learning_rate": {"low": 0.1, "high": 1.0, "log": True}}}
+)
 
 
 def options(out: Path, **changes: object) -> tuning.TuneOptions:
@@ -45,7 +48,9 @@ def options(out: Path, **changes: object) -> tuning.TuneOptions:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_has_a_default_space_of_plan_keys(algorithm: str) -> None:
     unit = "silo" if algorithm == "silo" else "record"
-    plan = PLAN.replace("federation", local_steps=None).with_overrides({"training.algorithm": algorithm, "privacy.unit": unit})
+    plan = PLAN.replace("federation", local_steps=None).with_overrides(
+        {"training.algorithm": algorithm, "privacy.unit": unit}
+    )
     drawn = default_space(plan).draw(RandomSource.simulation(0))
     assert plan.with_overrides(drawn).training.learning_rate == drawn["training.learning_rate"]
 
@@ -70,7 +75,10 @@ def test_a_wrong_space_is_one_line(table: dict[str, object], rule: str) -> None:
 
 def test_drawn_values_stay_within_their_bounds() -> None:
     space = SearchSpace.from_table(
-        {"federation": {"rounds": {"low": 2, "high": 5}}, "training": {"learning_rate": {"low": 0.1, "high": 1.0, "log": True}}}
+        {
+            "federation": {"rounds": {"low": 2, "high": 5}},
+            "training": {"learning_rate": {"low": 0.1, "high": 1.0, "log": True}},
+        }
     )
     source = RandomSource.simulation(1)
     drawn = [space.draw(source) for _ in range(200)]
@@ -81,7 +89,12 @@ def test_drawn_values_stay_within_their_bounds() -> None:
 def _poisoned(plan: TrainingPlan) -> FederatedData:
     """The same data with test records that crash or spoil whatever looks at them."""
     data = load(plan)
-    silos = tuple(replace(silo, test=Records(np.full_like(silo.test.x, np.nan), np.full_like(silo.test.y, 10_000))) for silo in data.silos)
+    silos = tuple(
+        replace(
+            silo, test=Records(np.full_like(silo.test.x, np.nan), np.full_like(silo.test.y, 10_000))
+        )
+        for silo in data.silos
+    )
     return replace(data, silos=silos)
 
 
@@ -89,7 +102,9 @@ def test_the_search_wants_a_test_record_and_never_gets_one(tmp_path: Path) -> No
     clean = tuning.tune(PLAN, SPACE, options(tmp_path / "clean"))
     with mock.patch.object(tuning, "load", _poisoned):
         poisoned = tuning.tune(PLAN, SPACE, options(tmp_path / "poisoned"))
-    assert [each.value for each in clean.study.trials] == [each.value for each in poisoned.study.trials]
+    assert [each.value for each in clean.study.trials] == [
+        each.value for each in poisoned.study.trials
+    ]
     assert clean.values == poisoned.values
 
 
@@ -104,7 +119,12 @@ def test_runs_train_on_seventy_per_cent_of_the_training_records() -> None:
 
 def test_a_search_on_own_rows_keeps_the_test_rows_of_the_plan(tmp_path: Path) -> None:
     path = write_patients(tmp_path / "patients.csv", records=300)
-    entries = {"path": str(path), "silo_column": "hospital", "label_column": "readmitted", "records_per_silo": [300] * len(HOSPITALS)}
+    entries = {
+        "path": str(path),
+        "silo_column": "hospital",
+        "label_column": "readmitted",
+        "records_per_silo": [300] * len(HOSPITALS),
+    }
     plan = TrainingPlan.from_table({"data": entries, "privacy": {"epsilon": 1.0}})
     for searched, final in zip(load(tuning.tuning_plan(plan)).silos, load(plan).silos, strict=True):
         assert np.array_equal(searched.test.x, final.test.x)
@@ -121,7 +141,9 @@ def test_the_best_plan_is_for_all_training_records(tmp_path: Path) -> None:
 def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
     tuning.tune(PLAN, SPACE, options(tmp_path, runs=1))
     seen: list[int] = []
-    found = tuning.tune(PLAN, SPACE, options(tmp_path, runs=3), progress=lambda number, score: seen.append(number))
+    found = tuning.tune(
+        PLAN, SPACE, options(tmp_path, runs=3), progress=lambda number, score: seen.append(number)
+    )
     assert seen == [2, 3]
     assert len(found.study.trials) == 3
 
@@ -134,13 +156,18 @@ def test_an_impossible_corner_of_the_space_is_a_bad_run_and_not_the_end(tmp_path
 
 
 def test_the_gaussian_process_sampler_and_an_unknown_one(tmp_path: Path) -> None:
-    assert tuning.tune(PLAN, SPACE, options(tmp_path, runs=2, sampler="gp", objective="loss")).finished == 2
+    assert (
+        tuning.tune(PLAN, SPACE, options(tmp_path, runs=2, sampler="gp", objective="loss")).finished
+        == 2
+    )
     with pytest.raises(PlanError, match="must be one of tpe"):
         options(tmp_path, sampler="grid")
 
 
 def test_the_number_of_runs_follows_its_law() -> None:
-    """20,000 draws of a geometric law with mean 4: mean within 0.2 and P[K = 1] within 0.025 (both beyond 8 standard errors)."""
+    """20,000 draws of a geometric law with mean 4: mean within 0.2 and P[K = 1] within 0.025 (both
+    beyond 8 standard errors).
+    """
     source = RandomSource()
     drawn = np.array([accounted.draw_run_count(4.0, source) for _ in range(20_000)])
     assert drawn.min() == 1
@@ -157,7 +184,9 @@ def test_a_predictable_number_of_runs_is_refused() -> None:
 def test_accounted_tuning_pays_for_the_search(tmp_path: Path) -> None:
     ledger = Ledger.of_dataset("digits", state=tmp_path)
     with mock.patch.object(accounted, "draw_run_count", return_value=2) as drawn:
-        found = accounted.accounted_tuning(PLAN, SPACE, expected_runs=4.0, candidates=3, ledger=ledger)
+        found = accounted.accounted_tuning(
+            PLAN, SPACE, expected_runs=4.0, candidates=3, ledger=ledger
+        )
     assert drawn.call_args.args[0] == 4.0
     assert drawn.call_args.args[1].secure
     assert found.account.tuning_epsilon is not None

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sumus.errors import PlanError
-from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, Gaussian, IntegerNoise, Skellam, noise_law
+from sumus.noise import (
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    Gaussian,
+    IntegerNoise,
+    Skellam,
+    noise_law,
+)
 from sumus.randomness import RandomSource
 
 
@@ -25,18 +32,27 @@ def convolved(law: IntegerNoise, count: int, reach: int) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(variance=st.floats(1.5, 300), contributors=st.integers(1, 6))
-def test_sum_of_all_skellam_shares_has_exactly_the_law_of_the_total(variance: float, contributors: int) -> None:
+def test_sum_of_all_skellam_shares_has_exactly_the_law_of_the_total(
+    variance: float, contributors: int
+) -> None:
     total = Skellam(variance)
     share = total.share(contributors)
     reach = int(9 * math.sqrt(variance) + 20)
     declared = np.exp(total.log_pmf(np.arange(-reach, reach + 1)))
-    assert np.allclose(convolved(share, contributors, 2 * reach)[reach : 3 * reach + 1], declared, rtol=1e-11, atol=1e-300)
+    assert np.allclose(
+        convolved(share, contributors, 2 * reach)[reach : 3 * reach + 1],
+        declared,
+        rtol=1e-11,
+        atol=1e-300,
+    )
     assert share.sum_of(contributors).variance_grid == pytest.approx(variance, rel=1e-15)
 
 
 @settings(max_examples=60, deadline=None)
 @given(variance=st.floats(1.5, 300), contributors=st.integers(1, 6))
-def test_sum_of_all_discrete_gaussian_shares_has_the_law_it_declares_and_no_less_variance(variance: float, contributors: int) -> None:
+def test_sum_of_all_discrete_gaussian_shares_has_the_law_it_declares_and_no_less_variance(
+    variance: float, contributors: int
+) -> None:
     total = noise_law("discrete-gaussian", variance)
     assert isinstance(total, DiscreteGaussian)
     share = total.share(contributors)
@@ -63,10 +79,14 @@ def test_gaussian_share_and_sum_invert_each_other() -> None:
     draws = Gaussian(3.0).sample(400_000, RandomSource.simulation(5))
     assert abs(draws.mean()) < 5.5 * 3.0 / math.sqrt(draws.size)  # false alarm 4e-8
     assert abs(draws.var() / 9.0 - 1.0) < 5.5 * math.sqrt(2.0 / draws.size)
-    assert Gaussian(2.0).log_pdf(np.array([1.0]))[0] == pytest.approx(math.log(math.exp(-1 / 8) / math.sqrt(8 * math.pi)))
+    assert Gaussian(2.0).log_pdf(np.array([1.0]))[0] == pytest.approx(
+        math.log(math.exp(-1 / 8) / math.sqrt(8 * math.pi))
+    )
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0, 0.0, 0.2499, 2.0**46 * 1.0001, 1e300])
+@pytest.mark.parametrize(
+    "bad", [math.nan, math.inf, -math.inf, -1.0, 0.0, 0.2499, 2.0**46 * 1.0001, 1e300]
+)
 @pytest.mark.parametrize("law", ["skellam", "discrete-gaussian"])
 def test_variance_outside_the_proved_range_is_refused_in_one_line(law: str, bad: float) -> None:
     with pytest.raises(PlanError, match=r"must lie in \[0.25, 2\^46\]") as caught:
@@ -83,7 +103,11 @@ def test_share_below_the_proved_range_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, True, 1.5, "3"])
-@pytest.mark.parametrize("law", [Skellam(9.0), DiscreteGaussian(9.0), DiscreteGaussianSum(9.0, 6), Gaussian(3.0)], ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [Skellam(9.0), DiscreteGaussian(9.0), DiscreteGaussianSum(9.0, 6), Gaussian(3.0)],
+    ids=str,
+)
 def test_counts_that_are_no_counts_are_refused(law: IntegerNoise | Gaussian, bad: object) -> None:
     with pytest.raises(PlanError, match="whole number"):
         law.share(bad)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from sumus.errors import PlanError
-from sumus.mechanism.noise import PoissonBinomial
+from sumus.noise.laws import PoissonBinomial
 from sumus.randomness import RandomSource
 
 
@@ -38,7 +38,10 @@ def test_decoded_sum_is_unbiased_with_at_most_the_declared_deviation() -> None:
     total = sum(mechanism.encode(np.tile(update, (repeats, 1)), source) for update in updates)
     decoded = mechanism.decode(np.asarray(total), silos=7)
     deviation = mechanism.std_of_sum(7)
-    assert np.abs(decoded.mean(axis=0) - updates.sum(axis=0)).max() < 5.5 * deviation / math.sqrt(repeats)  # false alarm 1e-7
+    # false alarm 1e-7
+    assert np.abs(decoded.mean(axis=0) - updates.sum(axis=0)).max() < 5.5 * deviation / math.sqrt(
+        repeats
+    )
     assert decoded.std(axis=0).max() < deviation
     assert decoded.std(axis=0).min() > 0.9 * deviation
 
@@ -63,7 +66,9 @@ def test_an_attacker_who_sends_infinities_leans_the_coins_no_more_than_the_clip(
 
 
 def test_the_zero_update_still_tosses_fair_coins() -> None:
-    drawn = PoissonBinomial(coordinate_clip=1.0, trials=8, theta=0.25).encode(np.zeros((100, 1000)), RandomSource.simulation(5))
+    drawn = PoissonBinomial(coordinate_clip=1.0, trials=8, theta=0.25).encode(
+        np.zeros((100, 1000)), RandomSource.simulation(5)
+    )
     assert drawn.shape == (100, 1000)
     assert abs(drawn.mean() - 4.0) < 5.4 * math.sqrt(2.0 / drawn.size)  # false alarm 7e-8
     assert abs(drawn.var() - 2.0) < 5.4 * 2.0 * math.sqrt(2.0 / drawn.size)

@@ -7,18 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sumus.errors import PlanError
-from sumus.mechanism.removable import component_shares, kept_share, overprovision_saved
+from sumus.noise import component_shares
+from sumus.noise.removable import kept_share, overprovision_saved
 
 federations = st.integers(1, 60).flatmap(
     lambda silos: st.integers(0, silos - 1).flatmap(
-        lambda dropouts: st.tuples(st.just(silos), st.just(dropouts), st.integers(0, silos - dropouts - 1))
+        lambda dropouts: st.tuples(
+            st.just(silos), st.just(dropouts), st.integers(0, silos - dropouts - 1)
+        )
     )
 )
 
 
 @given(federations, st.data())
-def test_whoever_is_missing_the_honest_noise_in_the_sum_reaches_the_target(numbers: tuple[int, int, int], data: st.DataObject) -> None:
-    """Counted silo by silo and component by component: who is in the sum, who colludes, which components were opened."""
+def test_whoever_is_missing_the_honest_noise_in_the_sum_reaches_the_target(
+    numbers: tuple[int, int, int], data: st.DataObject
+) -> None:
+    """Counted silo by silo and component by component: who is in the sum, who colludes, which
+    components were opened.
+    """
     silos, dropouts, colluding = numbers
     shares = component_shares(silos=silos, dropouts=dropouts, colluding=colluding)
     missing = data.draw(st.integers(0, dropouts))
@@ -36,7 +43,9 @@ def test_whoever_is_missing_the_honest_noise_in_the_sum_reaches_the_target(numbe
 
 
 @given(federations)
-def test_all_components_are_real_variances_and_sum_to_the_worst_case(numbers: tuple[int, int, int]) -> None:
+def test_all_components_are_real_variances_and_sum_to_the_worst_case(
+    numbers: tuple[int, int, int],
+) -> None:
     silos, dropouts, colluding = numbers
     shares = component_shares(silos=silos, dropouts=dropouts, colluding=colluding)
     assert len(shares) == dropouts + 1

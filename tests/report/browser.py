@@ -1,4 +1,6 @@
-"""Headless Chromium over its debugging pipe: opens a page, collects everything it complains about, moves the pointer, takes pictures."""
+"""Headless Chromium over its debugging pipe: opens a page, collects everything it complains about,
+moves the pointer, takes pictures.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,24 @@ _FLAGS = [
 
 def chromium() -> str | None:
     """The installed browser, if there is one."""
-    return next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    return next(
+        (
+            path
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (path := shutil.which(name))
+        ),
+        None,
+    )
 
 
 class Browser:
-    """One page in one browser. Commands go to the browser's descriptor 3, answers and events come from its descriptor 4."""
+    """One page in one browser. Commands go to the browser's descriptor 3, answers and events come
+    from its descriptor 4.
+    """
 
-    def __init__(self, profile: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def __init__(
+        self, profile: Path, *, width: int = 1280, height: int = 900, dark: bool = False
+    ) -> None:
         command_read, self._commands = os.pipe()
         self._events, event_write = os.pipe()
         program = chromium()
@@ -47,23 +60,35 @@ class Browser:
 
         arguments = [program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
         quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(arguments, preexec_fn=wire, close_fds=False, stdout=quiet, stderr=quiet)
+        self._process = subprocess.Popen(
+            arguments, preexec_fn=wire, close_fds=False, stdout=quiet, stderr=quiet
+        )
         os.close(command_read)
         os.close(event_write)
         self._buffer, self._number = b"", 0
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Runtime", "Log", "Page", "Network"):
             self.call(f"{domain}.enable")
         self.resize(width, height)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._process.kill()
         self._process.wait()
         os.close(self._commands)
@@ -77,7 +102,13 @@ class Browser:
             self._receive()
 
     def resize(self, width: int, height: int) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
@@ -94,7 +125,9 @@ class Browser:
 
     def printed(self) -> bytes:
         """The page as a PDF, as its style sheet wants it."""
-        return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
+        return base64.b64decode(
+            self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"]
+        )
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._call(method, session=self._session, **parameters)

@@ -8,12 +8,10 @@ import pytest
 
 from conftest_data import small_data
 from sumus.data import FederatedData
-from sumus.design import NoiseDesign
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
-from sumus.resolve import resolve
-from sumus.training.federation import Federation
-from sumus.training.workbench import prepare
+from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.parties import Federation
+from sumus.plan import TrainingPlan, resolve
+from sumus.training import prepare
 
 BASE = """
 [privacy]
@@ -37,12 +35,22 @@ metrics = "none"
 @pytest.fixture
 def federation() -> Callable[..., Federation]:
     def build(
-        overrides: Mapping[str, object] | None = None, *, data: FederatedData | None = None, seed: int | None = 5, **options: object
+        overrides: Mapping[str, object] | None = None,
+        *,
+        data: FederatedData | None = None,
+        seed: int | None = 5,
+        **options: object,
     ) -> Federation:
         data = data or small_data()
         plan = TrainingPlan.from_toml(BASE).with_overrides(overrides or {})
         facts = data.facts()
         built: NoiseDesign = calibrate_design(resolve(plan, facts), facts.silo_names)
-        return Federation(built, prepare(built.plan, data), None if seed is not None else b"s" * 32, seed, **options)  # type: ignore[arg-type]
+        return Federation(
+            built,
+            prepare(built.plan, data),
+            None if seed is not None else b"s" * 32,
+            seed,
+            **options,
+        )  # type: ignore[arg-type]
 
     return build

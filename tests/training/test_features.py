@@ -1,4 +1,6 @@
-"""Public features: the declared sizes, each record apart, nothing learned from records, and norms that hold for every input."""
+"""Public features: the declared sizes, each record apart, nothing learned from records, and norms
+that hold for every input.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from sumus.errors import DataError, PlanError
-from sumus.shapes import FEATURES, feature_shape
-from sumus.training import features as features_module
-from sumus.training.features import bounded, feature_map
-from sumus.training.filters import GaborBank, gabor_filters
-from sumus.training.public_pictures import made_up_pictures
+from sumus.features import bounded, feature_map
+from sumus.features import maps as features_module
+from sumus.features.filters import GaborBank, gabor_filters
+from sumus.features.pictures import made_up_pictures
+from sumus.plan import feature_shape
+from sumus.plan.sizes import FEATURES
 
 GREY, COLOUR = (1, 12, 10), (3, 9, 8)
 IMAGE_MAPS = ["gabor", "phases", "scatter", "random"]
@@ -54,9 +57,13 @@ def test_gabor_of_28_by_28_pixels_has_980_numbers() -> None:
     assert GaborBank((1, 28, 28))(torch.rand(2, 1, 28, 28)).shape == (2, 980)
 
 
-@pytest.mark.parametrize(("name", "shape"), [*((name, GREY) for name in IMAGE_MAPS), ("random", (13,)), ("none", (5,))])
+@pytest.mark.parametrize(
+    ("name", "shape"), [*((name, GREY) for name in IMAGE_MAPS), ("random", (13,)), ("none", (5,))]
+)
 def test_a_record_changes_no_other_records_features(name: str, shape: tuple[int, ...]) -> None:
-    """Bit for bit: neither company nor place matters, so a map in front of a model leaves its sensitivity as it is."""
+    """Bit for bit: neither company nor place matters, so a map in front of a model leaves its
+    sensitivity as it is.
+    """
     mapping = feature_map(name, shape)
     records = images(205, shape)
     together = mapping(records)
@@ -66,8 +73,12 @@ def test_a_record_changes_no_other_records_features(name: str, shape: tuple[int,
     assert np.array_equal(together[1:], mapping(records)[1:])
 
 
-def test_a_map_whose_bits_depend_on_company_is_applied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features_module, "_transform", lambda name, shape, seed: (lambda x: x - x.mean(0), shape))
+def test_a_map_whose_bits_depend_on_company_is_applied_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        features_module, "_transform", lambda name, shape, seed: (lambda x: x - x.mean(0), shape)
+    )
     mapping = feature_map("none", (7,), seed=12345)
     assert mapping.batch == 1
     assert not mapping(images(4, (7,))).any()
@@ -84,12 +95,16 @@ def test_random_maps_depend_on_the_public_seed_only(shape: tuple[int, ...]) -> N
 
 
 def test_random_projection_estimates_a_gaussian_kernel() -> None:
-    """⟨z(x), z(x')⟩/1024 estimates exp(−|x − x'|²/2); each product has variance below 2, so 7·√(2/1024) fails with < 1e-11."""
+    """⟨z(x), z(x')⟩/1024 estimates exp(−|x − x'|²/2); each product has variance below 2, so
+    7·√(2/1024) fails with < 1e-11.
+    """
     records = images(6, (30,)).astype(np.float64) - 0.5
     unit = records / np.linalg.norm(records, axis=1, keepdims=True)
     kernel = np.exp(-np.square(unit[:, None] - unit[None]).sum(-1) / 2)
     mapped = feature_map("random", (30,))(records)
-    assert np.abs(mapped @ mapped.T / mapped.shape[1] - kernel).max() < 7 * math.sqrt(2 / mapped.shape[1])
+    assert np.abs(mapped @ mapped.T / mapped.shape[1] - kernel).max() < 7 * math.sqrt(
+        2 / mapped.shape[1]
+    )
 
 
 def test_gabor_filters_have_norm_one_and_no_constant_part() -> None:
@@ -100,9 +115,15 @@ def test_gabor_filters_have_norm_one_and_no_constant_part() -> None:
 
 
 def test_stripes_excite_the_filters_across_them() -> None:
-    """Vertical stripes of the filters' wavelength: orientation 0 answers most, orientation 4 (a right angle) least."""
+    """Vertical stripes of the filters' wavelength: orientation 0 answers most, orientation 4 (a
+    right angle) least.
+    """
     stripes = (0.5 + 0.5 * torch.sin(2 * math.pi * torch.arange(28) / 4)).expand(1, 1, 28, 28)
-    fine = GaborBank((1, 28, 28))(stripes)[0, 196 : 196 + 8 * 49].view(8, 7, 7)[:, 2:5, 2:5].mean((1, 2))
+    fine = (
+        GaborBank((1, 28, 28))(stripes)[0, 196 : 196 + 8 * 49]
+        .view(8, 7, 7)[:, 2:5, 2:5]
+        .mean((1, 2))
+    )
     assert int(fine.argmax()) == 0
     assert fine[4] < 0.2 * fine[0]
 
@@ -133,7 +154,9 @@ def test_whitening_takes_away_what_pictures_have_in_common() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    features=hnp.arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.floats(width=32)),
+    features=hnp.arrays(
+        np.float32, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.floats(width=32)
+    ),
     bound=st.floats(1e-6, 1e6),
 )
 def test_no_record_is_longer_than_the_bound(features: np.ndarray, bound: float) -> None:
@@ -148,7 +171,11 @@ def test_no_record_is_longer_than_the_bound(features: np.ndarray, bound: float) 
         else:
             assert exact2 >= Fraction(bound * 0.9999) ** 2
             direction = record.astype(np.float64) / np.abs(record).max()
-            assert np.allclose(row[:-1] / np.linalg.norm(row[:-1]), direction / np.linalg.norm(direction), atol=1e-5)
+            assert np.allclose(
+                row[:-1] / np.linalg.norm(row[:-1]),
+                direction / np.linalg.norm(direction),
+                atol=1e-5,
+            )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -186,11 +213,15 @@ class Pooled(nn.Module):
         return self.mix(x.mean((2, 3)))
 
 
-def test_a_users_frozen_network_reads_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_frozen_network_reads_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nn, "Pooled", Pooled, raising=False)
     network = Pooled()
     torch.save(network.state_dict(), tmp_path / "weights.pt")
-    mapping = feature_map(f"torch.nn:Pooled?pixels=16&weights={tmp_path / 'weights.pt'}", (3, 16, 16))
+    mapping = feature_map(
+        f"torch.nn:Pooled?pixels=16&weights={tmp_path / 'weights.pt'}", (3, 16, 16)
+    )
     records = images(3, (3, 16, 16))
     with torch.no_grad():
         expected = network((torch.from_numpy(records) * 255 - 127) / 128)
@@ -207,7 +238,9 @@ def test_a_users_frozen_network_reads_its_weights(tmp_path: Path, monkeypatch: p
         ("torch.nn:Identity?size=3", COLOUR, "Remove size"),
     ],
 )
-def test_unknown_maps_are_refused_in_one_line(name: str, shape: tuple[int, ...], message: str) -> None:
+def test_unknown_maps_are_refused_in_one_line(
+    name: str, shape: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(PlanError, match=message) as caught:
         feature_map(name, shape)
     assert "\n" not in str(caught.value)
@@ -219,7 +252,9 @@ def test_every_named_map_has_a_size() -> None:
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 28, 28)])
-def test_centred_records_keep_their_shape_and_lie_between_minus_one_and_one(shape: tuple[int, ...]) -> None:
+def test_centred_records_keep_their_shape_and_lie_between_minus_one_and_one(
+    shape: tuple[int, ...],
+) -> None:
     records = np.random.default_rng(0).random((7, *shape), dtype=np.float32)
     records.reshape(7, -1)[0, :2] = [0.0, 1.0]
     found = feature_map("centred", shape)(records)

@@ -1,4 +1,6 @@
-"""Every module of the zoo is accepted or refused for the right reason; the accepted ones treat every record apart, bit for bit."""
+"""Every module of the zoo is accepted or refused for the right reason; the accepted ones treat
+every record apart, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from torch.nn import functional
 from module_zoo import IMPURE, PURE, Pure, model_with
 from oracles.naive_gradients import clipped_on_grid
 from sumus.errors import DataError, GuaranteeError
-from sumus.training.gradients import PerRecordGradients
-from sumus.training.models import flat_parameters
-from sumus.training.own_model import own_copy
+from sumus.gradients import PerRecordGradients
+from sumus.purity import own_copy
+from sumus.training import flat_parameters
 
 RESOLUTION, CLIP_NORM, RECORDS = 1 << 16, 0.3, 66  # a chunk of 64 and one that is filled up
 
@@ -30,7 +32,9 @@ def _one_thread() -> Iterator[None]:
 
 
 def autograd_rows(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
-    """Gradients of the trainable parameters, record by record, by plain backward passes through the module itself in double precision."""
+    """Gradients of the trainable parameters, record by record, by plain backward passes through the
+    module itself in double precision.
+    """
     double = copy.deepcopy(model).double()
     trainable = [parameter for parameter in double.parameters() if parameter.requires_grad]
     rows = []
@@ -41,7 +45,9 @@ def autograd_rows(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> np.ndar
             loss = functional.binary_cross_entropy_with_logits(logits[0], label[None].double())
         else:
             loss = functional.cross_entropy(logits, label[None])
-        rows.append(torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, trainable)]).numpy())
+        rows.append(
+            torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, trainable)]).numpy()
+        )
     return np.array(rows)
 
 
@@ -55,11 +61,16 @@ def test_a_pure_module_is_accepted_and_its_sum_is_the_sum_of_single_records(name
     options = {"clip_norm": CLIP_NORM, "resolution": RESOLUTION}
     before = x.clone()
     total = gradients.clipped_sum(theta, x, y, **options)
-    singles = [gradients.clipped_sum(theta, x[row : row + 1], y[row : row + 1], **options).integers for row in range(RECORDS)]
+    singles = [
+        gradients.clipped_sum(theta, x[row : row + 1], y[row : row + 1], **options).integers
+        for row in range(RECORDS)
+    ]
     assert torch.equal(total.integers, sum(singles))
     assert total.nonfinite == 0
     assert torch.equal(x, before), "records were written into"
-    exact = clipped_on_grid(autograd_rows(model, x, y), clip_norm=CLIP_NORM, resolution=RESOLUTION).sum(0)
+    exact = clipped_on_grid(
+        autograd_rows(model, x, y), clip_norm=CLIP_NORM, resolution=RESOLUTION
+    ).sum(0)
     assert np.abs(total.integers.numpy() - exact).max() <= RECORDS * (1 + 1e-4 * RESOLUTION)
     assert np.abs(exact).max() > RESOLUTION / 100, "nothing was compared"
 
@@ -72,7 +83,9 @@ def test_an_impure_module_is_refused_for_the_right_reason(name: str) -> None:
     model = model_with(make())
 
     def take_a_step() -> None:
-        PerRecordGradients(model).clipped_sum(flat_parameters(model), x, y, clip_norm=1.0, resolution=64)
+        PerRecordGradients(model).clipped_sum(
+            flat_parameters(model), x, y, clip_norm=1.0, resolution=64
+        )
 
     with pytest.raises(GuaranteeError, match=words) as refusal:
         take_a_step()
@@ -94,7 +107,9 @@ def test_the_zoo_is_large_enough() -> None:
         (nn.Sequential(nn.Linear(8, 3, device="meta")), "lies on meta"),
     ],
 )
-def test_a_module_that_cannot_be_trained_is_refused_in_one_line(model: nn.Module, words: str) -> None:
+def test_a_module_that_cannot_be_trained_is_refused_in_one_line(
+    model: nn.Module, words: str
+) -> None:
     with pytest.raises(DataError, match=words) as refusal:
         PerRecordGradients(own_copy(model))
     assert "\n" not in str(refusal.value)

@@ -1,4 +1,6 @@
-"""Records and models of one's own through `sumus.train`: one record moves nobody else, and a run goes on with what it began with."""
+"""Records and models of one's own through `sumus.train`: one record moves nobody else, and a run
+goes on with what it began with.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,15 @@ import pytest
 import torch
 
 import sumus
+from sumus.books import Ledger, RunFolder, dataset_of
 from sumus.cli import main
-from sumus.data import FederatedData, from_arrays, load, public_facts
-from sumus.data.synthetic import write_patients
-from sumus.engines.site import Site
+from sumus.data import FederatedData, from_arrays, load, public_facts, write_patients
 from sumus.errors import GuaranteeError, PlanError
-from sumus.ledger import Ledger, dataset_of
-from sumus.plan import TrainingPlan
-from sumus.record import RunFolder
-from sumus.report.page import write_report
-from sumus.resolve import resolve
-from sumus.training import arithmetic
-from sumus.training.run import RunOptions, train
+from sumus.parties import Site
+from sumus.plan import TrainingPlan, resolve
+from sumus.report import write_report
+from sumus.runs import RunOptions, train
+from sumus.training import machine_arithmetic as arithmetic
 
 PLAN = """
 [privacy]
@@ -42,7 +41,11 @@ local_steps = 4
 algorithm = "convex-pass"
 learning_rate = 0.3
 """
-OWN_MODEL = {"training.algorithm": "split-noise", "training.sampling_rate": 0.3, "federation.local_steps": 2}
+OWN_MODEL = {
+    "training.algorithm": "split-noise",
+    "training.sampling_rate": 0.3,
+    "federation.local_steps": 2,
+}
 TABLE = '[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n'
 
 
@@ -63,7 +66,10 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def arrays(records: int = 40, silos: int = 3, seed: int = 7) -> list[tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(seed)
-    return [(rng.normal(size=(records, 6)).astype(np.float32), rng.integers(0, 3, records)) for _ in range(silos)]
+    return [
+        (rng.normal(size=(records, 6)).astype(np.float32), rng.integers(0, 3, records))
+        for _ in range(silos)
+    ]
 
 
 def options(**changes: Any) -> RunOptions:
@@ -83,7 +89,7 @@ def interrupted(*arguments: Any, after: int = 1, **keywords: Any) -> tuple[Path,
     return path, str(caught.value)
 
 
-# -- one record more or less (A2) ----------------------------------------------------------------------------------------------------
+# -- one record more or less (A2)
 
 
 class StopError(Exception):
@@ -104,52 +110,81 @@ def seen_by_training(plan: TrainingPlan, silos: Any = None) -> FederatedData:
 
 
 def rows(data: FederatedData) -> list[set[tuple[float, ...]]]:
-    return [{tuple(x) for x in part.x.tolist()} for silo in data.silos for part in (silo.train, silo.test)]
+    return [
+        {tuple(x) for x in part.x.tolist()}
+        for silo in data.silos
+        for part in (silo.train, silo.test)
+    ]
 
 
-@pytest.mark.parametrize("bounds", ["", "records_per_silo = [700, 700, 700, 700]\n"], ids=["counts public", "bounded"])
+@pytest.mark.parametrize(
+    "bounds", ["", "records_per_silo = [700, 700, 700, 700]\n"], ids=["counts public", "bounded"]
+)
 def test_adding_a_row_of_a_table_moves_no_other_between_training_and_test(bounds: str) -> None:
     text = write_patients(Path("patients.csv"), records=800).read_text().splitlines(keepends=True)
     Path("less.csv").write_text("".join(text[:1] + text[2:]))
-    plans = [TrainingPlan.from_toml('[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n' + TABLE + bounds)] * 2
+    plans = [
+        TrainingPlan.from_toml(
+            '[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n' + TABLE + bounds
+        )
+    ] * 2
     plans[1] = plans[1].replace("data", path="less.csv")
     if bounds:
         silos = len(load(plans[0].replace("data", records_per_silo=None)).silos)
         plans = [plan.replace("data", records_per_silo=(700,) * silos) for plan in plans]
     whole, less = (rows(seen_by_training(plan)) for plan in plans)
-    assert sorted(len(one ^ other) for one, other in zip(whole, less, strict=True)) == [0] * (len(whole) - 1) + [1]
+    assert sorted(len(one ^ other) for one, other in zip(whole, less, strict=True)) == [0] * (
+        len(whole) - 1
+    ) + [1]
 
 
 @pytest.mark.parametrize("bounds", [None, (300, 300)], ids=["counts public", "bounded"])
-def test_adding_a_record_of_an_array_moves_no_other_between_training_and_test(bounds: tuple[int, ...] | None) -> None:
-    plan = TrainingPlan.from_toml('[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n').replace("data", records_per_silo=bounds)
+def test_adding_a_record_of_an_array_moves_no_other_between_training_and_test(
+    bounds: tuple[int, ...] | None,
+) -> None:
+    plan = TrainingPlan.from_toml(
+        '[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n'
+    ).replace("data", records_per_silo=bounds)
     (x, y), other = arrays(300, 2)
-    whole, less = (rows(seen_by_training(plan, [(x[first:], y[first:]), other])) for first in (0, 1))
+    whole, less = (
+        rows(seen_by_training(plan, [(x[first:], y[first:]), other])) for first in (0, 1)
+    )
     assert sorted(len(one ^ two) for one, two in zip(whole, less, strict=True)) == [0, 0, 0, 1]
 
 
-# -- silos without records (A4) ------------------------------------------------------------------------------------------------------
+# -- silos without records (A4)
 
 
-@pytest.mark.parametrize("algorithm", ["convex-pass", "split-noise", "dp-sgd", "single-step", "silo", "fedavg"])
+@pytest.mark.parametrize(
+    "algorithm", ["convex-pass", "split-noise", "dp-sgd", "single-step", "silo", "fedavg"]
+)
 def test_a_silo_without_records_takes_part_in_every_algorithm(algorithm: str) -> None:
     changes: dict[str, object] = {"training.algorithm": algorithm, "federation.rounds": 1}
     if algorithm != "convex-pass":
-        changes |= {"training.sampling_rate": 0.5, "federation.local_steps": 1 if algorithm == "single-step" else 2}
+        changes |= {
+            "training.sampling_rate": 0.5,
+            "federation.local_steps": 1 if algorithm == "single-step" else 2,
+        }
     if algorithm == "silo":
         changes |= {"privacy.unit": "silo", "privacy.epsilon": 20.0}
     elif algorithm == "convex-pass":
         changes |= {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 60.0}
-    plan = TrainingPlan.from_toml(PLAN).with_overrides(changes).replace("data", records_per_silo=(60,) * 3)
+    plan = (
+        TrainingPlan.from_toml(PLAN)
+        .with_overrides(changes)
+        .replace("data", records_per_silo=(60,) * 3)
+    )
     run = train(plan, silos=[*arrays(silos=2), ([], [])], classes=3, options=options(compare=True))
     assert run.rounds[0].survivors == ("silo-0", "silo-1", "silo-2")
 
 
-# -- resuming (C2, C21, A9) ----------------------------------------------------------------------------------------------------------
+# -- resuming (C2, C21, A9)
 
 
-def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)
+def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=600)
     plan = TrainingPlan.from_toml(PLAN + TABLE)
     whole = train(plan, options=options(root=Path("whole")))
@@ -160,7 +195,9 @@ def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(monkeypatch: py
     assert torch.equal(next(iter(saved.values())), next(whole.model.parameters()).detach())
 
 
-def test_a_written_plan_trains_the_same_model_and_is_sound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_written_plan_trains_the_same_model_and_is_sound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_patients(Path("patients.csv"), records=600)
     Path("plan.toml").write_text(PLAN + TABLE)
     assert main(["plan", "plan.toml", "--write", "written.toml"]) == 0
@@ -174,7 +211,9 @@ def test_a_written_plan_trains_the_same_model_and_is_sound(capsys: pytest.Captur
     assert torch.equal(*models)
 
 
-def test_a_table_that_changed_after_its_counts_were_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_changed_after_its_counts_were_written_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = write_patients(Path("patients.csv"), records=600).read_text().splitlines(keepends=True)
     Path("plan.toml").write_text(PLAN + TABLE)
     assert main(["plan", "plan.toml", "--write", "written.toml"]) == 0
@@ -192,7 +231,9 @@ def test_a_run_is_not_resumed_on_a_table_that_grew_and_is_not_told_to_change_its
     path, _ = interrupted(TrainingPlan.from_toml(PLAN + TABLE))
     place = lines[0].strip().split(",").index("hospital")
     more = [line.split(",") for line in lines[1:41]]
-    more = [[*cells[:place], "Elsewhere", *cells[place + 1 :]] if new_silo else cells for cells in more]
+    more = [
+        [*cells[:place], "Elsewhere", *cells[place + 1 :]] if new_silo else cells for cells in more
+    ]
     Path("patients.csv").write_text("".join([*lines, *map(",".join, more)]))
     capsys.readouterr()
     assert main(["train", "--resume", str(path), "--no-report", "--threads", "1"]) == 3
@@ -201,7 +242,9 @@ def test_a_run_is_not_resumed_on_a_table_that_grew_and_is_not_told_to_change_its
     assert "records_per_silo" not in said
 
 
-def test_a_table_that_changed_after_its_counts_were_written_has_no_account_either(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_changed_after_its_counts_were_written_has_no_account_either(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_patients(Path("patients.csv"), records=300)
     Path("plan.toml").write_text(PLAN + TABLE)
     assert main(["plan", "plan.toml", "--write", "resolved.toml"]) == 0
@@ -213,9 +256,13 @@ def test_a_table_that_changed_after_its_counts_were_written_has_no_account_eithe
 
 
 @pytest.mark.parametrize("tested", [(), (1,)], ids=["no silo", "one silo"])
-def test_silos_without_test_records_are_not_measured_and_never_not_a_number(tested: tuple[int, ...]) -> None:
+def test_silos_without_test_records_are_not_measured_and_never_not_a_number(
+    tested: tuple[int, ...],
+) -> None:
     silos = arrays()
-    tests = [(x[:9], y[:9]) if silo in tested else (x[:0], y[:0]) for silo, (x, y) in enumerate(silos)]
+    tests = [
+        (x[:9], y[:9]) if silo in tested else (x[:0], y[:0]) for silo, (x, y) in enumerate(silos)
+    ]
     plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1})
     run = train(plan, silos=from_arrays(silos, tests=tests), options=options(compare=True))
     assert (run.accuracy is None) == (run.loss is None) == (not tested)
@@ -229,30 +276,52 @@ def test_silos_without_test_records_are_not_measured_and_never_not_a_number(test
     assert "nan%" not in page.read_text().replace(" ", "").replace("\u202f", "").lower()
 
 
-def test_data_check_points_out_silos_without_records_to_train_or_test_with(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_check_points_out_silos_without_records_to_train_or_test_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rows = [f"{'AB'[row % 2]},{row % 7},{row % 3 % 2}" for row in range(60)]
     Path("few.csv").write_text("\n".join(["silo,x,y", *rows, "C,1,1"]) + "\n")
-    Path("p.toml").write_text('[data]\npath = "few.csv"\nsilo_column = "silo"\nlabel_column = "y"\n')
+    Path("p.toml").write_text(
+        '[data]\npath = "few.csv"\nsilo_column = "silo"\nlabel_column = "y"\n'
+    )
     assert main(["data", "check", "p.toml"]) == 0
-    assert re.search(r"no (training|test) record in C \(nobody else is told\)", capsys.readouterr().out)
+    assert re.search(
+        r"no (training|test) record in C \(nobody else is told\)", capsys.readouterr().out
+    )
 
 
 @pytest.mark.slow
 def test_a_killed_run_on_a_table_is_resumed_from_the_command_line(tmp_path: Path) -> None:
-    """A real process, killed in the middle of its rounds; the model is that of the rounds of one run."""
+    """A real process, killed in the middle of its rounds; the model is that of the rounds of one
+    run.
+    """
     write_patients(Path("patients.csv"), records=3000)
     Path("plan.toml").write_text(PLAN.replace("rounds = 3", "rounds = 8") + TABLE)
     command = [sys.executable, "-m", "sumus", "train"]
-    process = subprocess.Popen([*command, "plan.toml", "--no-report", "--out", "runs"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        [*command, "plan.toml", "--no-report", "--out", "runs"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     try:
         until = time.monotonic() + 200
-        while time.monotonic() < until and not list(Path("runs").glob("*/checkpoint.npz")) and process.poll() is None:
+        while (
+            time.monotonic() < until
+            and not list(Path("runs").glob("*/checkpoint.npz"))
+            and process.poll() is None
+        ):
             time.sleep(0.02)
     finally:
         process.kill()
         process.wait()
     (path,) = Path("runs").iterdir()
-    done = subprocess.run([*command, "--resume", str(path), "--no-report"], capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        [*command, "--resume", str(path), "--no-report"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert RunFolder.open(path).last_round == 8
 
@@ -281,9 +350,12 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["digits", "hospitals"])  # those whose records are at hand everywhere
-def test_every_example_plan_can_be_interrupted_and_resumed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)
+# those whose records are at hand everywhere
+@pytest.mark.parametrize("name", ["digits", "hospitals"])
+def test_every_example_plan_can_be_interrupted_and_resumed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=2000)
     plan = shipped_plans()[name].with_overrides({"federation.rounds": 2})
     whole = train(plan, options=options(root=Path("whole")))
@@ -323,13 +395,17 @@ def test_a_run_on_the_plans_own_records_is_not_resumed_with_others() -> None:
 
 
 def test_a_run_is_not_resumed_on_other_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The noise of a repeated round would be the same on other floats, and their difference has no noise at all."""
+    """The noise of a repeated round would be the same on other floats, and their difference has no
+    noise at all.
+    """
     path, _ = interrupted(TrainingPlan.from_toml(PLAN), silos=arrays())
     here = arithmetic.arithmetic()
     assert {"processor", "torch threads", "torch", "numpy", "sumus"} <= set(here)
     for fact in here:
         monkeypatch.setattr(arithmetic, "arithmetic", lambda fact=fact: here | {fact: "another"})
-        with pytest.raises(GuaranteeError, match=rf"began with {fact} .*here it is another") as caught:
+        with pytest.raises(
+            GuaranteeError, match=rf"began with {fact} .*here it is another"
+        ) as caught:
             train(silos=arrays(), options=options(resume=path))
         assert "\n" not in str(caught.value)
     monkeypatch.setattr(arithmetic, "arithmetic", lambda: here)
@@ -348,7 +424,9 @@ def test_a_run_is_not_resumed_on_other_arithmetic(monkeypatch: pytest.MonkeyPatc
         "NUMBA_CPU_FEATURES",
     ],
 )
-def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(setting, raising=False)
     before = arithmetic.arithmetic()
     monkeypatch.setenv(setting, "1")
@@ -356,7 +434,9 @@ def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(setting: str, 
         arithmetic.require_same(before, Path("runs/one"))
 
 
-def test_what_decides_on_last_bits_is_part_of_the_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decides_on_last_bits_is_part_of_the_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Clipping is compiled by numba with reassociation; no float of training goes through scipy."""
     here = arithmetic.arithmetic()
     assert here["numba"] == numba.__version__
@@ -367,7 +447,9 @@ def test_what_decides_on_last_bits_is_part_of_the_arithmetic(monkeypatch: pytest
         arithmetic.require_same(here, Path("runs/one"))
 
 
-def test_the_arithmetic_of_a_processor_is_what_it_can_do_and_not_how_fast_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_arithmetic_of_a_processor_is_what_it_can_do_and_not_how_fast_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     described = "processor\t: 0\nmodel name\t: X\nflags\t\t: sse avx{}\ncpu MHz\t\t: {}\n"
     seen = []
     for more, clock in (("", 1000), ("", 2500), (" avx512f", 1000)):
@@ -377,11 +459,15 @@ def test_the_arithmetic_of_a_processor_is_what_it_can_do_and_not_how_fast_it_run
     assert seen[0] == seen[1] != seen[2]
 
 
-# -- what no command can load (C3) ---------------------------------------------------------------------------------------------------
+# -- what no command can load (C3)
 
 
-def test_no_command_puts_other_records_in_the_place_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    """The records have the shape of the embedded digits: a command that fell back on those would not notice."""
+def test_no_command_puts_other_records_in_the_place_of_objects(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The records have the shape of the embedded digits: a command that fell back on those would
+    not notice.
+    """
     rng = np.random.default_rng(0)
     silos = [(rng.normal(size=(60, 64)), rng.integers(0, 10, 60)) for _ in range(5)]
     run = train(TrainingPlan.from_toml(PLAN), silos=silos, options=options())
@@ -411,7 +497,9 @@ def test_no_command_puts_other_records_in_the_place_of_objects(capsys: pytest.Ca
     assert main(["report", folder]) == 0
 
 
-def test_no_command_trains_shadows_of_a_model_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_trains_shadows_of_a_model_of_ones_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_patients(Path("patients.csv"), records=300)
     plan = TrainingPlan.from_toml(PLAN + TABLE).with_overrides(OWN_MODEL | {"federation.rounds": 1})
     width = load(plan).shape[0]
@@ -435,7 +523,7 @@ def test_the_report_names_the_model_and_the_records_that_ran() -> None:
     assert "visits" in page
 
 
-# -- naming (C13, C20, C24) ----------------------------------------------------------------------------------------------------------
+# -- naming (C13, C20, C24)
 
 
 def test_objects_spend_from_a_ledger_of_their_own() -> None:
@@ -459,7 +547,9 @@ def test_silos_by_name_and_declared_classes() -> None:
     assert not any("number of classes" in line for line in run.assumptions)
     assert any("record counts" in line for line in run.assumptions)
     undeclared = sumus.train(TrainingPlan.from_toml(PLAN), silos=named, options=options())
-    assert any("number of classes, 3" in line and "classes=" in line for line in undeclared.assumptions)
+    assert any(
+        "number of classes, 3" in line and "classes=" in line for line in undeclared.assumptions
+    )
 
 
 def test_a_table_that_was_loaded_beforehand_keeps_its_ledger() -> None:
@@ -491,16 +581,24 @@ def test_a_name_with_a_full_stop_is_no_file() -> None:
 def test_who_does_not_name_objects_is_told_what_their_ledger_goes_by() -> None:
     plan = TrainingPlan.from_toml(PLAN)
     assert sum("name= says" in line for line in seen_by_training(plan, arrays()).assumptions) == 1
-    assert not any("name= says" in line for line in seen_by_training(plan.replace("data", objects="visits"), arrays()).assumptions)
+    assert not any(
+        "name= says" in line
+        for line in seen_by_training(plan.replace("data", objects="visits"), arrays()).assumptions
+    )
     path, _ = interrupted(plan, silos=arrays())
     resumed = train(silos=arrays(), options=options(resume=path))
     assert sum("name= says" in line for line in resumed.assumptions) == 1
 
 
-def test_records_that_were_held_to_another_plan_say_once_and_truly_whether_counts_are_public() -> None:
+def test_records_that_were_held_to_another_plan_say_once_and_truly_whether_counts_are_public() -> (
+    None
+):
     write_patients(Path("patients.csv"), records=300)
     plan = TrainingPlan.from_toml(PLAN + TABLE)
-    for chosen, times in ((plan, 1), (plan.replace("data", records_per_silo=(300,) * len(load(plan).silos)), 0)):
+    for chosen, times in (
+        (plan, 1),
+        (plan.replace("data", records_per_silo=(300,) * len(load(plan).silos)), 0),
+    ):
         lines = seen_by_training(chosen, load(plan)).assumptions
         assert sum("record counts of the silos" in line for line in lines) == times
 
@@ -509,11 +607,17 @@ def test_a_split_that_was_made_beforehand_is_said_to_be_public() -> None:
     digits = load(TrainingPlan.from_toml('[data]\nname = "digits"\n'))
     plan = TrainingPlan.from_toml('[training]\nalgorithm = "fedavg"\nsampling_rate = 0.1\n')
     assert any("decided beforehand" in line for line in seen_by_training(plan, digits).assumptions)
-    assert not any("decided beforehand" in line for line in seen_by_training(plan, arrays()).assumptions)
+    assert not any(
+        "decided beforehand" in line for line in seen_by_training(plan, arrays()).assumptions
+    )
 
 
 def test_who_leaves_records_out_is_told_and_the_record_is_not() -> None:
-    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.rounds": 1}).replace("data", records_per_silo=(20, 60, 60))
+    plan = (
+        TrainingPlan.from_toml(PLAN)
+        .with_overrides({"federation.rounds": 1})
+        .replace("data", records_per_silo=(20, 60, 60))
+    )
     with pytest.warns(UserWarning, match="'silo-0' beyond its bound 20 are left out"):
         run = train(plan, silos=arrays(), options=options())
     assert "left" not in (run.path / "record.jsonl").read_text()

@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from sumus.data.synthetic import write_patients
+from sumus.data import write_patients
 
 
 def sumus(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"SUMUS_STATE": str(folder / "state")}
     return subprocess.run(
-        [sys.executable, "-m", "sumus", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "sumus", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
 
 
@@ -24,7 +29,9 @@ def sumus(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("own")
     write_patients(path / "patients.csv", records=3000)
-    (path / "plan.toml").write_text('[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n')
+    (path / "plan.toml").write_text(
+        '[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n'
+    )
     return path
 
 
@@ -35,11 +42,14 @@ def test_a_csv_plan_with_nothing_else_trains_and_says_what_was_assumed(folder: P
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["proved"]
     assert result["epsilon"] <= 1.0
-    assert result["accuracy"] > 0.72  # of 24 runs 0.770 ± 0.006, so a false alarm has probability below 1e-12; a constant has 0.66
+    # of 24 runs 0.770 ± 0.006, so a false alarm has probability below 1e-12; a constant has 0.66
+    assert result["accuracy"] > 0.72
     assert result["assumptions"], "what was taken as public must be said"
     assert {"loss", "delta", "analysis", "rounds", "seconds", "run"} <= set(result)
     accounted = sumus("account", "plan.toml", "--json", folder=folder)
-    assert json.loads(accounted.stdout.splitlines()[-1])["epsilon"] == pytest.approx(result["epsilon"])
+    assert json.loads(accounted.stdout.splitlines()[-1])["epsilon"] == pytest.approx(
+        result["epsilon"]
+    )
 
 
 def test_a_wrong_column_is_one_line_that_says_which(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from sumus.training.pixels import Convolution, Maximum, Window, aligned
+from sumus.gradients.images import Convolution, Maximum, Window, aligned
 
 WINDOWS = [
     Window((3, 3), (1, 1), (0, 0)),
@@ -20,12 +20,17 @@ WINDOWS = [
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize(("channels", "outputs"), [(1, 16), (3, 5), (16, 32)])
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_convolution_equals_torch(window: Window, channels: int, outputs: int, channels_last: bool) -> None:
+def test_convolution_equals_torch(
+    window: Window, channels: int, outputs: int, channels_last: bool
+) -> None:
     torch.manual_seed(0)
     images = torch.randn(4, channels, 11, 9, dtype=torch.float64)
     images = images.contiguous(memory_format=torch.channels_last) if channels_last else images
     images.requires_grad_()
-    weight, bias = torch.randn(outputs, channels, *window.kernel, dtype=torch.float64), torch.randn(outputs, dtype=torch.float64)
+    weight, bias = (
+        torch.randn(outputs, channels, *window.kernel, dtype=torch.float64),
+        torch.randn(outputs, dtype=torch.float64),
+    )
     expected = functional.conv2d(images, weight, bias, window.stride, window.padding)
     flow = torch.randn_like(expected)
     (expected_back,) = torch.autograd.grad(expected, images, flow)
@@ -36,7 +41,14 @@ def test_convolution_equals_torch(window: Window, channels: int, outputs: int, c
     assert torch.allclose(back, expected_back, atol=1e-12)
 
 
-@pytest.mark.parametrize("window", [Window((2, 2), (1, 1), (0, 0)), Window((3, 2), (2, 3), (0, 0)), Window((2, 2), (2, 2), (0, 0))])
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window((2, 2), (1, 1), (0, 0)),
+        Window((3, 2), (2, 3), (0, 0)),
+        Window((2, 2), (2, 2), (0, 0)),
+    ],
+)
 def test_maximum_equals_torch(window: Window) -> None:
     torch.manual_seed(0)
     images = torch.randint(0, 4, (5, 3, 10, 9)).double().requires_grad_()  # many ties

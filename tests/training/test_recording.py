@@ -1,4 +1,6 @@
-"""Only chains of torch's own operators without randomness and side effects are recorded, and they repeat the function bit for bit."""
+"""Only chains of torch's own operators without randomness and side effects are recorded, and they
+repeat the function bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from conftest_data import small_data
 from module_zoo import own, shifted
 from sumus.errors import GuaranteeError
+from sumus.gradients import PerRecordGradients
 from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
+from sumus.purity import chunk_function
+from sumus.purity.constants import Constants
+from sumus.purity.recording import record
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
-from sumus.training.chunk_function import chunk_function
-from sumus.training.constants import Constants
-from sumus.training.gradients import PerRecordGradients
-from sumus.training.local_update import local_updater
-from sumus.training.models import flat_parameters
-from sumus.training.recording import record
-from sumus.training.workbench import prepare
+from sumus.training import flat_parameters, local_updater, prepare
 
 CONSTANT = torch.arange(4.0)
 
@@ -62,16 +61,26 @@ def test_a_recording_holds_no_python() -> None:
         (lambda x: CONSTANT.view(2, 2).T[1].copy_(x[:2]), "writes into what it keeps"),
         (lambda x: CONSTANT.split(2)[1].zero_() + x[:2], "writes into what it keeps"),
         (lambda x: torch.ops.aten._unsafe_view(CONSTANT, [4]).add_(x), "writes into what it keeps"),
-        (lambda x: torch.ops.aten.unsafe_split(CONSTANT, 2)[1].add_(x[:2]), "writes into what it keeps"),
+        (
+            lambda x: torch.ops.aten.unsafe_split(CONSTANT, 2)[1].add_(x[:2]),
+            "writes into what it keeps",
+        ),
         (lambda x: torch.empty(0).set_(CONSTANT) + x, "writes into what it keeps"),
         (lambda x: torch.zeros(2).resize_(4) + x, "writes into what it keeps"),
-        (lambda x: nn.functional.batch_norm(x.view(2, 2), CONSTANT[:2], CONSTANT[2:], training=True), "writes into what it keeps"),
+        (
+            lambda x: nn.functional.batch_norm(
+                x.view(2, 2), CONSTANT[:2], CONSTANT[2:], training=True
+            ),
+            "writes into what it keeps",
+        ),
         (shifted, "not an operator of torch's own"),
         (lambda x: x if x.sum() > 0 else -x, "depends on a record's values"),
         (lambda x: x * x.max().item(), "depends on a record's values"),
     ],
 )
-def test_what_is_no_chain_of_operators_is_refused(function: Callable[[torch.Tensor], torch.Tensor], words: str) -> None:
+def test_what_is_no_chain_of_operators_is_refused(
+    function: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
     before = CONSTANT.clone()
     try:
         with pytest.raises(GuaranteeError, match=words) as refusal:
@@ -96,7 +105,9 @@ def test_a_users_code_sees_no_batch_of_a_whole_silo() -> None:
         "training.dimension": len(flat_parameters(model)), "evaluation.metrics": "none",
     }  # fmt: skip
     facts = data.facts()
-    design = calibrate_design(resolve(TrainingPlan().with_overrides(options), facts), facts.silo_names)
+    design = calibrate_design(
+        resolve(TrainingPlan().with_overrides(options), facts), facts.silo_names
+    )
     bench = prepare(design.plan, data, model=model)
     update = local_updater(design, design.silos[0], bench.data.silos[0].train, bench.model)
     assert update(np.array(bench.first_parameters), RandomSource()).records > 8
@@ -126,13 +137,22 @@ def test_a_kernel_that_looks_at_the_largest_matrix_gets_records_one_by_one() -> 
     matrices = torch.randn(8, 3, 3, generator=torch.Generator().manual_seed(0))
     assert chunk_function(lambda weights, x: {"out": torch.matrix_exp(x)}, {}, matrices).chunk == 1
     assert chunk_function(lambda weights, x: {"out": torch.sin(x)}, {}, matrices).chunk == 8
-    model = own(lambda self, x: self.head(torch.matrix_exp(x.view(-1, 3, 3)).flatten(1)), head=nn.Linear(9, 3))
+    model = own(
+        lambda self, x: self.head(torch.matrix_exp(x.view(-1, 3, 3)).flatten(1)),
+        head=nn.Linear(9, 3),
+    )
     steps, theta = PerRecordGradients(model), flat_parameters(model)
     generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(40, 9, generator=generator) * torch.logspace(-5, 0, 40)[:, None], torch.arange(40) % 3
+    x, y = (
+        torch.randn(40, 9, generator=generator) * torch.logspace(-5, 0, 40)[:, None],
+        torch.arange(40) % 3,
+    )
     options = {"clip_norm": 1.0, "resolution": 1 << 22}
     total = steps.clipped_sum(theta, x, y, **options).integers
-    singles = [steps.clipped_sum(theta, x[row : row + 1], y[row : row + 1], **options).integers for row in range(40)]
+    singles = [
+        steps.clipped_sum(theta, x[row : row + 1], y[row : row + 1], **options).integers
+        for row in range(40)
+    ]
     assert torch.equal(total, sum(singles))
 
 
@@ -154,7 +174,9 @@ def test_a_loss_need_not_be_hashable_and_is_recorded_again_when_it_is_changed() 
 
     def total() -> torch.Tensor:
         steps = PerRecordGradients(model, loss=loss)
-        return steps.clipped_sum(flat_parameters(model), x, y, clip_norm=100.0, resolution=1 << 16).integers
+        return steps.clipped_sum(
+            flat_parameters(model), x, y, clip_norm=100.0, resolution=1 << 16
+        ).integers
 
     before = total()
     assert torch.equal(total(), before)

@@ -1,4 +1,6 @@
-"""A kernel's number of threads may not depend on how many chunks came along or on what other threads do."""
+"""A kernel's number of threads may not depend on how many chunks came along or on what other
+threads do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sumus.training.side_by_side import _workers, one_thread_each
+from sumus.gradients.threads import _workers, one_thread_each
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +21,9 @@ def _threads() -> Iterator[None]:
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_every_piece_sees_one_torch_thread_and_the_caller_keeps_its_own(threads: int, pieces: int) -> None:
+def test_every_piece_sees_one_torch_thread_and_the_caller_keeps_its_own(
+    threads: int, pieces: int
+) -> None:
     torch.set_num_threads(threads)
     assert one_thread_each([torch.get_num_threads] * pieces) == [1] * pieces
     assert one_thread_each([torch.is_grad_enabled] * pieces) == [False] * pieces
@@ -27,7 +31,9 @@ def test_every_piece_sees_one_torch_thread_and_the_caller_keeps_its_own(threads:
 
 
 def test_a_worker_that_idled_while_the_process_changed_its_mind_keeps_one_thread() -> None:
-    """A second worker may start, find nothing to do, and see its first kernel after the caller has set the process to two threads again."""
+    """A second worker may start, find nothing to do, and see its first kernel after the caller has
+    set the process to two threads again.
+    """
     torch.set_num_threads(2)
     _workers.cache_clear()
     pool = _workers(2)
