@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.accounting import average, calibrate, epsilon
+    from sumus.accounting import average as average, calibrate as calibrate, epsilon as epsilon
     from sumus.data import load as load_data
-    from sumus.errors import SumusError
-    from sumus.guarantee import Account, NoiseDesign, account
-    from sumus.plan import TrainingPlan
-    from sumus.runs import RunOptions, TrainedRun, train
+    from sumus.errors import SumusError as SumusError
+    from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
+    from sumus.plan import TrainingPlan as TrainingPlan
+    from sumus.runs import RunOptions as RunOptions, TrainedRun as TrainedRun, train as train
 
 __version__ = "0.2.0"
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "train",
 ]
 
-__getattr__, __dir__ = door(
+__getattr__, __dir__, _ = door(
     __name__,
     accounting="average calibrate epsilon",
     data="load:load_data",

@@ -13,42 +13,25 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.accounting.accountant import epsilon_of, renyi_values
-    from sumus.accounting.averaging import AveragedModels, average
-    from sumus.accounting.calculator import calibrate, epsilon
-    from sumus.accounting.calibration import least_noise
-    from sumus.accounting.dominating import TAIL_LOG_MASS, unit_shift
-    from sumus.accounting.heterogeneous import even_groups, joining_rate
-    from sumus.accounting.loss_distribution import epsilon_gaussian
-    from sumus.accounting.poisson_binomial import LARGEST_COINS, poisson_binomial_curve
-    from sumus.accounting.release import Release, Step, noisy_step
-    from sumus.accounting.renyi import ORDERS, Values
-    from sumus.accounting.search import epsilon_of_search
+    from sumus.accounting.accountant import epsilon_of as epsilon_of, renyi_values as renyi_values
+    from sumus.accounting.averaging import AveragedModels as AveragedModels, average as average
+    from sumus.accounting.calculator import calibrate as calibrate, epsilon as epsilon
+    from sumus.accounting.calibration import least_noise as least_noise
+    from sumus.accounting.dominating import TAIL_LOG_MASS as TAIL_LOG_MASS, unit_shift as unit_shift
+    from sumus.accounting.heterogeneous import (
+        even_groups as even_groups,
+        joining_rate as joining_rate,
+    )
+    from sumus.accounting.loss_distribution import epsilon_gaussian as epsilon_gaussian
+    from sumus.accounting.poisson_binomial import (
+        LARGEST_COINS as LARGEST_COINS,
+        poisson_binomial_curve as poisson_binomial_curve,
+    )
+    from sumus.accounting.release import Release as Release, Step as Step, noisy_step as noisy_step
+    from sumus.accounting.renyi import ORDERS as ORDERS, Values as Values
+    from sumus.accounting.search import epsilon_of_search as epsilon_of_search
 
-__all__ = [
-    "LARGEST_COINS",
-    "ORDERS",
-    "TAIL_LOG_MASS",
-    "AveragedModels",
-    "Release",
-    "Step",
-    "Values",
-    "average",
-    "calibrate",
-    "epsilon",
-    "epsilon_gaussian",
-    "epsilon_of",
-    "epsilon_of_search",
-    "even_groups",
-    "joining_rate",
-    "least_noise",
-    "noisy_step",
-    "poisson_binomial_curve",
-    "renyi_values",
-    "unit_shift",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     accountant="epsilon_of renyi_values",
     averaging="AveragedModels average",

@@ -12,39 +12,26 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.books.journal import RunFolder
+    from sumus.books.journal import RunFolder as RunFolder
     from sumus.books.ledger import (
-        Ledger,
-        LedgerEntry,
-        RunSpending,
-        Total,
-        dataset_of,
-        state_directory,
+        Ledger as Ledger,
+        LedgerEntry as LedgerEntry,
+        RunSpending as RunSpending,
+        Total as Total,
+        dataset_of as dataset_of,
+        state_directory as state_directory,
     )
-    from sumus.books.naming import run_name
-    from sumus.books.policy import Policy
-    from sumus.books.releases import DatasetTotal, ReleaseLog
-    from sumus.books.round import Guarantee, Measurement, RoundRecord, rounded_up
+    from sumus.books.naming import run_name as run_name
+    from sumus.books.policy import Policy as Policy
+    from sumus.books.releases import DatasetTotal as DatasetTotal, ReleaseLog as ReleaseLog
+    from sumus.books.round import (
+        Guarantee as Guarantee,
+        Measurement as Measurement,
+        RoundRecord as RoundRecord,
+        rounded_up as rounded_up,
+    )
 
-__all__ = [
-    "DatasetTotal",
-    "Guarantee",
-    "Ledger",
-    "LedgerEntry",
-    "Measurement",
-    "Policy",
-    "ReleaseLog",
-    "RoundRecord",
-    "RunFolder",
-    "RunSpending",
-    "Total",
-    "dataset_of",
-    "rounded_up",
-    "run_name",
-    "state_directory",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     journal="RunFolder",
     ledger="Ledger LedgerEntry RunSpending Total dataset_of state_directory",

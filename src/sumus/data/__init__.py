@@ -16,50 +16,40 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
-    from sumus.data.column_warnings import WARNING, listed
-    from sumus.data.columns import TextColumn
-    from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
-    from sumus.data.income import prepare_income
-    from sumus.data.loading import load, load_silo, public_facts
-    from sumus.data.locations import cache_folder
-    from sumus.data.objects import UNNAMED, from_arrays
-    from sumus.data.silos import FederatedData, Records, SiloRecords
-    from sumus.data.stated_counts import OtherCountError, hold_to_plan
-    from sumus.data.synthetic import write_patients
-    from sumus.data.table import OwnTable, table_pool
-    from sumus.data.table_files import data_folder, locate
+    from sumus.data.catalogue import (
+        CATALOGUE as CATALOGUE,
+        NamedSet as NamedSet,
+        named_set as named_set,
+    )
+    from sumus.data.column_warnings import WARNING as WARNING, listed as listed
+    from sumus.data.columns import TextColumn as TextColumn
+    from sumus.data.images import (
+        FEATURE_PIXELS as FEATURE_PIXELS,
+        cifar10_images as cifar10_images,
+        features_file as features_file,
+    )
+    from sumus.data.income import prepare_income as prepare_income
+    from sumus.data.loading import (
+        load as load,
+        load_silo as load_silo,
+        public_facts as public_facts,
+    )
+    from sumus.data.locations import cache_folder as cache_folder
+    from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.silos import (
+        FederatedData as FederatedData,
+        Records as Records,
+        SiloRecords as SiloRecords,
+    )
+    from sumus.data.stated_counts import (
+        OtherCountError as OtherCountError,
+        hold_to_plan as hold_to_plan,
+    )
+    from sumus.data.synthetic import write_patients as write_patients
+    from sumus.data.table import OwnTable as OwnTable, table_pool as table_pool
+    from sumus.data.table_files import data_folder as data_folder, locate as locate
 
-__all__ = [
-    "CATALOGUE",
-    "FEATURE_PIXELS",
-    "UNNAMED",
-    "WARNING",
-    "FederatedData",
-    "NamedSet",
-    "OtherCountError",
-    "OwnTable",
-    "Records",
-    "SiloRecords",
-    "TextColumn",
-    "cache_folder",
-    "cifar10_images",
-    "data_folder",
-    "features_file",
-    "from_arrays",
-    "hold_to_plan",
-    "listed",
-    "load",
-    "load_silo",
-    "locate",
-    "named_set",
-    "prepare_income",
-    "public_facts",
-    "table_pool",
-    "write_patients",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     catalogue="CATALOGUE NamedSet named_set",
     column_warnings="WARNING listed",

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.features.backbones import extract, load_backbone
-    from sumus.features.maps import bounded, feature_map
+    from sumus.features.backbones import extract as extract, load_backbone as load_backbone
+    from sumus.features.maps import bounded as bounded, feature_map as feature_map
 
-__all__ = [
-    "bounded",
-    "extract",
-    "feature_map",
-    "load_backbone",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     backbones="extract load_backbone",
     maps="bounded feature_map",

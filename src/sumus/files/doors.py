@@ -13,9 +13,11 @@ from typing import Any
 
 __all__ = ["door"]
 
+Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
-def door(room: str, **names: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package.
+
+def door(room: str, **names: str) -> Door:
+    """`__getattr__`, `__dir__` and `__all__` of a package.
 
     Args:
         room: the package, "sumus.noise".
@@ -25,8 +27,8 @@ def door(room: str, **names: str) -> tuple[Callable[[str], Any], Callable[[], li
     homes: dict[str, tuple[str, str]] = {}
     for module, listed in names.items():
         for entry in listed.split():
-            own, _, public = entry.partition(":")
-            homes[public or own] = (module.replace("__", "."), own)
+            own, _, outside = entry.partition(":")
+            homes[outside or own] = (module.replace("__", "."), own)
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -36,4 +38,5 @@ def door(room: str, **names: str) -> tuple[Callable[[str], Any], Callable[[], li
         setattr(sys.modules[room], name, value)
         return value
 
-    return load, lambda: sorted(homes)
+    public = sorted(homes)
+    return load, lambda: public, public

@@ -19,30 +19,24 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.gradients.kernels import compiled, outer_norms2, scales
-    from sumus.gradients.layers import (
-        LogitsGradient,
-        cross_entropy_gradient,
-        squared_error_gradient,
+    from sumus.gradients.kernels import (
+        compiled as compiled,
+        outer_norms2 as outer_norms2,
+        scales as scales,
     )
-    from sumus.gradients.per_record import PerRecordGradients, made_up_parameters
-    from sumus.gradients.threads import one_torch_thread
-    from sumus.gradients.vmapped import cross_entropy
+    from sumus.gradients.layers import (
+        LogitsGradient as LogitsGradient,
+        cross_entropy_gradient as cross_entropy_gradient,
+        squared_error_gradient as squared_error_gradient,
+    )
+    from sumus.gradients.per_record import (
+        PerRecordGradients as PerRecordGradients,
+        made_up_parameters as made_up_parameters,
+    )
+    from sumus.gradients.threads import one_torch_thread as one_torch_thread
+    from sumus.gradients.vmapped import cross_entropy as cross_entropy
 
-__all__ = [
-    "LogitsGradient",
-    "PerRecordGradients",
-    "compiled",
-    "cross_entropy",
-    "cross_entropy_gradient",
-    "made_up_parameters",
-    "one_torch_thread",
-    "outer_norms2",
-    "scales",
-    "squared_error_gradient",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     kernels="compiled outer_norms2 scales",
     layers="LogitsGradient cross_entropy_gradient squared_error_gradient",

@@ -63,9 +63,7 @@ _TOGETHER = 32  # records of a linear model that stay in cache from logits to in
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile; sums may be reordered (vectorised), the same way for every record."""
-    return _compiled(
-        function, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy"
-    )
+    return _compiled(function, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
 @compiled

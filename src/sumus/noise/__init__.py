@@ -13,35 +13,25 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.noise.coins import PoissonBinomial
-    from sumus.noise.grid import Grid, Rounding, lift, summation_slack_grid, to_ring
-    from sumus.noise.laws import (
-        DiscreteGaussian,
-        DiscreteGaussianSum,
-        Gaussian,
-        IntegerNoise,
-        Skellam,
-        noise_law,
+    from sumus.noise.coins import PoissonBinomial as PoissonBinomial
+    from sumus.noise.grid import (
+        Grid as Grid,
+        Rounding as Rounding,
+        lift as lift,
+        summation_slack_grid as summation_slack_grid,
+        to_ring as to_ring,
     )
-    from sumus.noise.removable import component_shares
+    from sumus.noise.laws import (
+        DiscreteGaussian as DiscreteGaussian,
+        DiscreteGaussianSum as DiscreteGaussianSum,
+        Gaussian as Gaussian,
+        IntegerNoise as IntegerNoise,
+        Skellam as Skellam,
+        noise_law as noise_law,
+    )
+    from sumus.noise.removable import component_shares as component_shares
 
-__all__ = [
-    "DiscreteGaussian",
-    "DiscreteGaussianSum",
-    "Gaussian",
-    "Grid",
-    "IntegerNoise",
-    "PoissonBinomial",
-    "Rounding",
-    "Skellam",
-    "component_shares",
-    "lift",
-    "noise_law",
-    "summation_slack_grid",
-    "to_ring",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     coins="PoissonBinomial",
     grid="Grid Rounding lift summation_slack_grid to_ring",

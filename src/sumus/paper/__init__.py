@@ -12,34 +12,23 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.paper.experiments.comparison import Setting
+    from sumus.paper.experiments.comparison import Setting as Setting
     from sumus.paper.experiments.reproduce import (
-        Options,
-        Reproduction,
-        Watch,
-        reproduce,
-        reproduce_averaging,
-        reproduce_table1,
+        Options as Options,
+        Reproduction as Reproduction,
+        Watch as Watch,
+        reproduce as reproduce,
+        reproduce_averaging as reproduce_averaging,
+        reproduce_table1 as reproduce_table1,
     )
-    from sumus.paper.theorem.regression import REGRESSIONS
-    from sumus.paper.theorem.theorem import TheoremAudit, audit_theorem
-    from sumus.paper.theorem.theorem_plot import draw_theorem
+    from sumus.paper.theorem.regression import REGRESSIONS as REGRESSIONS
+    from sumus.paper.theorem.theorem import (
+        TheoremAudit as TheoremAudit,
+        audit_theorem as audit_theorem,
+    )
+    from sumus.paper.theorem.theorem_plot import draw_theorem as draw_theorem
 
-__all__ = [
-    "REGRESSIONS",
-    "Options",
-    "Reproduction",
-    "Setting",
-    "TheoremAudit",
-    "Watch",
-    "audit_theorem",
-    "draw_theorem",
-    "reproduce",
-    "reproduce_averaging",
-    "reproduce_table1",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     experiments__comparison="Setting",
     experiments__reproduce="Options Reproduction Watch reproduce reproduce_averaging reproduce_table1",

@@ -11,50 +11,42 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.parties.agreement import Agreement, agree_on
-    from sumus.parties.entries import RoundFacts, record_of, restore, summary_of, write_model
-    from sumus.parties.federation import Federation, RoundOutcome, Vanishing
-    from sumus.parties.memory import SiloState
-    from sumus.parties.releases import LedgerReleases
-    from sumus.parties.server import Patience, ServerParty, measurement_asked
-    from sumus.parties.silo import SiloParty
-    from sumus.parties.site import Site, approve, open_party, require_unchanged, settle
+    from sumus.parties.agreement import Agreement as Agreement, agree_on as agree_on
+    from sumus.parties.entries import (
+        RoundFacts as RoundFacts,
+        record_of as record_of,
+        restore as restore,
+        summary_of as summary_of,
+        write_model as write_model,
+    )
+    from sumus.parties.federation import (
+        Federation as Federation,
+        RoundOutcome as RoundOutcome,
+        Vanishing as Vanishing,
+    )
+    from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.releases import LedgerReleases as LedgerReleases
+    from sumus.parties.server import (
+        Patience as Patience,
+        ServerParty as ServerParty,
+        measurement_asked as measurement_asked,
+    )
+    from sumus.parties.silo import SiloParty as SiloParty
+    from sumus.parties.site import (
+        Site as Site,
+        approve as approve,
+        open_party as open_party,
+        require_unchanged as require_unchanged,
+        settle as settle,
+    )
     from sumus.parties.sums import (
-        Aggregator,
-        SecureAggregation,
-        TrustedAggregation,
-        round_identifier,
+        Aggregator as Aggregator,
+        SecureAggregation as SecureAggregation,
+        TrustedAggregation as TrustedAggregation,
+        round_identifier as round_identifier,
     )
 
-__all__ = [
-    "Aggregator",
-    "Agreement",
-    "Federation",
-    "LedgerReleases",
-    "Patience",
-    "RoundFacts",
-    "RoundOutcome",
-    "SecureAggregation",
-    "ServerParty",
-    "SiloParty",
-    "SiloState",
-    "Site",
-    "TrustedAggregation",
-    "Vanishing",
-    "agree_on",
-    "approve",
-    "measurement_asked",
-    "open_party",
-    "record_of",
-    "require_unchanged",
-    "restore",
-    "round_identifier",
-    "settle",
-    "summary_of",
-    "write_model",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     agreement="Agreement agree_on",
     entries="RoundFacts record_of restore summary_of write_model",

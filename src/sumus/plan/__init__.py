@@ -12,41 +12,28 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.plan.facts import PublicFacts
-    from sumus.plan.plan import DEFAULT_PLAN, DataPlan, PrivacyPlan, SiloPlan, TrainingPlan
-    from sumus.plan.resolved import resolve
+    from sumus.plan.facts import PublicFacts as PublicFacts
+    from sumus.plan.plan import (
+        DEFAULT_PLAN as DEFAULT_PLAN,
+        DataPlan as DataPlan,
+        PrivacyPlan as PrivacyPlan,
+        SiloPlan as SiloPlan,
+        TrainingPlan as TrainingPlan,
+    )
+    from sumus.plan.resolved import resolve as resolve
     from sumus.plan.sizes import (
-        CNN_CONVOLUTIONS,
-        CNN_HIDDEN,
-        MODELS,
-        RANDOM_FILTERS,
-        RANDOM_WIDTH,
-        cnn_flat_features,
-        feature_shape,
-        float_sum_terms,
-        logit_count,
+        CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
+        CNN_HIDDEN as CNN_HIDDEN,
+        MODELS as MODELS,
+        RANDOM_FILTERS as RANDOM_FILTERS,
+        RANDOM_WIDTH as RANDOM_WIDTH,
+        cnn_flat_features as cnn_flat_features,
+        feature_shape as feature_shape,
+        float_sum_terms as float_sum_terms,
+        logit_count as logit_count,
     )
 
-__all__ = [
-    "CNN_CONVOLUTIONS",
-    "CNN_HIDDEN",
-    "DEFAULT_PLAN",
-    "MODELS",
-    "RANDOM_FILTERS",
-    "RANDOM_WIDTH",
-    "DataPlan",
-    "PrivacyPlan",
-    "PublicFacts",
-    "SiloPlan",
-    "TrainingPlan",
-    "cnn_flat_features",
-    "feature_shape",
-    "float_sum_terms",
-    "logit_count",
-    "resolve",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     facts="PublicFacts",
     plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",

@@ -14,55 +14,44 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.purity.certified import (
-        CHUNK,
-        RecordLoss,
-        certified_gradients,
-        certified_logits,
-        examine,
-        try_out,
-        verdict,
+        CHUNK as CHUNK,
+        RecordLoss as RecordLoss,
+        certified_gradients as certified_gradients,
+        certified_logits as certified_logits,
+        examine as examine,
+        try_out as try_out,
+        verdict as verdict,
     )
-    from sumus.purity.chains import fresh_chain, is_chain, layers_of
-    from sumus.purity.checks import bits_of, require_apart, require_pure, same_bits
-    from sumus.purity.chunks import ChunkFunction, chunk_function
-    from sumus.purity.isolation import is_isolated, refuse_mixing_layers
-    from sumus.purity.made_up import Form, InputKind, made_up_labels
-    from sumus.purity.own_model import own_copy, released_model, require_precision
-    from sumus.purity.recording import first_line, operators_only
-    from sumus.purity.stateless import call_with, named_parameters
+    from sumus.purity.chains import (
+        fresh_chain as fresh_chain,
+        is_chain as is_chain,
+        layers_of as layers_of,
+    )
+    from sumus.purity.checks import (
+        bits_of as bits_of,
+        require_apart as require_apart,
+        require_pure as require_pure,
+        same_bits as same_bits,
+    )
+    from sumus.purity.chunks import ChunkFunction as ChunkFunction, chunk_function as chunk_function
+    from sumus.purity.isolation import (
+        is_isolated as is_isolated,
+        refuse_mixing_layers as refuse_mixing_layers,
+    )
+    from sumus.purity.made_up import (
+        Form as Form,
+        InputKind as InputKind,
+        made_up_labels as made_up_labels,
+    )
+    from sumus.purity.own_model import (
+        own_copy as own_copy,
+        released_model as released_model,
+        require_precision as require_precision,
+    )
+    from sumus.purity.recording import first_line as first_line, operators_only as operators_only
+    from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
 
-__all__ = [
-    "CHUNK",
-    "ChunkFunction",
-    "Form",
-    "InputKind",
-    "RecordLoss",
-    "bits_of",
-    "call_with",
-    "certified_gradients",
-    "certified_logits",
-    "chunk_function",
-    "examine",
-    "first_line",
-    "fresh_chain",
-    "is_chain",
-    "is_isolated",
-    "layers_of",
-    "made_up_labels",
-    "named_parameters",
-    "operators_only",
-    "own_copy",
-    "refuse_mixing_layers",
-    "released_model",
-    "require_apart",
-    "require_precision",
-    "require_pure",
-    "same_bits",
-    "try_out",
-    "verdict",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     certified="CHUNK RecordLoss certified_gradients certified_logits examine try_out verdict",
     chains="fresh_chain is_chain layers_of",

@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.runs.baselines import without_noise
-    from sumus.runs.run import RunOptions, TrainedRun, train
-    from sumus.runs.server_run import finish, is_over, open_run
+    from sumus.runs.baselines import without_noise as without_noise
+    from sumus.runs.run import RunOptions as RunOptions, TrainedRun as TrainedRun, train as train
+    from sumus.runs.server_run import finish as finish, is_over as is_over, open_run as open_run
 
-__all__ = [
-    "RunOptions",
-    "TrainedRun",
-    "finish",
-    "is_over",
-    "open_run",
-    "train",
-    "without_noise",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     baselines="without_noise",
     run="RunOptions TrainedRun train",

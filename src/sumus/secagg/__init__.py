@@ -12,61 +12,44 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.secagg.guard import FileRoundGuard, MemoryRoundGuard, RoundGuard
-    from sumus.secagg.in_process import InProcessFederation
-    from sumus.secagg.keys import Roster, SiloIdentity, session_digest
-    from sumus.secagg.messages import DroppedSet, Invitation, KeyDirectory, decode_any
+    from sumus.secagg.guard import (
+        FileRoundGuard as FileRoundGuard,
+        MemoryRoundGuard as MemoryRoundGuard,
+        RoundGuard as RoundGuard,
+    )
+    from sumus.secagg.in_process import InProcessFederation as InProcessFederation
+    from sumus.secagg.keys import (
+        Roster as Roster,
+        SiloIdentity as SiloIdentity,
+        session_digest as session_digest,
+    )
+    from sumus.secagg.messages import (
+        DroppedSet as DroppedSet,
+        Invitation as Invitation,
+        KeyDirectory as KeyDirectory,
+        decode_any as decode_any,
+    )
     from sumus.secagg.server import (
-        RoundSum,
-        ServerCertifying,
-        ServerCollecting,
-        ServerSession,
-        ServerSetup,
-        ServerUnmasking,
+        RoundSum as RoundSum,
+        ServerCertifying as ServerCertifying,
+        ServerCollecting as ServerCollecting,
+        ServerSession as ServerSession,
+        ServerSetup as ServerSetup,
+        ServerUnmasking as ServerUnmasking,
     )
     from sumus.secagg.silo import (
-        SiloDone,
-        SiloInvited,
-        SiloSession,
-        SiloSetup,
-        SiloSigned,
-        SiloSubmitted,
-        answer,
+        SiloDone as SiloDone,
+        SiloInvited as SiloInvited,
+        SiloSession as SiloSession,
+        SiloSetup as SiloSetup,
+        SiloSigned as SiloSigned,
+        SiloSubmitted as SiloSubmitted,
+        answer as answer,
     )
-    from sumus.secagg.summing import SecureSum, secure_sum
-    from sumus.secagg.terms import Terms
+    from sumus.secagg.summing import SecureSum as SecureSum, secure_sum as secure_sum
+    from sumus.secagg.terms import Terms as Terms
 
-__all__ = [
-    "DroppedSet",
-    "FileRoundGuard",
-    "InProcessFederation",
-    "Invitation",
-    "KeyDirectory",
-    "MemoryRoundGuard",
-    "Roster",
-    "RoundGuard",
-    "RoundSum",
-    "SecureSum",
-    "ServerCertifying",
-    "ServerCollecting",
-    "ServerSession",
-    "ServerSetup",
-    "ServerUnmasking",
-    "SiloDone",
-    "SiloIdentity",
-    "SiloInvited",
-    "SiloSession",
-    "SiloSetup",
-    "SiloSigned",
-    "SiloSubmitted",
-    "Terms",
-    "answer",
-    "decode_any",
-    "secure_sum",
-    "session_digest",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="InProcessFederation",

@@ -11,40 +11,33 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.training.binding import bound_to
-    from sumus.training.evaluation import Metrics, SecureMetrics, evaluate
-    from sumus.training.local.plain_steps import plain_steps
-    from sumus.training.local.updaters import LocalUpdate, LocalUpdater, local_updater
-    from sumus.training.machine_arithmetic import arithmetic, require_same
-    from sumus.training.models import flat_parameters, load_flat
-    from sumus.training.noise import lifted_sum
-    from sumus.training.preparation import Workbench, named_model, prepare
-    from sumus.training.sampling import poisson_batch, select_silos
-    from sumus.training.server import Server
+    from sumus.training.binding import bound_to as bound_to
+    from sumus.training.evaluation import (
+        Metrics as Metrics,
+        SecureMetrics as SecureMetrics,
+        evaluate as evaluate,
+    )
+    from sumus.training.local.plain_steps import plain_steps as plain_steps
+    from sumus.training.local.updaters import (
+        LocalUpdate as LocalUpdate,
+        LocalUpdater as LocalUpdater,
+        local_updater as local_updater,
+    )
+    from sumus.training.machine_arithmetic import (
+        arithmetic as arithmetic,
+        require_same as require_same,
+    )
+    from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
+    from sumus.training.noise import lifted_sum as lifted_sum
+    from sumus.training.preparation import (
+        Workbench as Workbench,
+        named_model as named_model,
+        prepare as prepare,
+    )
+    from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
+    from sumus.training.server import Server as Server
 
-__all__ = [
-    "LocalUpdate",
-    "LocalUpdater",
-    "Metrics",
-    "SecureMetrics",
-    "Server",
-    "Workbench",
-    "arithmetic",
-    "bound_to",
-    "evaluate",
-    "flat_parameters",
-    "lifted_sum",
-    "load_flat",
-    "local_updater",
-    "named_model",
-    "plain_steps",
-    "poisson_batch",
-    "prepare",
-    "require_same",
-    "select_silos",
-]
-
-__getattr__, __dir__ = door(
+__getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
     evaluation="Metrics SecureMetrics evaluate",
