@@ -74,7 +74,7 @@ def copy_of_the_tree(folder: Path) -> Path:
 
 
 def run_tests(tree: Path, tests: Sequence[str], *, timeout: float) -> tuple[int, str]:
-    """Exit code of pytest on the copy, and its last line."""
+    """Exit code of pytest on the copy, and its first failure or else its last line."""
     environment = os.environ | {
         "PYTHONPATH": str(tree / "src"),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -94,9 +94,9 @@ def run_tests(tree: Path, tests: Sequence[str], *, timeout: float) -> tuple[int,
         )
     except subprocess.TimeoutExpired:
         return UNFINISHED, f"no end within {timeout:g} seconds; give more with --timeout"
-    lines = pytest.stdout.splitlines()
-    failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
-    return pytest.returncode, (failures or [pytest.stderr.strip()[-200:]])[0]
+    lines = [line for line in f"{pytest.stderr}\n{pytest.stdout}".splitlines() if line.strip()]
+    failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return pytest.returncode, (failures or lines[-1:] or ["pytest said nothing"])[0]
 
 
 def try_mutation(tree: Path, mutation: Mutation, *, timeout: float) -> Outcome:
