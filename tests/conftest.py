@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from support.small_federation import federation as federation  # a fixture of many rooms
+
 settings.load_profile("ci")
 
 

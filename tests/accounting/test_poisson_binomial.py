@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.coins import renyi_divergence
 from sumus.accounting import poisson_binomial, poisson_binomial_curve

@@ -15,16 +15,23 @@ import pytest
 import torch
 from torch import nn
 
-import module_zoo
-from module_zoo import FileMemory, Live, OtherName, OwnRule, RareStatistics, UnsaidView, model_with
 from sumus.errors import GuaranteeError
 from sumus.features import feature_map
 from sumus.gradients import PerRecordGradients
-from sumus.purity import chunks as chunk_function
-from sumus.purity import constants, recording
+from sumus.purity import chunks as chunk_function, constants, recording
 from sumus.purity.recording import record
 from sumus.randomness import RandomSource
 from sumus.training import flat_parameters, plain_steps
+from support import module_zoo
+from support.module_zoo import (
+    FileMemory,
+    Live,
+    OtherName,
+    OwnRule,
+    RareStatistics,
+    UnsaidView,
+    model_with,
+)
 
 RESOLUTION = 1 << 16
 WRITERS: dict[str, type[nn.Module]] = {

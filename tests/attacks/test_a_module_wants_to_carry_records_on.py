@@ -15,20 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-import module_zoo
-from module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
 from sumus.data import Records, from_arrays
 from sumus.errors import DataError, GuaranteeError
 from sumus.features import feature_map
-from sumus.gradients import PerRecordGradients
-from sumus.gradients import per_record as gradients
+from sumus.gradients import PerRecordGradients, per_record as gradients
 from sumus.guarantee import calibrate_design
 from sumus.plan import TrainingPlan, resolve
-from sumus.purity import certified
-from sumus.purity import chunks as chunk_function
+from sumus.purity import certified, chunks as chunk_function
 from sumus.randomness import RandomSource
 from sumus.runs import RunOptions, train
 from sumus.training import SecureMetrics, evaluate, flat_parameters
+from support import module_zoo
+from support.module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
 
 PLAN = """
 [privacy]

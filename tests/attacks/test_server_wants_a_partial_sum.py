@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import federation, terms_for

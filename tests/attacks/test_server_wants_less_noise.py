@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import federation, round_id, terms_for

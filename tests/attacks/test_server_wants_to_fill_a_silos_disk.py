@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.federation import LocalFederation, plan
 from oracles.secagg_federation import round_id
 from sumus.parties import memory as silo_state
 from sumus.parties.sums import pack_model
 from sumus.parties.wire import Kind, frame, unframe
 from sumus.secagg import session_digest
+from support.local_federation import LocalFederation, plan
 
 VICTIM = 0
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.federation import LocalFederation, plan
 from oracles.secagg_federation import round_id
 from sumus import __version__
 from sumus.books import Policy
@@ -19,6 +18,7 @@ from sumus.parties.sums import pack_model
 from sumus.parties.wire import Hello, Kind, frame, readable, unframe
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity, session_digest
+from support.local_federation import LocalFederation, plan
 
 SECRET = "record 17 of patient Smith in /vault/ward.csv, 4711 in all"
 Build = Callable[..., LocalFederation]

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from books.test_ledger import made_entry
+from guarantee.test_joint import SILOS, made_plan as composable_plan, past
 from sumus.books import Ledger, LedgerEntry, RunFolder
 from sumus.cli.ledger import ledger_app
 from sumus.errors import GuaranteeError, StorageError
 from sumus.guarantee import PastRun, account_of, joint_epsilon, noise_design
-from test_joint import SILOS, past
-from test_joint import made_plan as composable_plan
-from test_ledger import made_entry
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
+from books.test_ledger import made_entry
 from sumus.books import Ledger
 from sumus.cli import main
 from sumus.cli.terminal import Hanging, _Spelling, speak_plainly, spelled
-from test_ledger import made_entry
 
 PLAN = """
 [privacy]

@@ -9,8 +9,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sumus.data import TextColumn
 from sumus.data.csv_table import read_csv

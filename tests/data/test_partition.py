@@ -6,8 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.data.partition import deal, deal_sizes, split, split_by_record, split_sizes
 from sumus.errors import DataError

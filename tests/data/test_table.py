@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sumus.data import load, load_silo, public_facts, write_patients
 from sumus.data.columns import KNOTS, hats

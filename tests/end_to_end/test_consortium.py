@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import IN_TEST_NETWORK
 from sumus.books import RunFolder
+from support.notes import IN_TEST_NETWORK
 
 pytestmark = IN_TEST_NETWORK
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.py"

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from end_to_end.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
 from sumus.books import RunFolder
 from sumus.data import load
 from sumus.engines.flower.on_this_machine import FlowerProcesses
 from sumus.parties import Federation
 from sumus.training import prepare
+from support.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
 
 pytestmark = IN_TEST_NETWORK
 PATIENCE = {"set-up": 240.0, "update": 120.0, "stage": 120.0}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from end_to_end.notes import Notes
+from support.notes import Notes
 
 pytest.importorskip("torch")
 

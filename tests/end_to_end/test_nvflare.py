@@ -21,8 +21,6 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import LOOPBACK, Notes, agreed
-from end_to_end.running import PATIENCE, job_process
 from sumus.books import Ledger, RunFolder
 from sumus.data import load
 from sumus.engines.nvflare.jobs import Operator, job_folder
@@ -32,6 +30,8 @@ from sumus.engines.nvflare.training import train_across
 from sumus.noise import to_ring
 from sumus.parties import Federation, approve
 from sumus.training import prepare
+from support.notes import LOOPBACK, Notes, agreed
+from support.running import PATIENCE, job_process
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
 

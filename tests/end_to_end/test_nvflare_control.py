@@ -23,10 +23,10 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import Notes, agreed
 from sumus.engines.nvflare.jobs import Operator
 from sumus.engines.nvflare.kits import client_command, server_command
 from sumus.engines.nvflare.on_this_machine import LocalProcesses
+from support.notes import Notes, agreed
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 

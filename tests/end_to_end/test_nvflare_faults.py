@@ -17,11 +17,11 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import IN_TEST_NETWORK
-from end_to_end.running import PATIENCE, Running, job_process
 from sumus.books import RunFolder
 from sumus.randomness import RandomSource
 from sumus.secagg import SiloIdentity
+from support.notes import IN_TEST_NETWORK
+from support.running import PATIENCE, Running, job_process
 
 pytestmark = IN_TEST_NETWORK
 

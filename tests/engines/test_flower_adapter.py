@@ -15,7 +15,6 @@ pytest.importorskip("flwr")
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from engines.federation import QUICK, LocalFederation, plan
 from sumus.books import Ledger
 from sumus.data import load
 from sumus.engines.flower.client_app import app
@@ -24,6 +23,7 @@ from sumus.engines.flower.on_this_machine import write_app
 from sumus.errors import EngineError
 from sumus.parties import Federation, ServerParty
 from sumus.training import prepare
+from support.local_federation import QUICK, LocalFederation, plan
 
 
 class LocalGrid:

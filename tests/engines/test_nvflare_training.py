@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from engines.federation import plan
 from sumus.engines.nvflare.training import train_across
 from sumus.errors import EngineError
 from sumus.parties import agree_on
+from support.local_federation import plan
 
 KILLED = {
     "phase": "failed",

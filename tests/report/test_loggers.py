@@ -16,7 +16,7 @@ from sumus.books import RunFolder
 from sumus.errors import PlanError
 from sumus.report import open_loggers
 from sumus.report.loggers import scalars_of
-from synthetic_runs import made_account, made_plan, made_round
+from support.synthetic_runs import made_account, made_plan, made_round
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from sumus.books import Measurement, RunFolder, rounded_up
 from sumus.errors import StorageError
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
-from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
+from support.synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 
 VOID = {"meta", "line", "rect", "circle", "path", "img", "link", "br", "hr", "input"}
 

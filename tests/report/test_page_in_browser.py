@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, chromium
 
 from sumus.books import RunFolder
 from sumus.report import write_report
-from synthetic_runs import made_run
+from support.browser import Browser, chromium
+from support.synthetic_runs import made_run
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from sumus.report.scales import (
     as_bytes,

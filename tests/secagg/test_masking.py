@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.masking import (

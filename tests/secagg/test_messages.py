@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg import DroppedSet, Invitation, KeyDirectory, decode_any

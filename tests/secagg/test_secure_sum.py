@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.secagg_federation import modular_sum
 from sumus.errors import LocalProtocolError, PlanError, ProtocolError, RoundAborted

@@ -4,8 +4,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.sharing import ELEMENT_BYTES, FIELD_PRIME, corrections, recover

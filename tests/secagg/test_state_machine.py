@@ -5,8 +5,7 @@ clean refusal.
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for

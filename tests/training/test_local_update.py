@@ -8,14 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from conftest_data import small_data
 from sumus.data import Records
 from sumus.guarantee import NoiseDesign
 from sumus.randomness import RandomSource
 from sumus.training import local_updater
+from support.small_data import small_data
 
 CLASSES, FEATURES = 3, 6
 

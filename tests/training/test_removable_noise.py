@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from conftest_data import small_data
 from sumus.errors import PlanError
+from support.small_data import small_data
 
 OPTIONS = {
     "training.algorithm": "single-step",
