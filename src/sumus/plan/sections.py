@@ -252,7 +252,7 @@ class SiloPlan(RuledTable):
     learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
     # factor on the standard deviation of its noise share
-    noise_share: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    std_factor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
 
