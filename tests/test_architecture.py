@@ -26,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "tasks": {"errors"},
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
-    "plan": {"errors", "files"},
+    "plan": {"errors", "files", "noise"},
     "data": {"errors", "randomness", "plan"},
     "guarantee": {"errors", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},

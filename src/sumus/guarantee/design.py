@@ -18,9 +18,8 @@ from sumus.errors import PlanError
 from sumus.guarantee.claims import Setting
 from sumus.guarantee.mechanisms import check_coins, coins_of
 from sumus.noise import (
-    Gaussian,
     Grid,
-    IntegerNoise,
+    Law,
     PoissonBinomial,
     Rounding,
     component_shares,
@@ -234,16 +233,16 @@ class NoiseDesign:
         )
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law a silo with an equal share draws, per query and coordinate."""
         return self._law(1.0)
 
-    def drawn_by(self, silo: SiloDesign) -> IntegerNoise | Gaussian:
+    def drawn_by(self, silo: SiloDesign) -> Law:
         """The law that one silo draws, per query and coordinate."""
         return self._law(silo.noise_share)
 
     @property
-    def state_noise(self) -> IntegerNoise | Gaussian | None:
+    def state_noise(self) -> Law | None:
         """The law of the unsent noise of split-noise; None where none is drawn.
 
         It hides the state at which the next gradient is taken, so the last step of a round, after
@@ -259,7 +258,7 @@ class NoiseDesign:
         return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
 
     @property
-    def removable_components(self) -> tuple[IntegerNoise | Gaussian, ...]:
+    def removable_components(self) -> tuple[Law, ...]:
         """The share of one silo in independent parts: the first is kept, part l is taken back if
         fewer than l silos drop out.
         """
@@ -272,7 +271,7 @@ class NoiseDesign:
             noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions
         )
 
-    def _law(self, factor: float) -> IntegerNoise | Gaussian:
+    def _law(self, factor: float) -> Law:
         multiplier = self.plan.noise.noise_multiplier
         if multiplier is None:
             raise PlanError(
@@ -558,7 +557,7 @@ def _saturation(built: NoiseDesign) -> int:
         plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
     ) or 1
     half = 2.0 ** (plan.aggregation.modulus_bits - 1)
-    if plan.noise.mechanism == "poisson-binomial" or isinstance(built.share, Gaussian):
+    if plan.noise.mechanism == "poisson-binomial" or not built.share.discrete:
         return 1 << 52  # the range of coins is checked apart, floats do not wrap
     largest = built.drawn_by(max(built.silos, key=lambda silo: silo.noise_share))
     heaviest, draws = max(built.step_weights), parties * built.queries_per_round

@@ -22,6 +22,7 @@ from sumus.files import (
     text,
     whole,
 )
+from sumus.noise import LAWS
 
 __all__ = [
     "ALGORITHMS",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
-MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
+MECHANISMS = (*LAWS, "poisson-binomial")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _STEPS = ("training.algorithm", "dp-sgd", "split-noise", "single-step")
