@@ -163,7 +163,7 @@ def test_the_experiments_fit_on_one_screen() -> None:
         ("One sentence. Another one.", 2),
         ("**Proof.** Let x be 1.5 and y = 2.", 1),
         ("**A whole sentence that is emphasised.** Another one.", 2),
-        ("See `a.b. C` and [a. B](c. D) of Dong et al. Here too.", 1),
+        ("See `a.b. C` and [a b](c. D) of Dong et al. Here too.", 1),
         ("Is it? `yes` it is.", 2),
         ("(In brackets.) Outside of them.", 2),
         ("Finished. ∎ (A remark.)", 2),
