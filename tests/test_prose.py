@@ -14,7 +14,9 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SRC_IS_SWEPT = False  # True once sources and plans name the paper and sources say nothing of the making
+SRC_IS_SWEPT = (
+    False  # True once sources and plans name the paper and sources say nothing of the making
+)
 
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md")})
 PLANS = sorted([*(ROOT / "plans").glob("*.toml"), *(ROOT / "examples").rglob("*.toml")])
@@ -130,7 +132,9 @@ def test_a_sentence_stands_on_one_line(page: Path) -> None:
     for line in prose(page.read_text(encoding="utf-8")):
         if line.goes_on:
             end = line.text.rstrip("\"')]*_` ")
-            assert end.endswith((".", ":", "?", "!", "∎")), f"{name_of(page)}:{line.line}: {line.text}"
+            assert end.endswith((".", ":", "?", "!", "∎")), (
+                f"{name_of(page)}:{line.line}: {line.text}"
+            )
 
 
 @pytest.mark.parametrize("path", [*PAGES, *PLANS, *SOURCES], ids=name_of)
@@ -176,7 +180,9 @@ def test_sentences_are_told_apart(text: str, count: int) -> None:
 
 
 def test_tables_code_and_formulas_are_told_apart() -> None:
-    page = "A. B\n\n    f = 1. G\n\n| a | b. C |\n|---|---|\n\n```\nx. Y\n```\n- item\n  more. End\n"
+    page = (
+        "A. B\n\n    f = 1. G\n\n| a | b. C |\n|---|---|\n\n```\nx. Y\n```\n- item\n  more. End\n"
+    )
     assert [line.text for line in prose(page)] == [
         "A. B",
         "a",

@@ -43,11 +43,11 @@ class PrivacyPlan(RuledTable):
     """What is promised. `epsilon` is the target that noise is calibrated to."""
 
     epsilon: float | None = key(None, optional(number(above=0.0)))  # the target; or give noise.noise_multiplier
-    delta: float = key(1e-5, number(above=0.0, below=1.0))  # below one over the number of records, or it is refused
+    delta: float = key(1e-5, number(above=0.0, below=1.0))  # of the promise; refused from one over the number of records on
     delta_may_expose_a_record: bool = key(False, flag())  # accept a δ that allows for publishing some record whole
     unit: str = key("record", choice("record", "silo"))  # what is protected: one record, or all records of one silo
     accountant: str = key("pld", choice(*ACCOUNTANTS))  # privacy-loss distribution, or Rényi divergences
-    # the ε that meets the target: the best proved one, that of the silo's own noise, or the paper's (not proved for several steps)
+    # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä 2025 (not proved for several steps)
     calibrate_to: str = key("proved", choice("proved", "local", "per-step"), only=_STEPS)
     tuning_runs: float | None = key(None, optional(number(low=1.0)))  # expected number of private tuning runs to account for
 
@@ -57,15 +57,15 @@ class PrivacyPlan(RuledTable):
 class FederationPlan(RuledTable):
     """Who takes part, how often, and whom the guarantee counts on."""
 
-    silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
+    silos: int | None = key(None, optional(whole(low=1)))  # organisations that take part; omitted: taken from the data
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))  # per round; convex-pass: bins of a pass
-    local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)  # instead of local_steps
-    dropouts: int = key(0, whole(low=0))  # tolerated per round
+    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))  # gradient steps per round; convex-pass: bins of a pass
+    local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)  # over a silo's records, instead of local_steps
+    dropouts: int = key(0, whole(low=0))  # silos that may vanish in a round without loss
     colluding: int | None = key(None, optional(whole(low=0)))  # silos that may share what they know; omitted: 1 from three silos up
     selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
     selected: int | None = key(None, optional(whole(low=1)), only=_SOME)  # silos per round; "poisson": fewer end a round unused
-    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_POISSON)  # probability of a silo
+    selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_POISSON)  # that a silo is invited
 
 
 @final
@@ -73,29 +73,29 @@ class FederationPlan(RuledTable):
 class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
-    algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
-    model: str = key("softmax", text())  # softmax | logistic | mlp | cnn | linear | "package.module:Class"
+    algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # what silos compute, and with it what is proved; fedavg has no privacy
+    model: str = key("softmax", text())  # what is trained: softmax | logistic | mlp | cnn | linear | "package.module:Class"
     logits: str | None = key(None, optional(name_or_place()))  # own models that return a tuple or dict: position or key of the logits
     vocabulary: int | None = key(None, optional(whole(low=1)))  # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     features: str = key("none", text())  # public fixed feature map in front of the model
     feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)  # records are scaled to norm at most this, bias included
-    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson, per record and step; or batch_size
-    batch_size: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # expected, per silo and step
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))  # Poisson probability per record and step; or batch_size
+    batch_size: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # expected records per silo and step; or sampling_rate
     passes: int = key(1, whole(low=1, high=10**6), only=_CONVEX)  # noiseless passes over a silo's records per round
-    clip_norm: float = key(1.0, number(low=1e-30, high=1e30), only=_CLIPPING)  # of a record's gradient; silo: of the whole update
+    clip_norm: float = key(1.0, number(low=1e-30, high=1e30), only=_CLIPPING)  # most of a record's gradient; silo: of the whole update
     residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)  # the most error that counts, of 1
     learning_rate: float = key(0.5, number(low=1e-30, high=1e30))  # of a local step
     learning_rates: tuple[float, ...] | None = key(None, optional(names(number(low=1e-30, high=1e30))))  # one per local step, instead
-    local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
+    local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # of local steps; not for convex-pass
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))  # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
-    divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # public; default: the expected batch size
+    divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # public, of gradient sums; omitted: the expected batch size
     dimension: int | None = key(None, optional(whole(low=1, high=10**12)))  # parameters of the model; omitted: counted
     state_noise: float = key(2.0, number(low=0.0, high=1e6), only=_SPLIT)  # variance of the unsent noise, in shares (κ)
-    server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))  # the server's keys act on public sums and cost no privacy
-    server_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
+    server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))  # of the server's step along the round's update; costs no privacy
+    server_momentum: float = key(0.0, number(low=0.0, below=1.0))  # of the global model, on public sums; costs no privacy
+    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))  # what the server does with a public sum; costs no privacy
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))  # share of the running mean of global models that is released
-    init_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: the first model is no secret
+    init_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # of the first model; public: that model is no secret
     hidden: tuple[int, ...] = key((64,), names(whole(low=1, high=10**9)))  # mlp: widths of the hidden layers
 
 
@@ -104,8 +104,8 @@ class TrainingSectionPlan(RuledTable):
 class NoisePlan(RuledTable):
     """How noise is drawn and how real vectors become integers."""
 
-    mechanism: str = key("skellam", choice(*MECHANISMS))  # gaussian: simulations only; poisson-binomial: whole silos
-    noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))  # total, in clip norms; omitted: calibrated
+    mechanism: str = key("skellam", choice(*MECHANISMS))  # law of the noise; gaussian: simulations only; poisson-binomial: whole silos
+    noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))  # of the sum, in clip norms; omitted: calibrated
     resolution_bits: int = key(16, whole(low=4, high=24))  # grid steps per clip norm, as a power of two
     rounding: str = key("auto", choice("auto", "record", "stochastic", "sum"))  # what is rounded to integers; auto: by algorithm
     trials: int = key(32, whole(low=1, high=4096), only=("noise.mechanism", "poisson-binomial"))  # coins per coordinate and silo
@@ -117,8 +117,8 @@ class NoisePlan(RuledTable):
 class AggregationPlan(RuledTable):
     """How integer vectors are summed."""
 
-    protocol: str = key("secagg", choice("secagg", "trusted"))  # trusted: no secrecy, for simulations
-    modulus_bits: int = key(32, bit_count(low=16, high=64))  # the ring of the sum
+    protocol: str = key("secagg", choice("secagg", "trusted"))  # how the sum is made; trusted: no secrecy, for simulations
+    modulus_bits: int = key(32, bit_count(low=16, high=64))  # size of the ring of the sum, as a power of two
 
 
 @final
@@ -127,8 +127,8 @@ class DataPlan(RuledTable):
     """Where records come from and what is publicly known about them."""
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
-    path: str | None = key(None, optional(text()))  # or a CSV or Parquet file; relative: below the plan's folder
-    objects: str | None = key(None, optional(text()))  # or the name of records given in Python, which no command can load
+    path: str | None = key(None, optional(text()))  # instead: a CSV or Parquet file; relative: below the plan's folder
+    objects: str | None = key(None, optional(text()))  # instead: the name of records given in Python, which no command can load
     silo_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: whose record it is
     label_column: str | None = key(None, optional(text()), only=_FILE)  # of the file: what is learned
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)  # feature columns of the file; omitted: all others
@@ -136,12 +136,12 @@ class DataPlan(RuledTable):
     dirichlet_alpha: float = key(0.5, number(above=0.0), only=("data.partition", "dirichlet"))  # the smaller, the fewer classes a silo has
     shards_per_silo: int = key(2, whole(low=1, high=10**6), only=("data.partition", "shards"))  # runs of records sorted by label
     split_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: how simulated records are dealt to silos and to train and test
-    test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
-    validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # of the training part, for tuning only
+    test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # share of every silo's records that is kept for testing
+    validation_fraction: float = key(0.0, number(low=0.0, below=1.0))  # share of the training part that scores candidates, for tuning only
     records_per_silo: tuple[int, ...] | None = key(
         None, optional(names(whole(low=1, high=10**12)))
     )  # training records, one number per silo
-    counts: str | None = key(None, optional(choice("bounded", "public")))  # those numbers are bounds (default), or exact and public
+    counts: str | None = key(None, optional(choice("bounded", "public")))  # records_per_silo are bounds (default), or exact and public
     bounds: Mapping[str, tuple[float, float]] | None = key(None, optional(table("bounds")), only=_FILE)  # column → [low, high], public
     categories: Mapping[str, tuple[str, ...]] | None = key(None, optional(table("categories")), only=_FILE)  # column → its values, public
 
@@ -151,7 +151,7 @@ class DataPlan(RuledTable):
 class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
-    metrics: str = key("simulation", choice("simulation", "secure", "none"))  # in the clear, as accounted noisy sums, or not at all
+    metrics: str = key("simulation", choice("simulation", "secure", "none"))  # told in the clear, as accounted noisy sums, or not at all
     # secure: noise on the counts, over the most that one record moves them by; omitted: calibrated to privacy.epsilon
     noise_multiplier: float | None = key(None, optional(number(above=0.0, high=10000.0)), only=("evaluation.metrics", "secure"))
     # measure every so many rounds, and after the last; omitted: secure measures after the last only, simulation after each
@@ -163,19 +163,19 @@ class EvaluationPlan(RuledTable):
 class ReportPlan(RuledTable):
     """Where progress is written besides the run folder."""
 
-    loggers: tuple[str, ...] = key((), names(choice("tensorboard", "mlflow")))
+    loggers: tuple[str, ...] = key((), names(choice("tensorboard", "mlflow")))  # which of them get every round's entry
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SiloPlan(RuledTable):
-    """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow the plan."""
+    """What one silo does differently from the rest (appendix A.3 of Heikkilä 2025). Unset keys follow the plan."""
 
-    learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))
-    clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
+    learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # of its local steps
+    clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)  # of its records' gradients
     noise_share: float | None = key(None, optional(number(low=1e-30, high=1e30)))  # factor on the standard deviation of its noise share
-    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
-    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
+    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)  # Poisson, of its records
+    local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))  # its own number per round
 
 
 SECTIONS: dict[str, type[RuledTable]] = {
