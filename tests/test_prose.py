@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SRC_IS_SWEPT = (
-    False  # True once sources and plans name the paper and sources say nothing of the making
-)
+# True once sources and plans name the paper, and sources say nothing of the making.
+SRC_IS_SWEPT = False
 
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md")})
 PLANS = sorted([*(ROOT / "plans").glob("*.toml"), *(ROOT / "examples").rglob("*.toml")])
