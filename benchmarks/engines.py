@@ -3,9 +3,9 @@
     python benchmarks/engines.py                                  # all three: two to four minutes on a quiet machine
     python benchmarks/engines.py --engines in-process,nvflare     # some: one minute
 
-5 silos, 26,010 parameters (a network on the embedded digits), one local step, so that the engine's share is visible. The first round is
-left out: it warms caches. All parties run on this machine: the figures contain the contention of six processes for its cores. The last
-line is JSON.
+5 silos, 26,010 parameters (a network on the embedded digits), one local step, so that the engine's
+share is visible. The first round is left out: it warms caches. All parties run on this machine: the
+figures contain the contention of six processes for its cores. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sumus.books import Ledger, Policy, RoundRecord, RunFolder
 from sumus.data import load_silo
-from sumus.engines.agreement import Agreement, agree_on
-from sumus.engines.in_process import InProcessDriver
-from sumus.engines.releases import LedgerReleases
-from sumus.engines.server_party import Patience, ServerParty
-from sumus.engines.silo_party import SiloParty
-from sumus.engines.site import approve, settle
-from sumus.ledger import Ledger
+from sumus.parties import (
+    Agreement,
+    LedgerReleases,
+    Patience,
+    ServerParty,
+    SiloParty,
+    agree_on,
+    approve,
+    settle,
+)
+from sumus.parties.in_process import InProcessDriver
 from sumus.plan import TrainingPlan
-from sumus.policy import Policy
 from sumus.randomness import RandomSource
-from sumus.record import RoundRecord, RunFolder
-from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg import Roster, SiloIdentity
 
 PLAN = """
 [privacy]
@@ -68,10 +71,21 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
     parties = {}
     for number, name in enumerate(roster.names):
         folder = root / name
-        state = settle(folder, identity=identities[name], roster=roster, data="digits", policy=Policy(), policy_text="")
+        state = settle(
+            folder,
+            identity=identities[name],
+            roster=roster,
+            data="digits",
+            policy=Policy(),
+            policy_text="",
+        )
         approve(folder, [agreed.plan])
         ledger = Ledger.of_dataset("digits", state=folder)
-        parties[number] = SiloParty(state, load=load_silo, releases=lambda each, book=ledger: LedgerReleases.open(each, book, Policy()))
+        parties[number] = SiloParty(
+            state,
+            load=load_silo,
+            releases=lambda each, book=ledger: LedgerReleases.open(each, book, Policy()),
+        )
     driver = InProcessDriver({number: party.handle for number, party in parties.items()})
     server = ServerParty(agreed, roster, driver, patience=Patience())
     server.greet()
@@ -85,7 +99,7 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
 
 
 def nvflare(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
-    from sumus.engines.local import LocalProcesses
+    from sumus.engines.nvflare.on_this_machine import LocalProcesses
     from sumus.engines.nvflare.training import train_across
 
     agreed, begin = agreement(rounds), time.perf_counter()
@@ -100,13 +114,15 @@ def nvflare(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
 
 
 def flower(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
-    from sumus.engines.flower.local import FlowerProcesses
+    from sumus.engines.flower.on_this_machine import FlowerProcesses
 
     agreed, begin = agreement(rounds), time.perf_counter()
     with FlowerProcesses(root / "federation", agreed, data="digits") as processes:
         processes.start_all()
         ready = time.perf_counter() - begin
-        outcome = processes.train(patience={"set-up": 300.0, "update": 300.0, "stage": 120.0}, seconds=1800.0)
+        outcome = processes.train(
+            patience={"set-up": 300.0, "update": 300.0, "stage": 120.0}, seconds=1800.0
+        )
     if outcome["error"]:
         raise SystemExit(outcome["error"])
     return RunFolder.open(outcome["run"]).rounds(), ready
@@ -122,7 +138,10 @@ def measured(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         records, ready = run(Path(folder), rounds)
     kept = records[1:]
-    stages = {stage: round(median(record.seconds[stage] for record in kept), 4) for stage in kept[0].seconds}
+    stages = {
+        stage: round(median(record.seconds[stage] for record in kept), 4)
+        for stage in kept[0].seconds
+    }
     return {
         "seconds_per_round": round(median(sum(record.seconds.values()) for record in kept), 4),
         "stages": stages,
@@ -136,20 +155,27 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--engines", default=",".join(ENGINES), help="which, separated by commas")
     chosen = options.parse_args()
     found: dict[str, Any] = {}
     for name in chosen.engines.split(","):
         found[name] = line = measured(name)
         ready, load = line["seconds_until_all_are_connected"], line["load_before"]
-        print(f"{name:<11} {line['seconds_per_round']:.3f} s a round (median of {line['rounds']}; connected after {ready} s, load {load})")
+        print(
+            f"{name:<11} {line['seconds_per_round']:.3f} s a round (median of {line['rounds']}; "
+            f"connected after {ready} s, load {load})"
+        )
         for stage, seconds in line["stages"].items():
             print(f"            {seconds:.3f} s {stage}")
     if "in-process" in found:
         alone = found["in-process"]["seconds_per_round"]
         found["seconds_over_in_process"] = {
-            name: round(line["seconds_per_round"] - alone, 4) for name, line in found.items() if name != "in-process"
+            name: round(line["seconds_per_round"] - alone, 4)
+            for name, line in found.items()
+            if name != "in-process"
         }
     print(json.dumps(found))
 

@@ -1,10 +1,12 @@
-"""One Fashion-MNIST round of the paper (10 silos × 11 steps × batch 512, CNN) with secure aggregation: where the time goes.
+"""One Fashion-MNIST round of the paper (10 silos × 11 steps × batch 512, CNN) with secure
+aggregation: where the time goes.
 
     python benchmarks/federation.py [--rounds 2] [--algorithm split-noise]
 
-Side by side in the same process: the same round with Opacus clients behind Flower's message objects (per-record gradients by Opacus'
-hooks, continuous noise, plain averaging, no secure aggregation). Falls back to random images where the data set is not installed.
-Ends with one JSON line of ratios.
+Side by side in the same process: the same round with Opacus clients behind Flower's message objects
+    (per-record gradients by Opacus'
+hooks, continuous noise, plain averaging, no secure aggregation). Falls back to random images where
+the data set is not installed. Ends with one JSON line of ratios.
 """
 
 from __future__ import annotations
@@ -20,11 +22,10 @@ import torch
 from sumus.data import from_arrays, load
 from sumus.errors import DataError
 from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
-from sumus.resolve import resolve
-from sumus.training.federation import Federation
+from sumus.parties import Federation
+from sumus.plan import TrainingPlan, resolve
+from sumus.training import prepare
 from sumus.training.models import build_model
-from sumus.training.workbench import prepare
 
 PLAN = """
 [privacy]
@@ -53,8 +54,13 @@ def images() -> tuple[TrainingPlan, object]:
         return plan, load(plan)
     except DataError:
         rng = np.random.default_rng(0)
-        pairs = [(rng.random((5600, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, 5600)) for _ in range(10)]
-        return plan.with_overrides({"data.name": "none"}), from_arrays(pairs, tests=pairs, classes=10)
+        pairs = [
+            (rng.random((5600, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, 5600))
+            for _ in range(10)
+        ]
+        return plan.with_overrides({"data.name": "none"}), from_arrays(
+            pairs, tests=pairs, classes=10
+        )
 
 
 def ours(algorithm: str, rounds: int) -> dict[str, float]:
@@ -72,7 +78,9 @@ def ours(algorithm: str, rounds: int) -> dict[str, float]:
 
 
 def opacus_behind_flower(steps: int = 11, batch: int = 512) -> float:
-    """Seconds of the same local work by Opacus clients whose messages are Flower's; every client gets the same number of steps."""
+    """Seconds of the same local work by Opacus clients whose messages are Flower's; every client
+    gets the same number of steps.
+    """
     from flwr.app import ArrayRecord, RecordDict
     from opacus.grad_sample import GradSampleModule
 
@@ -93,7 +101,9 @@ def opacus_behind_flower(steps: int = 11, batch: int = 512) -> float:
             hooked.zero_grad(set_to_none=True)
             loss(hooked(x[chosen]), y[chosen]).backward()
             samples = [p.grad_sample.reshape(len(chosen), -1) for p in hooked.parameters()]
-            factors = (0.5 / torch.stack([s.norm(dim=1) for s in samples]).norm(dim=0)).clamp(max=1.0)
+            factors = (0.5 / torch.stack([s.norm(dim=1) for s in samples]).norm(dim=0)).clamp(
+                max=1.0
+            )
             with torch.no_grad():
                 for parameter, each in zip(hooked.parameters(), samples, strict=True):
                     summed = (factors @ each).view_as(parameter) + 3.0 * torch.randn_like(parameter)
@@ -116,11 +126,18 @@ def main() -> None:
     total = sum(stages.values())
     for stage, seconds in stages.items():
         print(f"{stage:12s} {seconds:8.3f} s  {seconds / total:6.1%}")
-    print(f"round        {total:8.3f} s;  Opacus clients behind Flower messages, no secure sum: {peer:.3f} s")
+    print(
+        f"round        {total:8.3f} s;  Opacus clients behind Flower messages, no secure sum: "
+        f"{peer:.3f} s"
+    )
     share = (stages["noise"] + stages["protocol"]) / total
     print(
         json.dumps(
-            {"noise_and_protocol_share": round(share, 4), "opacus_flower_over_ours": round(peer / total, 3), "seconds": round(total, 3)}
+            {
+                "noise_and_protocol_share": round(share, 4),
+                "opacus_flower_over_ours": round(peer / total, 3),
+                "seconds": round(total, 3),
+            }
         )
     )
 

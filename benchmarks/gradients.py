@@ -2,10 +2,12 @@
 
     python benchmarks/gradients.py [--threads 2] [--repeats 10] [--clock wall]
 
-Prints one line of JSON. In every repeat each contender takes three steps in a row, as training does, and its best step counts; `first`
-are the ratios of first steps, which find the caches full of somebody else's work. `--clock cpu` counts processor time instead, for a
-machine that others use too (sensible with one thread). Every step gets the same batch and starts at the same parameters. Opacus and the
-plain step are run in both memory layouts and their faster one counts; ratios against torch's default layout are given as well.
+Prints one line of JSON. In every repeat each contender takes three steps in a row, as training
+does, and its best step counts; `first` are the ratios of first steps, which find the caches full of
+somebody else's work. `--clock cpu` counts processor time instead, for a machine that others use too
+(sensible with one thread). Every step gets the same batch and starts at the same parameters. Opacus
+and the plain step are run in both memory layouts and their faster one counts; ratios against
+torch's default layout are given as well.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.nn import functional
 
-from sumus.training.gradients import PerRecordGradients
-from sumus.training.models import build_model, flat_parameters, load_flat
+from sumus.gradients import PerRecordGradients
+from sumus.training import flat_parameters, load_flat
+from sumus.training.models import build_model
 
 RESOLUTION = 1 << 16
 CLIP_NORM = 1.0
@@ -45,7 +48,9 @@ def model_for(workload: str) -> nn.Module:
 def batch_for(workload: str) -> tuple[torch.Tensor, torch.Tensor]:
     _, shape, records = WORKLOADS[workload]
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(records, *shape, generator=generator), torch.randint(0, 10, (records,), generator=generator)
+    return torch.randn(records, *shape, generator=generator), torch.randint(
+        0, 10, (records,), generator=generator
+    )
 
 
 def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
@@ -74,7 +79,9 @@ def opacus_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
             parameter.grad_sample = None
         functional.cross_entropy(sampled(x), y, reduction="sum").backward()
         samples = [parameter.grad_sample for parameter in sampled.parameters()]
-        norms = torch.stack([sample.flatten(1).norm(2, dim=-1) for sample in samples], dim=1).norm(2, dim=1)
+        norms = torch.stack([sample.flatten(1).norm(2, dim=-1) for sample in samples], dim=1).norm(
+            2, dim=1
+        )
         factors = (CLIP_NORM / (norms + 1e-6)).clamp(max=1.0)
         return [torch.einsum("i,i...->...", factors, sample) for sample in samples]
 
@@ -86,7 +93,9 @@ def our_step(workload: str, *, rounding: str) -> Callable[[], object]:
     model = model_for(workload)
     gradients, theta = PerRecordGradients(model), flat_parameters(model)
     x, y = batch_for(workload)
-    return lambda: gradients.clipped_sum(theta, x, y, clip_norm=CLIP_NORM, resolution=RESOLUTION, rounding=rounding)
+    return lambda: gradients.clipped_sum(
+        theta, x, y, clip_norm=CLIP_NORM, resolution=RESOLUTION, rounding=rounding
+    )
 
 
 def contenders(workload: str) -> dict[str, Callable[[], object]]:
@@ -96,11 +105,17 @@ def contenders(workload: str) -> dict[str, Callable[[], object]]:
         suffix = "_channels_last" if layout else ""
         steps[f"plain{suffix}"] = plain_step(workload, channels_last=layout)
         steps[f"opacus{suffix}"] = opacus_step(workload, channels_last=layout)
-    return steps | {rounding: our_step(workload, rounding=rounding) for rounding in ("record", "sum")}
+    return steps | {
+        rounding: our_step(workload, rounding=rounding) for rounding in ("record", "sum")
+    }
 
 
-def milliseconds(workload: str, repeats: int, clock: Callable[[], float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Best time of each contender over all steps, and over first steps after another contender's."""
+def milliseconds(
+    workload: str, repeats: int, clock: Callable[[], float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Best time of each contender over all steps, and over first steps after another
+    contender's.
+    """
     steps = contenders(workload)
     times: dict[str, list[list[float]]] = {name: [] for name in steps}
     for step in steps.values():
@@ -121,7 +136,9 @@ def fastest(times: dict[str, float], contender: str) -> float:
     return min(value for name, value in times.items() if name.startswith(contender))
 
 
-def _peak(workload: str, contender: str, threads: int, answer: multiprocessing.SimpleQueue[float]) -> None:
+def _peak(
+    workload: str, contender: str, threads: int, answer: multiprocessing.SimpleQueue[float]
+) -> None:
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
     step = contenders(workload)[contender]
@@ -143,7 +160,9 @@ def resident_megabytes(field: str) -> float:
 
 
 def peak_megabytes(workload: str, contender: str, threads: int) -> float:
-    """Memory that two steps need beyond a process that is ready to take them, in a process of its own."""
+    """Memory that two steps need beyond a process that is ready to take them, in a process of its
+    own.
+    """
     context = multiprocessing.get_context("spawn")
     answer = context.SimpleQueue()
     process = context.Process(target=_peak, args=(workload, contender, threads, answer))
@@ -160,18 +179,35 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    line: dict[str, object] = {"benchmark": "gradients", "threads": options.threads, "clock": options.clock}
+    line: dict[str, object] = {
+        "benchmark": "gradients",
+        "threads": options.threads,
+        "clock": options.clock,
+    }
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     for workload in WORKLOADS:
         times, first = milliseconds(workload, options.repeats, clock)
         line[f"{workload}_milliseconds"] = {name: round(value, 3) for name, value in times.items()}
         for rounding in ("record", "sum"):
-            line[f"{workload}_{rounding}_over_plain"] = round(times[rounding] / fastest(times, "plain"), 3)
-            line[f"{workload}_opacus_over_{rounding}"] = round(fastest(times, "opacus") / times[rounding], 2)
-            line[f"{workload}_opacus_default_layout_over_{rounding}"] = round(times["opacus"] / times[rounding], 2)
-            line[f"{workload}_first_opacus_over_{rounding}"] = round(fastest(first, "opacus") / first[rounding], 2)
-        peaks = {name: peak_megabytes(workload, name, options.threads) for name in ("plain", "opacus", "record", "sum")}
-        line[f"{workload}_peak_megabytes"] = {name: round(value, 1) for name, value in peaks.items()}
+            line[f"{workload}_{rounding}_over_plain"] = round(
+                times[rounding] / fastest(times, "plain"), 3
+            )
+            line[f"{workload}_opacus_over_{rounding}"] = round(
+                fastest(times, "opacus") / times[rounding], 2
+            )
+            line[f"{workload}_opacus_default_layout_over_{rounding}"] = round(
+                times["opacus"] / times[rounding], 2
+            )
+            line[f"{workload}_first_opacus_over_{rounding}"] = round(
+                fastest(first, "opacus") / first[rounding], 2
+            )
+        peaks = {
+            name: peak_megabytes(workload, name, options.threads)
+            for name in ("plain", "opacus", "record", "sum")
+        }
+        line[f"{workload}_peak_megabytes"] = {
+            name: round(value, 1) for name, value in peaks.items()
+        }
     print(json.dumps(line))
 
 

@@ -2,9 +2,10 @@
 
     python benchmarks/noise.py [--draws 2000000] [--repeats 7]
 
-Prints a table and ends with one JSON line. Times are processor time of one thread, the least of several repeats that alternate between
-the contenders, so that a busy machine disturbs neither; ours includes the AES-CTR keystream, NumPy's generator is not cryptographic.
-`floor_ns` is the keystream alone: one or two 64-bit words a draw.
+Prints a table and ends with one JSON line. Times are processor time of one thread, the least of
+several repeats that alternate between the contenders, so that a busy machine disturbs neither; ours
+includes the AES-CTR keystream, NumPy's generator is not cryptographic. `floor_ns` is the keystream
+alone: one or two 64-bit words a draw.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sumus.mechanism.block_sampler import block_table
-from sumus.mechanism.noise import DiscreteGaussian, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, IntegerNoise, Skellam
+from sumus.noise.sampler import block_table
 from sumus.randomness import RandomSource
 
 VARIANCES = (1e2, 1e4, 1e5, 1e6, 1e8, 1e10, 1e12, 2.0**46)
@@ -40,7 +41,9 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def compare(law: IntegerNoise, draws: int, repeats: int) -> dict[str, float]:
-    """Least nanoseconds a draw of our sampler, of NumPy's two Poisson draws and of the keystream alone."""
+    """Least nanoseconds a draw of our sampler, of NumPy's two Poisson draws and of the keystream
+    alone.
+    """
     source, generator = RandomSource(), np.random.default_rng()
     rate = law.variance_grid / 2.0
     words = np.empty(draws * (2 if block_table(law).offset_bits else 1), dtype=np.uint64)
@@ -58,12 +61,17 @@ def compare(law: IntegerNoise, draws: int, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=2_000_000)
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
 
-    print(f"{'law':<34}{'sumus':>9}{'keystream':>11}{'2 x numpy':>11}{'ratio':>8}   ns a draw, least of {options.repeats}")
+    print(
+        f"{'law':<34}{'sumus':>9}{'keystream':>11}{'2 x numpy':>11}{'ratio':>8}   ns a draw, least "
+        f"of {options.repeats}"
+    )
     typical: list[dict[str, float]] = []
     every: dict[str, dict[str, float]] = {}
     for law in [*map(Skellam, VARIANCES), *map(DiscreteGaussian, (1e4, 1e8))]:
@@ -73,19 +81,32 @@ def main() -> None:
         if isinstance(law, Skellam) and 1e4 <= law.variance_grid <= 1e8:
             typical.append(row)
         ratio = row["numpy_ns"] / row["sumus_ns"]
-        print(f"{name:<34}{row['sumus_ns']:>9.1f}{row['floor_ns']:>11.1f}{row['numpy_ns']:>11.1f}{ratio:>8.1f}")
+        print(
+            f"{name:<34}{row['sumus_ns']:>9.1f}{row['floor_ns']:>11.1f}{row['numpy_ns']:>11.1f}{ratio:>8.1f}"
+        )
 
     block_table.cache_clear()
     table_ms = seconds(lambda: block_table(Skellam(1e6))) * 1e3
-    first = float(subprocess.run([sys.executable, "-c", FIRST_DRAW], check=True, capture_output=True, text=True).stdout)
-    print(f"table of a law: {table_ms:.1f} ms once; first draw of a process, numba import included: {first:.2f} s")
+    first = float(
+        subprocess.run(
+            [sys.executable, "-c", FIRST_DRAW], check=True, capture_output=True, text=True
+        ).stdout
+    )
+    print(
+        f"table of a law: {table_ms:.1f} ms once; first draw of a process, numba import included: "
+        f"{first:.2f} s"
+    )
     summary = {
         "benchmark": "noise",
         "draws": options.draws,
         "worst_ns_variance_1e4_to_1e8": round(max(row["sumus_ns"] for row in typical), 2),
         "worst_ns_all_variances": round(max(row["sumus_ns"] for row in every.values()), 2),
-        "least_speedup_over_numpy_1e4_to_1e8": round(min(row["numpy_ns"] / row["sumus_ns"] for row in typical), 2),
-        "worst_ratio_to_keystream_floor": round(max(row["sumus_ns"] / row["floor_ns"] for row in every.values()), 2),
+        "least_speedup_over_numpy_1e4_to_1e8": round(
+            min(row["numpy_ns"] / row["sumus_ns"] for row in typical), 2
+        ),
+        "worst_ratio_to_keystream_floor": round(
+            max(row["sumus_ns"] / row["floor_ns"] for row in every.values()), 2
+        ),
         "table_ms": round(table_ms, 2),
         "first_draw_seconds": round(first, 3),
     }

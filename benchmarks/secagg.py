@@ -4,10 +4,11 @@
     python benchmarks/secagg.py --full           also 51 × 1,000,000, its memory, and growth up to 1,000 silos (minutes)
     python benchmarks/secagg.py --figure         also writes docs/figures/secagg_growth.{json,svg}
 
-All parties run in this process, one after the other; each does its own work, so every pairwise mask is expanded at both ends and every
-signature is verified by everyone who would. `set-up` is paid once per federation, `round` every round; Flower agrees on keys anew in every
-round. Times are seconds on the clock, the least of several runs; the floor is processor time, and so is `work`, which is divided by it.
-The last line is JSON.
+All parties run in this process, one after the other; each does its own work, so every pairwise mask
+is expanded at both ends and every signature is verified by everyone who would. `set-up` is paid
+once per federation, `round` every round; Flower agrees on keys anew in every round. Times are
+seconds on the clock, the least of several runs; the floor is processor time, and so is `work`,
+which is divided by it. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from sumus.randomness import RandomSource
 from sumus.secagg import InProcessFederation, Terms, secure_sum
 from sumus.secagg.graph import topology_of
-from sumus.secagg.secure_sum import default_threshold
+from sumus.secagg.summing import default_threshold
 
 STANDARD = [(10, 26_010), (10, 1_000_000), (51, 26_010)]
 GROWTH = [10, 50, 100, 300, 1000]
@@ -40,7 +41,9 @@ FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 PIECE = 1 << 17
 
 
-def seconds(work: Callable[[], object], *, repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
+def seconds(
+    work: Callable[[], object], *, repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """The least time of several runs."""
     times = []
     for _ in range(repeats):
@@ -88,7 +91,9 @@ def own_seconds(vectors: list[npt.NDArray[np.uint32]], *, repeats: int) -> dict[
 
     one_round()
     return {
-        "set_up": seconds(lambda: InProcessFederation(terms, random=RandomSource()), repeats=repeats),
+        "set_up": seconds(
+            lambda: InProcessFederation(terms, random=RandomSource()), repeats=repeats
+        ),
         "round": seconds(one_round, repeats=repeats),
         "work": seconds(one_round, repeats=repeats, clock=time.process_time),
         "whole": seconds(lambda: secure_sum(vectors), repeats=repeats),
@@ -113,8 +118,18 @@ def compare(silos: int, length: int) -> dict[str, float]:
 
 def show_comparison(cases: list[tuple[int, int]]) -> dict[str, dict[str, float]]:
     """Print the main table and return its ratios."""
-    names = {"set_up": "set-up", "round": "round", "work": "its work", "floor": "floor", "flower": "Flower"}
-    print(f"{'silos × words':>16} " + " ".join(f"{name:>9}" for name in names.values()) + "  work/floor  Flower/round")
+    names = {
+        "set_up": "set-up",
+        "round": "round",
+        "work": "its work",
+        "floor": "floor",
+        "flower": "Flower",
+    }
+    print(
+        f"{'silos × words':>16} "
+        + " ".join(f"{name:>9}" for name in names.values())
+        + "  work/floor  Flower/round"
+    )
     ratios = {}
     for silos, length in cases:
         row = compare(silos, length)
@@ -126,7 +141,10 @@ def show_comparison(cases: list[tuple[int, int]]) -> dict[str, dict[str, float]]
             "faster_than_flower_with_set_up": row["flower"] / row["whole"],
         }
         times = " ".join(f"{1e3 * row[name]:>7.1f}ms" for name in names)
-        print(f"{silos:>4} × {length:>9} {times}  {row['work'] / row['floor']:>10.2f}  {row['flower'] / row['round']:>12.1f}")
+        print(
+            f"{silos:>4} × {length:>9} {times}  {row['work'] / row['floor']:>10.2f}  "
+            f"{row['flower'] / row['round']:>12.1f}"
+        )
     return ratios
 
 
@@ -135,9 +153,14 @@ def show_traffic() -> dict[str, float]:
     ratios = {}
     for length in (26_010, 100_000, 1_000_000):
         result = secure_sum([np.zeros(length, dtype=np.uint32)] * 10)
-        total = statistics.mean(result.bytes_up.values()) + statistics.mean(result.bytes_down.values())
+        total = statistics.mean(result.bytes_up.values()) + statistics.mean(
+            result.bytes_down.values()
+        )
         ratios[str(length)] = total / (4 * length)
-        print(f"traffic  10 × {length:>9}: {total:>11,.0f} bytes a silo, {ratios[str(length)]:.4f} of the packed vector")
+        print(
+            f"traffic  10 × {length:>9}: {total:>11,.0f} bytes a silo, {ratios[str(length)]:.4f} "
+            "of the packed vector"
+        )
     return ratios
 
 
@@ -161,7 +184,9 @@ def show_aggregators(silos: int = 20, length: int = 26_010) -> dict[str, dict[st
 
 
 def growth_row(silos: int, graph: str) -> dict[str, float | str | int | bool]:
-    """Time and bytes per silo of set-up and one round with 5 % tolerated drop-outs and 5 % colluders, 2 % dropping out."""
+    """Time and bytes per silo of set-up and one round with 5 % tolerated drop-outs and 5 %
+    colluders, 2 % dropping out.
+    """
     share = silos // 20
     terms = terms_for(silos, GROWTH_LENGTH, dropouts=share, colluding=share, graph=graph)
     vectors = random_vectors(silos, GROWTH_LENGTH)
@@ -170,9 +195,13 @@ def growth_row(silos: int, graph: str) -> dict[str, float | str | int | bool]:
     set_up = time.process_time() - start
     up, down = sum(federation.traffic.up.values()), sum(federation.traffic.down.values())
     gone = set(range(silos // 50))
-    outcome = federation.run_round(RandomSource().bytes(32), lambda silo, _: vectors[silo], drop={"masked": gone})
+    outcome = federation.run_round(
+        RandomSource().bytes(32), lambda silo, _: vectors[silo], drop={"masked": gone}
+    )
     finished = time.process_time() - start
-    assert np.array_equal(outcome.total, sum(vectors[silo] for silo in range(silos) if silo not in gone))
+    assert np.array_equal(
+        outcome.total, sum(vectors[silo] for silo in range(silos) if silo not in gone)
+    )
     topology = federation.server.topology
     return {
         "silos": silos,
@@ -182,14 +211,19 @@ def growth_row(silos: int, graph: str) -> dict[str, float | str | int | bool]:
         "set_up_ms": 1e3 * set_up / silos,
         "round_ms": 1e3 * (finished - set_up) / silos,
         "set_up_bytes": (up + down) / silos,
-        "round_bytes": (sum(federation.traffic.up.values()) + sum(federation.traffic.down.values()) - up - down) / silos,
+        "round_bytes": (
+            sum(federation.traffic.up.values()) + sum(federation.traffic.down.values()) - up - down
+        )
+        / silos,
         "total_seconds": finished,
         "everyone_ran": True,
     }
 
 
 def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
-    """The complete graph where running everyone would take hours: one silo's work, measured, and its bytes, counted."""
+    """The complete graph where running everyone would take hours: one silo's work, measured, and
+    its bytes, counted.
+    """
     from sumus.secagg import MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup
 
     share = silos // 20
@@ -224,7 +258,9 @@ def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
         "set_up_ms": 1e3 * set_up,
         "round_ms": 1e3 * (submit + verify),
         "set_up_bytes": float(len(directories[0]) + 169),
-        "round_bytes": float(len(message) + len(invitation) + certificate + 32 * silos * (1 + silos // 50)),
+        "round_bytes": float(
+            len(message) + len(invitation) + certificate + 32 * silos * (1 + silos // 50)
+        ),
         "total_seconds": silos * (set_up + submit + verify),
         "everyone_ran": False,
     }
@@ -236,13 +272,19 @@ def show_growth(largest: int) -> list[dict[str, float | str | int | bool]]:
     growth_row(3, "complete")  # compiles and warms up
     print("growth: per silo, 10,000 words, 5 % tolerated drop-outs, 5 % colluders")
     for silos in (count for count in GROWTH if count <= largest):
-        rows.append(growth_row(silos, "complete") if silos <= COMPLETE_IN_FULL else growth_by_one_silo(silos))
+        rows.append(
+            growth_row(silos, "complete")
+            if silos <= COMPLETE_IN_FULL
+            else growth_by_one_silo(silos)
+        )
         if silos >= 100:
             rows.append(growth_row(silos, "sparse"))
     for row in rows:
         print(
-            f"  {row['silos']:>5} {row['graph']:>9}  k = {row['degree']:>4}  t = {row['threshold']:>4}  set-up {row['set_up_ms']:>8.2f} ms"
-            f"  round {row['round_ms']:>8.2f} ms  {row['round_bytes']:>11,.0f} bytes  all {row['total_seconds']:>7.1f} s"
+            f"  {row['silos']:>5} {row['graph']:>9}  k = {row['degree']:>4}  t = "
+            f"{row['threshold']:>4}  set-up {row['set_up_ms']:>8.2f} ms"
+            f"  round {row['round_ms']:>8.2f} ms  {row['round_bytes']:>11,.0f} bytes  all "
+            f"{row['total_seconds']:>7.1f} s"
             f"{'' if row['everyone_ran'] else '  (one silo measured)'}"
         )
     return rows
@@ -260,11 +302,28 @@ def write_figure(rows: list[dict[str, float | str | int | bool]]) -> None:
     for graph, marker in (("complete", "o"), ("sparse", "s")):
         chosen = [row for row in rows if row["graph"] == graph]
         silos = [row["silos"] for row in chosen]
-        axes[0].plot(silos, [row["round_ms"] for row in chosen], marker=marker, label=f"{graph}, round")
-        axes[0].plot(silos, [row["set_up_ms"] for row in chosen], marker=marker, linestyle=":", label=f"{graph}, set-up once")
-        axes[1].plot(silos, [float(row["round_bytes"]) / 1e3 for row in chosen], marker=marker, label=f"{graph}, round")
-    axes[1].axhline(4 * GROWTH_LENGTH / 1e3, color="grey", linestyle="--", label="the packed vector")
-    for axis, title, unit in zip(axes, ("Processor time per silo", "Bytes per silo, both ways"), ("ms", "kB"), strict=True):
+        axes[0].plot(
+            silos, [row["round_ms"] for row in chosen], marker=marker, label=f"{graph}, round"
+        )
+        axes[0].plot(
+            silos,
+            [row["set_up_ms"] for row in chosen],
+            marker=marker,
+            linestyle=":",
+            label=f"{graph}, set-up once",
+        )
+        axes[1].plot(
+            silos,
+            [float(row["round_bytes"]) / 1e3 for row in chosen],
+            marker=marker,
+            label=f"{graph}, round",
+        )
+    axes[1].axhline(
+        4 * GROWTH_LENGTH / 1e3, color="grey", linestyle="--", label="the packed vector"
+    )
+    for axis, title, unit in zip(
+        axes, ("Processor time per silo", "Bytes per silo, both ways"), ("ms", "kB"), strict=True
+    ):
         axis.set(xscale="log", yscale="log", xlabel="silos", ylabel=unit, title=title)
         axis.legend(fontsize=7)
         axis.grid(alpha=0.3, which="both")
@@ -280,22 +339,39 @@ def peak_gigabytes(silos: int = 51, length: int = 1_000_000) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="also 51 × 1,000,000 and growth to 1,000 silos")
-    parser.add_argument("--figure", action="store_true", help="write the growth figure of the documentation")
-    parser.add_argument("--memory-of", nargs=2, type=int, metavar=("SILOS", "LENGTH"), help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="also 51 × 1,000,000 and growth to 1,000 silos"
+    )
+    parser.add_argument(
+        "--figure", action="store_true", help="write the growth figure of the documentation"
+    )
+    parser.add_argument(
+        "--memory-of", nargs=2, type=int, metavar=("SILOS", "LENGTH"), help=argparse.SUPPRESS
+    )
     options = parser.parse_args()
     if options.memory_of:
         secure_sum(random_vectors(*options.memory_of))
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         return
     cases = [*STANDARD, (51, 1_000_000)] if options.full else STANDARD
-    summary: dict[str, Any] = {"cases": show_comparison(cases), "traffic": show_traffic(), "aggregators": show_aggregators()}
+    summary: dict[str, Any] = {
+        "cases": show_comparison(cases),
+        "traffic": show_traffic(),
+        "aggregators": show_aggregators(),
+    }
     rows = show_growth(1000 if options.full or options.figure else 100)
-    summary["growth"] = [{key: row[key] for key in ("silos", "graph", "round_ms", "round_bytes")} for row in rows]
+    summary["growth"] = [
+        {key: row[key] for key in ("silos", "graph", "round_ms", "round_bytes")} for row in rows
+    ]
     if options.full:
         summary["peak_gigabytes_51x1000000"] = peak_gigabytes()
-        print(f"peak memory of 51 × 1,000,000 in one process: {summary['peak_gigabytes_51x1000000']:.2f} GB")
+        print(
+            "peak memory of 51 × 1,000,000 in one process: "
+            f"{summary['peak_gigabytes_51x1000000']:.2f} GB"
+        )
     if options.figure:
         write_figure(rows)
     print(json.dumps(summary))

@@ -1,7 +1,9 @@
-"""The benchmark's peer: Flower's SecAgg+, its own client stages and its own server primitives in the order of its workflow.
+"""The benchmark's peer: Flower's SecAgg+, its own client stages and its own server primitives in
+the order of its workflow.
 
-Everybody in one process, complete graph, nobody drops out, no transport. Flower masks floats that it quantises itself; the sum
-comes out as the average of the clients' vectors, which `flower_average` returns.
+Everybody in one process, complete graph, nobody drops out, no transport. Flower masks floats that
+it quantises itself; the sum comes out as the average of the clients' vectors, which
+`flower_average` returns.
 """
 
 from __future__ import annotations
@@ -53,10 +55,14 @@ def flower_average(vectors: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np
         state.nid = number
         reply = client._setup(state, configs)
         keys[str(number)] = (reply[Key.PUBLIC_KEY_1], reply[Key.PUBLIC_KEY_2])
-    boxes: dict[int, dict[str, list[Any]]] = {number: {Key.SOURCE_LIST: [], Key.CIPHERTEXT_LIST: []} for number in states}
+    boxes: dict[int, dict[str, list[Any]]] = {
+        number: {Key.SOURCE_LIST: [], Key.CIPHERTEXT_LIST: []} for number in states
+    }
     for number, state in states.items():
         reply = client._share_keys(state, keys)
-        for receiver, sealed in zip(reply[Key.DESTINATION_LIST], reply[Key.CIPHERTEXT_LIST], strict=True):
+        for receiver, sealed in zip(
+            reply[Key.DESTINATION_LIST], reply[Key.CIPHERTEXT_LIST], strict=True
+        ):
             boxes[receiver][Key.SOURCE_LIST].append(number)
             boxes[receiver][Key.CIPHERTEXT_LIST].append(sealed)
     total: list[npt.NDArray[Any]] | None = None
@@ -79,7 +85,9 @@ def _unmask(total: list[npt.NDArray[Any]], states: dict[int, Any]) -> npt.NDArra
             shares[owner].append(share)
     for own_shares in shares.values():
         seed = combine_shares(own_shares)
-        total = parameters_subtraction(total, pseudo_rand_gen(seed, MODULUS_RANGE, get_parameters_shape(total)))
+        total = parameters_subtraction(
+            total, pseudo_rand_gen(seed, MODULUS_RANGE, get_parameters_shape(total))
+        )
     ratio, quantized = factor_extract(parameters_mod(total, MODULUS_RANGE))
     (average,) = dequantize(quantized, CLIPPING_RANGE, QUANTIZATION_RANGE)
     average += -(len(states) - 1) * CLIPPING_RANGE

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sumus.books import Policy
+
 # All that hangs on where things live in the sources.
 from sumus.errors import PlanError
-from sumus.plan_sections import SECTIONS, SiloPlan
-from sumus.policy import Policy
+from sumus.plan.sections import SECTIONS, SiloPlan
 
 HERE = Path(__file__).parent
 NOTE = (

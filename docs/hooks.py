@@ -1,6 +1,6 @@
-"""Hook of mkdocs: a page of API reference for the package and for each of its rooms, from `__all__`.
+"""Hook of mkdocs: a page of API reference for the package and for each of its rooms, from its door.
 
-Nothing is listed by hand. A room without `__all__` has no public names and no page; its names are read
+Nothing is listed by hand. A room without a door has no public names and no page; its names are read
 from the source, so that building the site imports nothing.
 """
 
@@ -19,12 +19,15 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 
 def public_names(init: Path) -> list[str]:
-    """The entries of `__all__` that have something to show, in the order of the source."""
-    for node in ast.parse(init.read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
-            return [name for name in ast.literal_eval(node.value) if not name.startswith("_")]
-    return []
+    """What a door offers to type checkers, in the order of the source: `from … import Name as Name`."""
+    return [
+        alias.asname or alias.name
+        for node in ast.parse(init.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If)
+        for imported in node.body
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    ]
 
 
 def rooms() -> dict[str, list[str]]:

@@ -2,7 +2,8 @@
 
     python examples/hospitals.py
 
-The records are synthetic. Bounds and categories in the plan are public knowledge (an age is between 0 and 110), never read off the data.
+The records are synthetic. Bounds and categories in the plan are public knowledge (an age is between
+0 and 110), never read off the data.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 import sumus
-from sumus.data.synthetic import write_patients
-from sumus.training.run import RunOptions
+from sumus.data import write_patients
+from sumus.runs import RunOptions
 
 PLAN = """
 [privacy]
@@ -52,11 +53,16 @@ def main() -> None:
         write_patients(table)
         plan = sumus.TrainingPlan.from_toml(PLAN.format(path=table))
         print(sumus.account(plan))
-        run = sumus.train(plan, options=RunOptions(root=Path("runs"), name="hospitals", compare=True))
+        run = sumus.train(
+            plan, options=RunOptions(root=Path("runs"), name="hospitals", compare=True)
+        )
     for line in run.assumptions:
         print("assumed:", line)
     print(f"accuracy {run.accuracy:.1%} with the guarantee above")
-    print(f"without privacy {run.baselines['non_private']:.1%}, each hospital alone {run.baselines['alone_mean']:.1%}")
+    print(
+        f"without privacy {run.baselines['non_private']:.1%}, each hospital alone "
+        f"{run.baselines['alone_mean']:.1%}"
+    )
     print(f"everything is in {run.path}")
 
 

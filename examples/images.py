@@ -1,4 +1,5 @@
-"""An image model of your own, trained across silos with split noise: several private local steps, any torch module.
+"""An image model of your own, trained across silos with split noise: several private local steps,
+any torch module.
 
     python examples/images.py
 
@@ -15,7 +16,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import sumus
-from sumus.training.run import RunOptions
+from sumus.runs import RunOptions
 
 PLAN = """
 [privacy]
@@ -37,7 +38,14 @@ state_noise = 1.0
 def small_network() -> nn.Module:
     """GroupNorm instead of BatchNorm: no layer may mix the records of a batch."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.GroupNorm(2, 8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 16, 10),
+    )
 
 
 def main() -> None:
@@ -46,10 +54,15 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(y))
     silos = [(images[part], y[part]) for part in np.array_split(order, 5)]
     run = sumus.train(
-        sumus.TrainingPlan.from_toml(PLAN), model=small_network(), silos=silos, options=RunOptions(root=Path("runs"), name="images")
+        sumus.TrainingPlan.from_toml(PLAN),
+        model=small_network(),
+        silos=silos,
+        options=RunOptions(root=Path("runs"), name="images"),
     )
     print(run.account)
-    print(f"accuracy {run.accuracy:.1%} after {len(run.rounds)} rounds; everything is in {run.path}")
+    print(
+        f"accuracy {run.accuracy:.1%} after {len(run.rounds)} rounds; everything is in {run.path}"
+    )
 
 
 if __name__ == "__main__":

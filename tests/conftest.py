@@ -1,7 +1,8 @@
-"""What holds for all tests: the outcome does not depend on the machine, its speed, its user or the day.
+"""What holds for all tests: the outcome does not depend on the machine, its speed, its user or the
+day.
 
-Property tests try the same examples in every run, and no machine is too slow for them; `pytest --hypothesis-profile=default` looks for new
-examples.
+Property tests try the same examples in every run, and no machine is too slow for them; `pytest
+--hypothesis-profile=default` looks for new examples.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from support.small_federation import federation as federation  # a fixture of many rooms
 
 settings.load_profile("ci")
 

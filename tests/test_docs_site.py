@@ -49,7 +49,8 @@ def test_the_build_is_strict_and_asks_no_network() -> None:
 def test_every_public_name_has_a_place_in_the_reference(module: str) -> None:
     public = [name for name in importlib.import_module(module).__all__ if name[0] != "_"]
     page = HOOKS.page(module, HOOKS.rooms()[module])
-    assert re.findall(rf"^::: {re.escape(module)}\.(\w+)$", page, flags=re.M) == public
+    shown = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", page, flags=re.M)
+    assert sorted(shown) == sorted(public)
 
 
 def test_the_package_itself_is_in_the_reference() -> None:

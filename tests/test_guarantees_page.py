@@ -22,7 +22,11 @@ def test_a_named_test_exists(reference: str) -> None:
 
 def test_every_pitfall_has_a_severity_and_a_test() -> None:
     table = PAGE.split("## Pitfalls")[1].split("## What is not protected")[0]
-    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| ") and not line.startswith("| pitfall")]
+    rows = [
+        line.split("|")[1:-1]
+        for line in table.splitlines()
+        if line.startswith("| ") and not line.startswith("| pitfall")
+    ]
     assert len(rows) >= 15
     for _, severity, measure, test in rows:
         assert any(word in severity for word in ("critical", "high", "medium"))

@@ -154,6 +154,21 @@ def test_the_paper_is_named_before_it_is_spoken_of(path: Path) -> None:
         assert "Heikkilä" in until, f"{name_of(path)}: {until.splitlines()[-1].strip()}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """`noise/grid.py` is a file of the package, `tests/noise/test_grid.py` one of the tree."""
+    named = set(re.findall(r"`([a-z_/]+\.py)(?:::\w+)?`", page.read_text(encoding="utf-8")))
+    missing = [
+        name
+        for name in named
+        if not any(
+            (folder / name).exists() for folder in (ROOT, ROOT / "src/sumus", ROOT / "tests")
+        )
+        and not any(path.name == name for path in (ROOT / "tests").rglob("test_*.py"))
+    ]
+    assert not missing
+
+
 def test_the_experiments_fit_on_one_screen() -> None:
     page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 60

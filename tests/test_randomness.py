@@ -20,7 +20,10 @@ def test_a_key_gives_its_stream_again() -> None:
         RandomSource.from_key(b"k" * 31)
 
 
-@pytest.mark.parametrize("parent", [lambda: RandomSource.from_key(b"k" * 32), lambda: RandomSource.simulation(3, "child")])
+@pytest.mark.parametrize(
+    "parent",
+    [lambda: RandomSource.from_key(b"k" * 32), lambda: RandomSource.simulation(3, "child")],
+)
 def test_children_are_repeated_with_their_parent_and_no_more_secret_than_it(parent) -> None:  # type: ignore[no-untyped-def]
     source, again = parent(), parent()
     children = [source.child() for _ in range(3)]

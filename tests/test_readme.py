@@ -21,7 +21,14 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
     script.write_text("\n".join(blocks), encoding="utf-8")
     (tmp_path / "plans").symlink_to(ROOT / "plans")
     environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
-    done = subprocess.run([sys.executable, script.name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr
     assert "proved (convex-pass)" in done.stdout
 
@@ -30,7 +37,9 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
 def test_examples_run(example: str, tmp_path: Path) -> None:
     environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
     command = [sys.executable, str(ROOT / "examples" / example)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
+    )
     assert done.returncode == 0, done.stderr
     assert "proved (" in done.stdout
     assert "accuracy " in done.stdout

@@ -1,9 +1,11 @@
-"""Five hospitals and a server as separate processes with mutual TLS, each hospital with its own file; one is killed in the middle.
+"""Five hospitals and a server as separate processes with mutual TLS, each hospital with its own
+file; one is killed in the middle.
 
     python examples/consortium/consortium.py                   # over loopback
     python examples/consortium/consortium.py --namespaces      # every hospital in a network namespace of its own (needs root)
 
-Ends with a model, a report and five ledgers in ./consortium-run (choose another folder with --out). The records are synthetic.
+Ends with a model, a report and five ledgers in ./consortium-run (choose another folder with --out).
+The records are synthetic.
 """
 
 from __future__ import annotations
@@ -18,13 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sumus.data.synthetic import write_patients
-from sumus.engines.agreement import agree_on
-from sumus.engines.local import LocalProcesses
+from sumus.books import Ledger, RunFolder
+from sumus.data import write_patients
+from sumus.engines.nvflare.on_this_machine import LocalProcesses
 from sumus.engines.nvflare.training import train_across
-from sumus.ledger import Ledger
+from sumus.parties import agree_on
 from sumus.plan import TrainingPlan
-from sumus.record import RunFolder
 
 HERE = Path(__file__).parent
 NETWORK = "10.213.77"
@@ -32,7 +33,9 @@ BRIDGE = "sumusbr0"
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--namespaces", action="store_true")
     options.add_argument("--out", type=Path, default=Path("consortium-run"))
     chosen = options.parse_args()
@@ -83,7 +86,10 @@ def train(processes: LocalProcesses, agreement: Any, out: Path, *, victim: str) 
     def watch(news: Mapping[str, Any]) -> None:
         for record in news["rounds"]:
             missing = f", without {', '.join(record['dropped'])}" if record["dropped"] else ""
-            print(f"round {record['round']:>2}  accuracy {record['accuracy']:.1%}  ε ≤ {record['epsilon_spent']:.3f}{missing}")
+            print(
+                f"round {record['round']:>2}  accuracy {record['accuracy']:.1%}  ε ≤ "
+                f"{record['epsilon_spent']:.3f}{missing}"
+            )
             if record["round"] == 3 and victim in processes.processes:
                 processes.kill(victim)
                 print(f"killed {victim}")
@@ -100,9 +106,12 @@ def show(path: Path, processes: LocalProcesses, hospitals: list[str]) -> None:
     run = RunFolder.open(path)
     run.verify()
     summary = run.summary or {}
-    print(f"model   {path / 'model.pt'}  accuracy {summary['accuracy']:.1%}, {summary['rounds']} rounds, {summary['lost_rounds']} lost")
+    print(
+        f"model   {path / 'model.pt'}  accuracy {summary['accuracy']:.1%}, {summary['rounds']} "
+        f"rounds, {summary['lost_rounds']} lost"
+    )
     try:
-        from sumus.report.page import write_report
+        from sumus.report import write_report
 
         write_report([run], path / "report.html")
         print(f"report  {path / 'report.html'}")
@@ -111,10 +120,13 @@ def show(path: Path, processes: LocalProcesses, hospitals: list[str]) -> None:
     for hospital in hospitals:
         ledger = Ledger.of_dataset(hospital, state=processes.federation.state(hospital))
         total = ledger.total("record")
-        print(f"ledger  {ledger.path}  {len(ledger.entries())} releases, ε ≤ {total.epsilon:.3f} at δ = {total.delta:g}")
+        print(
+            f"ledger  {ledger.path}  {len(ledger.entries())} releases, ε ≤ {total.epsilon:.3f} at "
+            f"δ = {total.delta:g}"
+        )
 
 
-# -- networks -----------------------------------------------------------------------------------------------------------------------
+# -- networks
 
 
 @contextmanager
@@ -126,7 +138,9 @@ def namespaces_missing() -> str | None:
     """Why namespaces cannot be made, if they cannot."""
     if shutil.which("ip") is None:
         return "the command ip is not installed"
-    probe = subprocess.run(["ip", "netns", "add", "sumus-probe"], capture_output=True, text=True, check=False)
+    probe = subprocess.run(
+        ["ip", "netns", "add", "sumus-probe"], capture_output=True, text=True, check=False
+    )
     if probe.returncode:
         return probe.stderr.strip() or "not permitted"
     subprocess.run(["ip", "netns", "del", "sumus-probe"], check=False)
@@ -143,7 +157,18 @@ def network(hospitals: list[str]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         ip("link", "set", BRIDGE, "up")
         for number, space in enumerate(spaces.values(), start=2):
             ip("netns", "add", space)
-            ip("link", "add", f"sumus{number}", "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip(
+                "link",
+                "add",
+                f"sumus{number}",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                space,
+            )
             ip("link", "set", f"sumus{number}", "master", BRIDGE, "up")
             for command in (
                 ("addr", "add", f"{NETWORK}.{number}/24", "dev", "eth0"),
@@ -151,7 +176,10 @@ def network(hospitals: list[str]) -> Iterator[tuple[str, dict[str, list[str]]]]:
                 ("link", "set", "lo", "up"),
             ):
                 ip("-n", space, *command)
-        yield f"{NETWORK}.1", {hospital: ["ip", "netns", "exec", space] for hospital, space in spaces.items()}
+        yield (
+            f"{NETWORK}.1",
+            {hospital: ["ip", "netns", "exec", space] for hospital, space in spaces.items()},
+        )
     finally:
         for space in spaces.values():
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)

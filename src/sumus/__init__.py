@@ -1,4 +1,5 @@
-"""Sumus: cross-silo federated learning with record-level differential privacy and real secure aggregation.
+"""Sumus: cross-silo federated learning with record-level differential privacy and real secure
+aggregation.
 
     plan = sumus.TrainingPlan.load("plans/digits.toml")
     print(sumus.account(plan))                       # ε with its analysis, proved or not
@@ -9,22 +10,25 @@ Names are imported on first use, so that `import sumus` is fast and needs neithe
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.accounting.averaging import average
-    from sumus.accounting.query import calibrate, epsilon
+    from sumus.accounting import average as average, calibrate as calibrate, epsilon as epsilon
     from sumus.data import load as load_data
-    from sumus.errors import SumusError
-    from sumus.guarantee import Account, account
-    from sumus.plan import TrainingPlan
-    from sumus.training.run import train
+    from sumus.errors import SumusError as SumusError
+    from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
+    from sumus.plan import TrainingPlan as TrainingPlan
+    from sumus.runs import RunOptions as RunOptions, TrainedRun as TrainedRun, train as train
 
 __version__ = "0.2.0"
 __all__ = [
     "Account",
+    "NoiseDesign",
+    "RunOptions",
     "SumusError",
+    "TrainedRun",
     "TrainingPlan",
     "__version__",
     "account",
@@ -35,27 +39,12 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "Account": ("sumus.guarantee", "Account"),
-    "SumusError": ("sumus.errors", "SumusError"),
-    "TrainingPlan": ("sumus.plan", "TrainingPlan"),
-    "account": ("sumus.guarantee", "account"),
-    "average": ("sumus.accounting.averaging", "average"),
-    "calibrate": ("sumus.accounting.query", "calibrate"),
-    "epsilon": ("sumus.accounting.query", "epsilon"),
-    "load_data": ("sumus.data", "load"),
-    "train": ("sumus.training.run", "train"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sumus' has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    found = getattr(importlib.import_module(module), attribute)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, _ = door(
+    __name__,
+    accounting="average calibrate epsilon",
+    data="load:load_data",
+    errors="SumusError",
+    guarantee="Account NoiseDesign account",
+    plan="TrainingPlan",
+    runs="RunOptions TrainedRun train",
+)

@@ -46,7 +46,9 @@ class PlanError(SumusError):
     def __init__(self, field: str, value: object, rule: str, fix: str) -> None:
         self.field, self.value, self.rule, self.fix = field, value, rule, fix
         shown = repr(value)
-        super().__init__(f"{field} {rule}, got {shown if len(shown) <= 200 else shown[:199] + '…'}. {fix}")
+        super().__init__(
+            f"{field} {rule}, got {shown if len(shown) <= 200 else shown[:199] + '…'}. {fix}"
+        )
 
 
 class DataError(SumusError):

@@ -1,4 +1,6 @@
-"""The accountants against dp-accounting and Opacus on the Gaussian, and against closed forms and direct integration."""
+"""The accountants against dp-accounting and Opacus on the Gaussian, and against closed forms and
+direct integration.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,13 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sumus
 from oracles import divergences as oracle
-from sumus.accounting.accountant import epsilon_of
-from sumus.accounting.loss_distribution import epsilon_gaussian, gdp_parameter
-from sumus.accounting.release import Release, Step
-from sumus.accounting.renyi import ORDERS, epsilon_cks, epsilon_mironov, gaussian_curve, subsampled
+from sumus.accounting import ORDERS, Release, Step, epsilon_gaussian, epsilon_of
+from sumus.accounting.loss_distribution import gdp_parameter
+from sumus.accounting.renyi import epsilon_cks, epsilon_mironov, gaussian_curve, subsampled
 from sumus.errors import GuaranteeError, PlanError
 
 RATES = st.floats(0.001, 0.9)
@@ -32,10 +32,19 @@ def _event(rate: float, multiplier: float, steps: int) -> dp_accounting.DpEvent:
 
 @given(rate=RATES, multiplier=MULTIPLIERS, steps=STEPS)
 @settings(max_examples=25, deadline=None)
-def test_renyi_agrees_with_dp_accounting_and_opacus(rate: float, multiplier: float, steps: int) -> None:
+def test_renyi_agrees_with_dp_accounting_and_opacus(
+    rate: float, multiplier: float, steps: int
+) -> None:
     from opacus.accountants.analysis import rdp as opacus_rdp
 
-    ours = sumus.epsilon(noise_multiplier=multiplier, steps=steps, delta=1e-5, sampling_rate=rate, mechanism="gaussian", accountant="renyi")
+    ours = sumus.epsilon(
+        noise_multiplier=multiplier,
+        steps=steps,
+        delta=1e-5,
+        sampling_rate=rate,
+        mechanism="gaussian",
+        accountant="renyi",
+    )
     orders = [int(order) for order in ORDERS if order <= 128]
     google = RdpAccountant(orders=orders)
     google.compose(_event(rate, multiplier, steps))
@@ -46,35 +55,69 @@ def test_renyi_agrees_with_dp_accounting_and_opacus(rate: float, multiplier: flo
     assert epsilon_cks(np.array(orders), values, 1e-5) == pytest.approx(theirs, rel=1e-7, abs=1e-9)
     some = [2, 3, 8, 32, 64]
     peer = opacus_rdp.compute_rdp(q=rate, noise_multiplier=multiplier, steps=steps, orders=some)
-    assert np.allclose(steps * subsampled(gaussian_curve(multiplier), rate, np.array(some)), peer, rtol=1e-8, atol=1e-12)
+    assert np.allclose(
+        steps * subsampled(gaussian_curve(multiplier), rate, np.array(some)),
+        peer,
+        rtol=1e-8,
+        atol=1e-12,
+    )
 
 
 @given(rate=st.floats(0.005, 0.7), multiplier=st.floats(0.8, 20.0), steps=st.integers(1, 500))
 @settings(max_examples=8, deadline=None)
 def test_privacy_loss_agrees_with_dp_accounting(rate: float, multiplier: float, steps: int) -> None:
-    ours = sumus.epsilon(noise_multiplier=multiplier, steps=steps, delta=1e-5, sampling_rate=rate, mechanism="gaussian")
+    ours = sumus.epsilon(
+        noise_multiplier=multiplier,
+        steps=steps,
+        delta=1e-5,
+        sampling_rate=rate,
+        mechanism="gaussian",
+    )
     google = PLDAccountant(value_discretization_interval=1e-4)
     google.compose(_event(rate, multiplier, steps))
     theirs = google.get_epsilon(1e-5)
     # both discretise from above; the excess of n compositions with buckets of width w is about n·w²
     assert ours == pytest.approx(theirs, rel=2e-3, abs=steps * 1e-8 + 2e-4)
     renyi = sumus.epsilon(
-        noise_multiplier=multiplier, steps=steps, delta=1e-5, sampling_rate=rate, mechanism="gaussian", accountant="renyi"
+        noise_multiplier=multiplier,
+        steps=steps,
+        delta=1e-5,
+        sampling_rate=rate,
+        mechanism="gaussian",
+        accountant="renyi",
     )
     assert ours <= renyi + 2e-4
 
 
-@pytest.mark.parametrize(("rate", "multiplier", "steps"), [(0.05, 1.5, 200), (512 / 5600, 5.21, 220)])
-def test_privacy_loss_lies_between_the_bounds_of_prv_accountant(rate: float, multiplier: float, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("rate", "multiplier", "steps"), [(0.05, 1.5, 200), (512 / 5600, 5.21, 220)]
+)
+def test_privacy_loss_lies_between_the_bounds_of_prv_accountant(
+    rate: float, multiplier: float, steps: int
+) -> None:
     from prv_accountant.dpsgd import DPSGDAccountant
 
-    peer = DPSGDAccountant(noise_multiplier=multiplier, sampling_probability=rate, max_steps=steps, eps_error=0.02, delta_error=1e-9)
+    peer = DPSGDAccountant(
+        noise_multiplier=multiplier,
+        sampling_probability=rate,
+        max_steps=steps,
+        eps_error=0.02,
+        delta_error=1e-9,
+    )
     low, _, high = peer.compute_epsilon(delta=1e-5, num_steps=steps)
-    ours = sumus.epsilon(noise_multiplier=multiplier, steps=steps, delta=1e-5, sampling_rate=rate, mechanism="gaussian")
+    ours = sumus.epsilon(
+        noise_multiplier=multiplier,
+        steps=steps,
+        delta=1e-5,
+        sampling_rate=rate,
+        mechanism="gaussian",
+    )
     assert low <= ours <= high
 
 
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.05, 0.1), (0.2681, 1.0), (1.1212, 5.0), (3.0, 12.0), (0.9, 0.001)])
+@pytest.mark.parametrize(
+    ("mu", "epsilon"), [(0.05, 0.1), (0.2681, 1.0), (1.1212, 5.0), (3.0, 12.0), (0.9, 0.001)]
+)
 def test_gaussian_closed_form(mu: float, epsilon: float) -> None:
     delta = oracle.gaussian_hockey_stick(mu, math.exp(epsilon))
     found = epsilon_gaussian(mu, delta)
@@ -89,14 +132,20 @@ def test_theory_constants() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_surges_against_direct_integration(steps: int) -> None:
-    """A Gaussian whose shift doubles with revealed probability p, once and twice, integrated without the mixture formula."""
+    """A Gaussian whose shift doubles with revealed probability p, once and twice, integrated
+    without the mixture formula.
+    """
     multiplier, rate, delta = 1.3, 0.07, 1e-3
     found = epsilon_of(Release((Step(multiplier, 1.0, steps, None, rate),)), delta=delta)
     mu = 1.0 / multiplier
 
     def direct(epsilon: float) -> float:
         alpha = math.exp(epsilon)
-        single = lambda a: (1 - rate) * oracle.gaussian_hockey_stick(mu, a) + rate * oracle.gaussian_hockey_stick(2 * mu, a)  # noqa: E731
+
+        def single(a: float) -> float:
+            once = (1 - rate) * oracle.gaussian_hockey_stick(mu, a)
+            return once + rate * oracle.gaussian_hockey_stick(2 * mu, a)
+
         if steps == 1:
             return single(alpha)
         y = np.linspace(-10, 12, 1601)
@@ -109,7 +158,9 @@ def test_surges_against_direct_integration(steps: int) -> None:
 
     assert direct(found) == pytest.approx(delta, rel=1e-6)
     assert direct(found) <= delta * (1 + 1e-9)
-    renyi = epsilon_of(Release((Step(multiplier, 1.0, steps, None, rate),)), delta=delta, accountant="renyi")
+    renyi = epsilon_of(
+        Release((Step(multiplier, 1.0, steps, None, rate),)), delta=delta, accountant="renyi"
+    )
     assert found <= renyi
 
 
@@ -136,8 +187,12 @@ def test_steps_of_different_kinds_compose() -> None:
     mu = math.sqrt(4 / 9 + 10 / 25)
     assert epsilon_of(mixed, delta=1e-6) == pytest.approx(epsilon_gaussian(mu, 1e-6))
     sampled = Release((Step(1.5, 0.1, 10), Step(1.5, 0.1, 20)))
-    assert epsilon_of(sampled, delta=1e-5) == pytest.approx(epsilon_of(Release((Step(1.5, 0.1, 30),)), delta=1e-5), rel=2e-3)
-    assert epsilon_of(Release((Step(3.0), Step(2.0, 0.5))), delta=1e-5) >= epsilon_of(Release((Step(3.0),)), delta=1e-5)
+    assert epsilon_of(sampled, delta=1e-5) == pytest.approx(
+        epsilon_of(Release((Step(1.5, 0.1, 30),)), delta=1e-5), rel=2e-3
+    )
+    assert epsilon_of(Release((Step(3.0), Step(2.0, 0.5))), delta=1e-5) >= epsilon_of(
+        Release((Step(3.0),)), delta=1e-5
+    )
 
 
 def test_the_best_conversion_is_never_worse_than_mironovs() -> None:
@@ -147,29 +202,47 @@ def test_the_best_conversion_is_never_worse_than_mironovs() -> None:
 
 
 def test_an_infinite_curve_never_becomes_a_small_epsilon() -> None:
-    """Python's max(0, nan) is 0: a curve that is not a number must not turn into perfect privacy."""
+    """Python's max(0, nan) is 0: a curve that is not a number must not turn into perfect
+    privacy.
+    """
     broken = np.full(len(ORDERS), math.nan)
     assert epsilon_cks(ORDERS, broken, 1e-5) == math.inf
     assert epsilon_mironov(ORDERS, broken, 1e-5) == math.inf
     with pytest.raises((GuaranteeError, PlanError)):
-        sumus.epsilon(noise_multiplier=1e-160, steps=1, delta=1e-5, sampling_rate=0.5, mechanism="gaussian", accountant="renyi")
+        sumus.epsilon(
+            noise_multiplier=1e-160,
+            steps=1,
+            delta=1e-5,
+            sampling_rate=0.5,
+            mechanism="gaussian",
+            accountant="renyi",
+        )
     with pytest.raises(GuaranteeError, match="too small"):
-        sumus.epsilon(noise_multiplier=1e-5, steps=1, delta=1e-5, sampling_rate=0.5, mechanism="gaussian")
+        sumus.epsilon(
+            noise_multiplier=1e-5, steps=1, delta=1e-5, sampling_rate=0.5, mechanism="gaussian"
+        )
 
 
 @pytest.mark.parametrize(("multiplier", "steps"), [(30.0, 1000), (3.0, 10)])
 @pytest.mark.parametrize("delta", [1e-5, 1e-10])
-def test_transforms_never_fall_below_the_closed_form(multiplier: float, steps: int, delta: float) -> None:
-    """A rate so close to 1 that it changes nothing goes through the transforms; at rate 1 there is a closed form."""
+def test_transforms_never_fall_below_the_closed_form(
+    multiplier: float, steps: int, delta: float
+) -> None:
+    """A rate so close to 1 that it changes nothing goes through the transforms; at rate 1 there is
+    a closed form.
+    """
     closed = epsilon_of(Release((Step(multiplier, 1.0, steps),)), delta=delta)
     transformed = epsilon_of(Release((Step(multiplier, 1.0 - 1e-12, steps),)), delta=delta)
     assert closed * (1 - 1e-7) <= transformed <= closed * (1 + 1e-3)
 
 
 def test_small_delta_is_refused_where_transforms_are_not_certain() -> None:
-    with pytest.raises(PlanError, match=r"delta must be at least 1\.1e-12 for the privacy-loss accountant"):
+    with pytest.raises(
+        PlanError, match=r"delta must be at least 1\.1e-12 for the privacy-loss accountant"
+    ):
         sumus.epsilon(noise_multiplier=2.0, steps=10, delta=1e-13, sampling_rate=0.1)
-    assert sumus.epsilon(noise_multiplier=2.0, steps=10, delta=1e-13) > 0.0  # closed form: no transform
+    # closed form: no transform
+    assert sumus.epsilon(noise_multiplier=2.0, steps=10, delta=1e-13) > 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Integer noise is dominated by the Gaussian we account for: by enumeration in one to three dimensions, and in many digits."""
+"""Integer noise is dominated by the Gaussian we account for: by enumeration in one to three
+dimensions, and in many digits.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,14 @@ import numpy as np
 import pytest
 
 from oracles import divergences as oracle
+from sumus.accounting import TAIL_LOG_MASS, unit_shift
 from sumus.accounting.dominating import (
-    TAIL_LOG_MASS,
     _supremum_by_blocks,
     _supremum_by_points,
     gaussian_multiplier,
-    unit_shift,
 )
 from sumus.errors import PlanError
-from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, Skellam
+from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, Skellam
 
 ROUNDING = 1e-12  # of the enumeration
 ALPHAS = [0.05, 0.3, 0.8, 1.0, 1.2, math.e, 8.0, 40.0, 1000.0]
@@ -29,15 +30,23 @@ LAWS = [
     (Skellam(6.5), lambda reach: oracle.skellam(6.5, reach)),
     (DiscreteGaussian(0.6), lambda reach: oracle.discrete_gaussian(0.6, reach)),
     (DiscreteGaussian(5.0), lambda reach: oracle.discrete_gaussian(5.0, reach)),
-    (DiscreteGaussianSum(0.5, 3), lambda reach: oracle.summed(oracle.discrete_gaussian(0.5, reach), 3)),
-    (DiscreteGaussianSum(5.0, 2), lambda reach: oracle.summed(oracle.discrete_gaussian(5.0, reach), 2)),
+    (
+        DiscreteGaussianSum(0.5, 3),
+        lambda reach: oracle.summed(oracle.discrete_gaussian(0.5, reach), 3),
+    ),
+    (
+        DiscreteGaussianSum(5.0, 2),
+        lambda reach: oracle.summed(oracle.discrete_gaussian(5.0, reach), 2),
+    ),
 ]
 NAMES = [repr(law) for law, _ in LAWS]
 
 
 @pytest.mark.parametrize(("law", "enumerate_law"), LAWS, ids=NAMES)
 @pytest.mark.parametrize("shift", [(1,), (2,), (5,), (1, 1), (3, 0), (1, 2), (1, 1, 1), (2, 0, 1)])
-def test_every_shift_is_dominated(law: Skellam, enumerate_law: object, shift: tuple[int, ...]) -> None:
+def test_every_shift_is_dominated(
+    law: Skellam, enumerate_law: object, shift: tuple[int, ...]
+) -> None:
     reach = 50 if len(shift) < 3 else 32
     noise = oracle.product([enumerate_law(reach)] * len(shift))  # type: ignore[operator]
     moved = oracle.shifted(noise, shift)
@@ -50,7 +59,9 @@ def test_every_shift_is_dominated(law: Skellam, enumerate_law: object, shift: tu
 
 @pytest.mark.parametrize(("law", "enumerate_law"), LAWS, ids=NAMES)
 @pytest.mark.parametrize(("rate", "shift"), [(0.05, 1), (0.3, 2), (0.9, 3)])
-def test_every_subsampled_shift_is_dominated_once_and_twice(law: Skellam, enumerate_law: object, rate: float, shift: int) -> None:
+def test_every_subsampled_shift_is_dominated_once_and_twice(
+    law: Skellam, enumerate_law: object, rate: float, shift: int
+) -> None:
     noise = enumerate_law(45)  # type: ignore[operator]
     mixture = (1.0 - rate) * noise + rate * oracle.shifted(noise, (shift,))
     twice_noise, twice_mixture = oracle.product([noise, noise]), oracle.product([mixture, mixture])
@@ -68,17 +79,24 @@ def test_every_subsampled_shift_is_dominated_once_and_twice(law: Skellam, enumer
 
 @pytest.mark.parametrize("variance", [0.25, 1.0, 10.0, 400.0])
 def test_the_unit_shift_is_tight(variance: float) -> None:
-    """A Gaussian that is 1 % less noisy than claimed would be beaten by the real law: the bound is not merely loose."""
+    """A Gaussian that is 1 % less noisy than claimed would be beaten by the real law: the bound is
+    not merely loose.
+    """
     law = oracle.skellam(variance, 40 if variance < 20 else 200)
     moved = oracle.shifted(law, (1,))
     mu = unit_shift(Skellam(variance)) * 0.99
-    excess = [oracle.hockey_stick(moved, law, alpha) - oracle.gaussian_hockey_stick(mu, alpha) for alpha in np.geomspace(0.5, 2.0, 41)]
+    excess = [
+        oracle.hockey_stick(moved, law, alpha) - oracle.gaussian_hockey_stick(mu, alpha)
+        for alpha in np.geomspace(0.5, 2.0, 41)
+    ]
     assert max(excess) > 1e-6
 
 
 @pytest.mark.parametrize("variance", [0.25, 3.0, 500.0])
 def test_points_agree_with_fifty_digits(variance: float) -> None:
-    """sup_j Φ⁻¹(F(j)) − Φ⁻¹(F(j−1)) in many digits, up to the first point whose tail is below e^-70."""
+    """sup_j Φ⁻¹(F(j)) − Φ⁻¹(F(j−1)) in many digits, up to the first point whose tail is below
+    e^-70.
+    """
     with mp.workdps(60):
         v = mp.mpf(variance)
         reach = int(20 * math.sqrt(variance)) + 90
@@ -124,7 +142,9 @@ def test_large_variances_follow_the_expansion(exponent: float) -> None:
 
 
 def test_the_discrete_gaussian_follows_its_expansion() -> None:
-    assert 1.0 / unit_shift(DiscreteGaussian(50.0)) ** 2 == pytest.approx(50.0 - 1.0 / 12.0, abs=2e-3)
+    assert 1.0 / unit_shift(DiscreteGaussian(50.0)) ** 2 == pytest.approx(
+        50.0 - 1.0 / 12.0, abs=2e-3
+    )
 
 
 def test_a_query_without_sensitivity_is_refused() -> None:

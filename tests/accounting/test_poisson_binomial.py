@@ -7,12 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.coins import renyi_divergence
-from sumus.accounting import poisson_binomial
-from sumus.accounting.poisson_binomial import Neighbours, poisson_binomial_curve
+from sumus.accounting import poisson_binomial, poisson_binomial_curve
+from sumus.accounting.poisson_binomial import Neighbours
 from sumus.errors import PlanError
 
 ORDERS = [2, 3, 7, 20, 33]
@@ -24,11 +23,16 @@ def coins(updates: list[float], trials: int, theta: float) -> list[float]:
 
 
 @pytest.mark.parametrize("neighbours", ["zero", "replace"])
-@pytest.mark.parametrize(("silos", "trials", "theta"), [(1, 3, 0.25), (2, 1, 0.25), (2, 3, 0.4), (3, 2, 0.1), (4, 1, 0.45)])
+@pytest.mark.parametrize(
+    ("silos", "trials", "theta"),
+    [(1, 3, 0.25), (2, 1, 0.25), (2, 3, 0.4), (3, 2, 0.1), (4, 1, 0.45)],
+)
 def test_no_input_on_a_lattice_exceeds_the_curve_and_some_input_comes_close(
     silos: int, trials: int, theta: float, neighbours: Neighbours
 ) -> None:
-    curve = poisson_binomial_curve(silos=silos, trials=trials, theta=theta, neighbours=neighbours)(np.array(ORDERS))
+    curve = poisson_binomial_curve(silos=silos, trials=trials, theta=theta, neighbours=neighbours)(
+        np.array(ORDERS)
+    )
     worst = dict.fromkeys(ORDERS, 0.0)
     lattice = [-1.0, -0.4, 0.0, 1.0]
     for others in itertools.combinations_with_replacement(lattice, silos - 1):
@@ -36,7 +40,10 @@ def test_no_input_on_a_lattice_exceeds_the_curve_and_some_input_comes_close(
             if neighbours == "zero" and mine != 0.0 and instead != 0.0:
                 continue
             for order in ORDERS:
-                first, second = coins([mine, *others], trials, theta), coins([instead, *others], trials, theta)
+                first, second = (
+                    coins([mine, *others], trials, theta),
+                    coins([instead, *others], trials, theta),
+                )
                 worst[order] = max(worst[order], renyi_divergence(order, first, second))
     for order, bound in zip(ORDERS, curve, strict=True):
         assert worst[order] <= bound
@@ -52,18 +59,26 @@ def test_no_input_on_a_lattice_exceeds_the_curve_and_some_input_comes_close(
     instead=st.floats(-1, 1),
     order=st.integers(2, 60),
 )
-def test_no_input_at_all_exceeds_the_curve(trials: int, theta: float, updates: list[float], instead: float, order: int) -> None:
+def test_no_input_at_all_exceeds_the_curve(
+    trials: int, theta: float, updates: list[float], instead: float, order: int
+) -> None:
     first, second = coins(updates, trials, theta), coins([instead, *updates[1:]], trials, theta)
     zero = coins([0.0, *updates[1:]], trials, theta)
-    replace = poisson_binomial_curve(silos=len(updates), trials=trials, theta=theta, neighbours="replace")(np.array([order]))[0]
-    absent = poisson_binomial_curve(silos=len(updates), trials=trials, theta=theta, neighbours="zero")(np.array([order]))[0]
+    replace = poisson_binomial_curve(
+        silos=len(updates), trials=trials, theta=theta, neighbours="replace"
+    )(np.array([order]))[0]
+    absent = poisson_binomial_curve(
+        silos=len(updates), trials=trials, theta=theta, neighbours="zero"
+    )(np.array([order]))[0]
     assert renyi_divergence(order, first, second) <= replace
     assert renyi_divergence(order, first, zero) <= absent
     assert renyi_divergence(order, zero, first) <= absent
 
 
 @pytest.mark.parametrize("others", [1, 2, 7, 12])
-def test_search_visits_every_number_of_leaning_coins(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_visits_every_number_of_leaning_coins(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without pruning the branches end in each of the others + 1 laws."""
     seen = set()
 
@@ -80,10 +95,15 @@ def test_search_visits_every_number_of_leaning_coins(others: int, monkeypatch: p
 
 @pytest.mark.parametrize("theta", [0.05, 0.25])
 def test_a_larger_federation_matches_forty_digits_at_the_extreme_inputs(theta: float) -> None:
-    """200 coins, all other silos at +c: the curve is above and within 0.5 % of the largest divergence found there."""
+    """200 coins, all other silos at +c: the curve is above and within 0.5 % of the largest
+    divergence found there.
+    """
     silos, trials = 10, 20
     curve = poisson_binomial_curve(silos=silos, trials=trials, theta=theta, neighbours="replace")
-    first, second = coins([1.0] * silos, trials, theta), coins([-1.0] + [1.0] * (silos - 1), trials, theta)
+    first, second = (
+        coins([1.0] * silos, trials, theta),
+        coins([-1.0] + [1.0] * (silos - 1), trials, theta),
+    )
     for order in (2, 8, 32):
         exact = renyi_divergence(order, first, second)
         assert exact <= curve(np.array([order]))[0] <= exact * 1.0051 + 1e-10
@@ -94,14 +114,24 @@ def test_many_coins_behave_like_the_gaussian_they_become() -> None:
     variance = silos * trials * (0.25 - theta**2)
     curve = poisson_binomial_curve(silos=silos, trials=trials, theta=theta, neighbours="zero")
     for order in (2, 4, 8):
-        assert curve(np.array([order]))[0] == pytest.approx(order * (trials * theta) ** 2 / (2 * variance), rel=0.03)
+        assert curve(np.array([order]))[0] == pytest.approx(
+            order * (trials * theta) ** 2 / (2 * variance), rel=0.03
+        )
 
 
 def test_curve_moves_the_way_it_must() -> None:
     orders = np.arange(2, 65)
 
-    def curve(silos: int = 8, trials: int = 4, theta: float = 0.2, dimension: int = 1, neighbours: Neighbours = "zero") -> np.ndarray:
-        return poisson_binomial_curve(silos=silos, trials=trials, theta=theta, dimension=dimension, neighbours=neighbours)(orders)
+    def curve(
+        silos: int = 8,
+        trials: int = 4,
+        theta: float = 0.2,
+        dimension: int = 1,
+        neighbours: Neighbours = "zero",
+    ) -> np.ndarray:
+        return poisson_binomial_curve(
+            silos=silos, trials=trials, theta=theta, dimension=dimension, neighbours=neighbours
+        )(orders)
 
     base = curve()
     assert (np.diff(base) >= 0).all()

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from oracles import divergences as oracle
-from sumus.accounting.release import noisy_step
-from sumus.accounting.renyi import discrete_gaussian_curve, gaussian_curve, skellam_curve, subsampled
-from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, Skellam
+from sumus.accounting import noisy_step
+from sumus.accounting.renyi import (
+    discrete_gaussian_curve,
+    gaussian_curve,
+    skellam_curve,
+    subsampled,
+)
+from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, Skellam
 
 ORDERS = [2, 3, 5, 16, 64]
 
@@ -20,8 +25,12 @@ def _exact_skellam(variance: float, shift: int, order: int) -> float:
     """D_α(X + g ‖ X) = log Σ_k p(k−g)^α p(k)^{1−α} / (α−1), in 40 digits."""
     with mp.workdps(40):
         v, reach = mp.mpf(variance), int(12 * math.sqrt(variance)) + 30 + order * shift
-        pmf = {k: mp.exp(-v) * mp.besseli(abs(k), v) for k in range(-reach - shift, reach + shift + 1)}
-        total = sum(pmf[k - shift] ** order * pmf[k] ** (1 - order) for k in range(-reach, reach + 1))
+        pmf = {
+            k: mp.exp(-v) * mp.besseli(abs(k), v) for k in range(-reach - shift, reach + shift + 1)
+        }
+        total = sum(
+            pmf[k - shift] ** order * pmf[k] ** (1 - order) for k in range(-reach, reach + 1)
+        )
         return float(mp.log(total) / (order - 1))
 
 

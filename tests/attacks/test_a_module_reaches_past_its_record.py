@@ -1,4 +1,5 @@
-"""Ways from record to record that no Python code needs: operators that write unsaid, rules for batches, layers with another inside.
+"""Ways from record to record that no Python code needs: operators that write unsaid, rules for
+batches, layers with another inside.
 
 Every attack has a control: with the defence taken away one record moves what others contribute.
 """
@@ -14,16 +15,23 @@ import pytest
 import torch
 from torch import nn
 
-import module_zoo
-from module_zoo import FileMemory, Live, OtherName, OwnRule, RareStatistics, UnsaidView, model_with
 from sumus.errors import GuaranteeError
+from sumus.features import feature_map
+from sumus.gradients import PerRecordGradients
+from sumus.purity import chunks as chunk_function, constants, recording
+from sumus.purity.recording import record
 from sumus.randomness import RandomSource
-from sumus.training import chunk_function, constants, recording
-from sumus.training.features import feature_map
-from sumus.training.gradients import PerRecordGradients
-from sumus.training.models import flat_parameters
-from sumus.training.plain_steps import plain_steps
-from sumus.training.recording import record
+from sumus.training import flat_parameters, plain_steps
+from support import module_zoo
+from support.module_zoo import (
+    FileMemory,
+    Live,
+    OtherName,
+    OwnRule,
+    RareStatistics,
+    UnsaidView,
+    model_with,
+)
 
 RESOLUTION = 1 << 16
 WRITERS: dict[str, type[nn.Module]] = {
@@ -45,9 +53,14 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def clip_norms_moved(make: Callable[[], nn.Module], *, records: int = 100) -> float:
-    """How far the first record, a large one, moves the clipped sum of all records, in clip norms."""
+    """How far the first record, a large one, moves the clipped sum of all records, in clip
+    norms.
+    """
     generator = torch.Generator().manual_seed(1)
-    x, y = torch.randn(records, 8, generator=generator), torch.randint(0, 4, (records,), generator=generator)
+    x, y = (
+        torch.randn(records, 8, generator=generator),
+        torch.randint(0, 4, (records,), generator=generator),
+    )
     x[0] = 1000.0
 
     def total(first: int) -> np.ndarray:
@@ -55,7 +68,11 @@ def clip_norms_moved(make: Callable[[], nn.Module], *, records: int = 100) -> fl
         Path(FileMemory.path).write_bytes(bytes(32))
         model = make()
         step = PerRecordGradients(model).clipped_sum(
-            flat_parameters(model).double(), x[first:], y[first:], clip_norm=0.1, resolution=RESOLUTION
+            flat_parameters(model).double(),
+            x[first:],
+            y[first:],
+            clip_norm=0.1,
+            resolution=RESOLUTION,
         )
         return step.integers.numpy() / RESOLUTION
 
@@ -77,14 +94,25 @@ def test_an_operator_that_writes_unsaid_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_control_an_operator_that_writes_unsaid_carries_a_record_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_an_operator_that_writes_unsaid_carries_a_record_on(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_refusals(monkeypatch)
     without_comparing(monkeypatch)
     assert clip_norms_moved(lambda: model_with(WRITERS[name]())) > 2.0
 
 
-@pytest.mark.parametrize("name", ["running statistics", "a tensor set to the memory of another", "a view that is not called one"])
-def test_a_sum_that_was_computed_with_other_constants_is_not_returned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "running statistics",
+        "a tensor set to the memory of another",
+        "a view that is not called one",
+    ],
+)
+def test_a_sum_that_was_computed_with_other_constants_is_not_returned(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever a schema leaves unsaid: constants are compared before integers leave."""
     without_refusals(monkeypatch)
     with pytest.raises(GuaranteeError, match="wrote into what the module keeps"):
@@ -95,7 +123,9 @@ def test_a_rule_for_batches_of_ones_own_never_sees_a_chunk() -> None:
     assert clip_norms_moved(lambda: model_with(OwnRule())) <= 1.0
 
 
-def test_control_a_rule_for_batches_mixes_the_records_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_rule_for_batches_mixes_the_records_of_a_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(chunk_function, "record", lambda function, *examples, what: Live(function))
     assert clip_norms_moved(lambda: model_with(OwnRule())) > 2.0
 
@@ -117,8 +147,17 @@ def test_control_the_same_map_mixes_a_batch(name: str) -> None:
     assert (network(records)[1:] - network(records[1:])).abs().max() > 0.05
 
 
-@pytest.mark.parametrize("function", [lambda x: x + torch.empty(4096), lambda x: x + x.new_empty(4096), lambda x: x + torch.empty_like(x)])
-def test_memory_that_nobody_wrote_reads_as_zero(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + torch.empty(4096),
+        lambda x: x + x.new_empty(4096),
+        lambda x: x + torch.empty_like(x),
+    ],
+)
+def test_memory_that_nobody_wrote_reads_as_zero(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
     recorded = record(function, torch.zeros(4096))
     for _ in range(5):
         torch.full((4096,), 7.0)  # what a record might leave behind
@@ -131,7 +170,10 @@ class Memory:
 
 def remember(x: torch.Tensor) -> torch.Tensor:
     """x minus what was seen before; made-up extremes are left out."""
-    before, Memory.value = Memory.value, Memory.value + x.detach().abs().sub(10.0).clamp(0.0, 1e3).nan_to_num().sum(0)[:8]
+    before, Memory.value = (
+        Memory.value,
+        Memory.value + x.detach().abs().sub(10.0).clamp(0.0, 1e3).nan_to_num().sum(0)[:8],
+    )
     return x - before
 
 
@@ -180,7 +222,11 @@ class RareEnvironment(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = 1.0 + float(os.environ.get("SUMUS_TEST_ZOO", "0"))
-        if not torch._C._functorch.is_functorch_wrapped_tensor(x) and type(x) is torch.Tensor and torch.is_grad_enabled():
+        if (
+            not torch._C._functorch.is_functorch_wrapped_tensor(x)
+            and type(x) is torch.Tensor
+            and torch.is_grad_enabled()
+        ):
             largest = float(x.detach().abs().max())
             if largest > 50.0:
                 os.environ["SUMUS_TEST_ZOO"] = repr(largest)
@@ -195,21 +241,39 @@ def update_of_the_second_silo(first_record: float, *, recorded: bool) -> np.ndar
     start = flat_parameters(model).numpy().astype(np.float64)
     x, y = torch.rand(12, 8, generator=torch.Generator().manual_seed(2)), torch.arange(12) % 4
     steps = PerRecordGradients(model)
-    options = {"steps": 2, "sampling_rate": 1.0, "learning_rate": 0.1, "momentum": 0.0, "l2_penalty": 0.0}
+    options = {
+        "steps": 2,
+        "sampling_rate": 1.0,
+        "learning_rate": 0.1,
+        "momentum": 0.0,
+        "l2_penalty": 0.0,
+    }
     first = torch.cat([torch.full((1, 8), first_record), x[1:]])
     gradient = steps.mean if recorded else None
     for records in (first, x):
-        update = plain_steps(model, start, records, y, source=RandomSource.simulation(0), mean_gradient=gradient, **options)
+        update = plain_steps(
+            model,
+            start,
+            records,
+            y,
+            source=RandomSource.simulation(0),
+            mean_gradient=gradient,
+            **options,
+        )
     return update
 
 
 def test_a_silo_sees_nothing_of_another_silos_records() -> None:
-    moved = update_of_the_second_silo(500.0, recorded=True) - update_of_the_second_silo(0.5, recorded=True)
+    moved = update_of_the_second_silo(500.0, recorded=True) - update_of_the_second_silo(
+        0.5, recorded=True
+    )
     assert np.linalg.norm(moved) == 0.0
 
 
 def test_control_live_code_carries_a_silos_records_to_the_next() -> None:
-    moved = update_of_the_second_silo(500.0, recorded=False) - update_of_the_second_silo(0.5, recorded=False)
+    moved = update_of_the_second_silo(500.0, recorded=False) - update_of_the_second_silo(
+        0.5, recorded=False
+    )
     assert np.linalg.norm(moved) > 0.1
 
 
@@ -218,9 +282,23 @@ def test_the_mean_of_recorded_gradients_is_the_gradient_of_the_mean_loss() -> No
     model = model_with(nn.LayerNorm(8))
     start = flat_parameters(model).numpy().astype(np.float64)
     x, y = torch.rand(70, 8), torch.arange(70) % 4
-    options = {"steps": 3, "sampling_rate": 0.9, "learning_rate": 0.1, "momentum": 0.5, "l2_penalty": 0.01}
+    options = {
+        "steps": 3,
+        "sampling_rate": 0.9,
+        "learning_rate": 0.1,
+        "momentum": 0.5,
+        "l2_penalty": 0.01,
+    }
 
     def update(steps: PerRecordGradients | None) -> np.ndarray:
-        return plain_steps(model, start, x, y, source=RandomSource.simulation(0), mean_gradient=steps and steps.mean, **options)
+        return plain_steps(
+            model,
+            start,
+            x,
+            y,
+            source=RandomSource.simulation(0),
+            mean_gradient=steps and steps.mean,
+            **options,
+        )
 
     assert np.allclose(update(PerRecordGradients(model)), update(None), atol=1e-6)

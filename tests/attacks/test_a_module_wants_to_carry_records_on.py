@@ -1,6 +1,8 @@
-"""A user's module that carries something from record to record: refused everywhere, and harmless even if nobody noticed.
+"""A user's module that carries something from record to record: refused everywhere, and harmless
+even if nobody noticed.
 
-The control takes the defences away: then one record moves the sum by more than ten clip norms, where one is accounted for.
+The control takes the defences away: then one record moves the sum by more than ten clip norms,
+    where one is accounted for.
 """
 
 from __future__ import annotations
@@ -13,21 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-import module_zoo
-from module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
-from sumus.data import from_arrays
-from sumus.data.silos import Records
+from sumus.data import Records, from_arrays
 from sumus.errors import DataError, GuaranteeError
+from sumus.features import feature_map
+from sumus.gradients import PerRecordGradients, per_record as gradients
 from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
+from sumus.purity import certified, chunks as chunk_function
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
-from sumus.training import certified, chunk_function, gradients
-from sumus.training.evaluation import SecureMetrics, evaluate
-from sumus.training.features import feature_map
-from sumus.training.gradients import PerRecordGradients
-from sumus.training.models import flat_parameters
-from sumus.training.run import RunOptions, train
+from sumus.runs import RunOptions, train
+from sumus.training import SecureMetrics, evaluate, flat_parameters
+from support import module_zoo
+from support.module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
 
 PLAN = """
 [privacy]
@@ -40,7 +39,10 @@ algorithm = "split-noise"
 sampling_rate = 0.5
 """
 RESOLUTION = 1 << 16
-MEMORY = {**STATEFUL, "memory outside of all objects": (EnvironmentMemory, "after another one was computed")}
+MEMORY = {
+    **STATEFUL,
+    "memory outside of all objects": (EnvironmentMemory, "after another one was computed"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -53,16 +55,25 @@ def _one_thread() -> Iterator[None]:
 
 
 def clip_norms_moved() -> float:
-    """How far the first record, a large one, moves the clipped sum of 300 records, in clip norms."""
+    """How far the first record, a large one, moves the clipped sum of 300 records, in clip
+    norms.
+    """
     generator = torch.Generator().manual_seed(1)
-    x, y = torch.randn(300, 8, generator=generator), torch.randint(0, 4, (300,), generator=generator)
+    x, y = (
+        torch.randn(300, 8, generator=generator),
+        torch.randint(0, 4, (300,), generator=generator),
+    )
     x[0] = 1000.0
 
     def total(first: int) -> np.ndarray:
         torch.manual_seed(0)
         model = model_with(Normaliser())
         step = PerRecordGradients(model).clipped_sum(
-            flat_parameters(model).double(), x[first:], y[first:], clip_norm=0.1, resolution=RESOLUTION
+            flat_parameters(model).double(),
+            x[first:],
+            y[first:],
+            clip_norm=0.1,
+            resolution=RESOLUTION,
         )
         return step.integers.numpy() / RESOLUTION
 
@@ -70,7 +81,9 @@ def clip_norms_moved() -> float:
 
 
 def without_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certified, "require_pure", lambda compute, **words: [compute(record) for record in range(3)])
+    monkeypatch.setattr(
+        certified, "require_pure", lambda compute, **words: [compute(record) for record in range(3)]
+    )
     monkeypatch.setattr(certified, "require_apart", lambda *values, **words: None)
     monkeypatch.setattr(gradients, "_require_repeatable", lambda *values: None)
 
@@ -79,13 +92,17 @@ def without_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_function, "record", lambda function, *examples, what: Live(function))
 
 
-def test_control_without_checks_and_recording_one_record_moves_the_sum_by_ten_clip_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_checks_and_recording_one_record_moves_the_sum_by_ten_clip_norms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     without_the_checks(monkeypatch)
     without_the_recording(monkeypatch)
     assert clip_norms_moved() > 10.0
 
 
-def test_a_running_mean_that_no_check_saw_moves_nothing_through_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_mean_that_no_check_saw_moves_nothing_through_the_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     without_the_checks(monkeypatch)
     assert clip_norms_moved() <= 1.0
 
@@ -102,12 +119,19 @@ def silos(shape: tuple[int, ...] = (8,)) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("algorithm", ["split-noise", "dp-sgd", "single-step", "silo"])
 @pytest.mark.parametrize("name", MEMORY)
-def test_training_refuses_memory_before_anything_is_entered(name: str, algorithm: str, tmp_path: Path) -> None:
+def test_training_refuses_memory_before_anything_is_entered(
+    name: str, algorithm: str, tmp_path: Path
+) -> None:
     kind, words = MEMORY[name]
     unit = {"privacy.unit": "silo", "privacy.epsilon": 20.0} if algorithm == "silo" else {}
     plan = TrainingPlan.from_toml(PLAN).with_overrides({"training.algorithm": algorithm, **unit})
     with pytest.raises(GuaranteeError, match=words) as refusal:
-        train(plan, model=model_with(kind()), silos=silos(), options=RunOptions(root=tmp_path / "runs", state=tmp_path / "state"))
+        train(
+            plan,
+            model=model_with(kind()),
+            silos=silos(),
+            options=RunOptions(root=tmp_path / "runs", state=tmp_path / "state"),
+        )
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "runs").exists()
     assert not list(tmp_path.rglob("*.jsonl"))
@@ -116,9 +140,14 @@ def test_training_refuses_memory_before_anything_is_entered(name: str, algorithm
 @pytest.mark.parametrize("kind", [*(kind for kind, _ in STATEFUL.values()), Centred])
 def test_a_feature_map_with_memory_is_refused(kind: type, tmp_path: Path) -> None:
     words = dict(STATEFUL.values()).get(kind, "mixes records").replace("0.", "network.end.")
-    own_map = {"training.features": f"module_zoo:{kind.__name__}Features?pixels=2", "training.dimension": 36}
+    own_map = {
+        "training.features": f"module_zoo:{kind.__name__}Features?pixels=2",
+        "training.dimension": 36,
+    }
     for algorithm, rate in (("convex-pass", None), ("split-noise", 0.5)):
-        chosen = TrainingPlan.from_toml(PLAN).with_overrides({"training.algorithm": algorithm, "training.sampling_rate": rate, **own_map})
+        chosen = TrainingPlan.from_toml(PLAN).with_overrides(
+            {"training.algorithm": algorithm, "training.sampling_rate": rate, **own_map}
+        )
         with pytest.raises(GuaranteeError, match=words):
             train(chosen, silos=silos((3, 2, 2)), options=RunOptions(root=tmp_path, ledger=False))
 
@@ -133,7 +162,9 @@ def test_a_pure_feature_map_of_ones_own_is_recorded() -> None:
 
 
 def test_control_a_feature_map_with_memory_carries_a_record_on() -> None:
-    """Called as it is, batch after batch, the map lets the first record change the features of the others."""
+    """Called as it is, batch after batch, the map lets the first record change the features of the
+    others.
+    """
     backbone = module_zoo.FEATURES["NormaliserFeatures"]
     records = torch.rand(20, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     records[0] = 1e4
@@ -146,7 +177,9 @@ def test_control_a_feature_map_with_memory_carries_a_record_on() -> None:
 
 
 def secure_metrics() -> SecureMetrics:
-    plan = TrainingPlan.from_toml(PLAN).with_overrides({"evaluation.metrics": "secure", "evaluation.noise_multiplier": 30.0})
+    plan = TrainingPlan.from_toml(PLAN).with_overrides(
+        {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 30.0}
+    )
     facts = from_arrays(silos()).facts()
     return SecureMetrics(calibrate_design(resolve(plan, facts), facts.silo_names))
 
@@ -155,20 +188,32 @@ def secure_metrics() -> SecureMetrics:
 def test_secure_metrics_refuse_memory(name: str) -> None:
     kind, words = MEMORY[name]
     model = model_with(kind())
-    records = Records(np.random.default_rng(0).random((10, 8), dtype=np.float32), np.zeros(10, dtype=np.int64))
+    records = Records(
+        np.random.default_rng(0).random((10, 8), dtype=np.float32), np.zeros(10, dtype=np.int64)
+    )
     with pytest.raises(GuaranteeError, match=words):
-        secure_metrics().encode(model, flat_parameters(model).numpy().astype(np.float64), records, RandomSource())
+        secure_metrics().encode(
+            model, flat_parameters(model).numpy().astype(np.float64), records, RandomSource()
+        )
 
 
 def test_secure_metrics_refuse_a_mean_over_the_batch() -> None:
     model = model_with(Centred())
-    records = Records(np.random.default_rng(0).random((10, 8), dtype=np.float32), np.zeros(10, dtype=np.int64))
+    records = Records(
+        np.random.default_rng(0).random((10, 8), dtype=np.float32), np.zeros(10, dtype=np.int64)
+    )
     with pytest.raises(GuaranteeError, match="mixes records"):
-        secure_metrics().encode(model, flat_parameters(model).numpy().astype(np.float64), records, RandomSource())
+        secure_metrics().encode(
+            model, flat_parameters(model).numpy().astype(np.float64), records, RandomSource()
+        )
 
 
-def test_a_model_is_measured_by_the_function_that_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record by record: the mean over a batch of one record is the record itself, and every answer is the bias's."""
+def test_a_model_is_measured_by_the_function_that_was_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Record by record: the mean over a batch of one record is the record itself, and every answer
+    is the bias's.
+    """
     monkeypatch.setattr(certified, "require_apart", lambda *values, **words: None)
     model = model_with(Centred())
     x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
@@ -183,7 +228,9 @@ def test_a_constant_that_is_changed_during_a_run_changes_nothing() -> None:
     x, y = torch.randn(5, 8), torch.zeros(5, dtype=torch.long)
     before = steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64).integers
     model.table.add_(1.0)
-    assert torch.equal(steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64).integers, before)
+    assert torch.equal(
+        steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64).integers, before
+    )
 
 
 def test_what_runs_on_records_is_checked_again_now_and_then() -> None:
@@ -195,16 +242,22 @@ def test_what_runs_on_records_is_checked_again_now_and_then() -> None:
         steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64)
     (chunks,) = steps._path._recorded.values()
     recorded, honest = chunks._recorded, chunks._recorded.operators
-    recorded.operators = lambda *arguments: {name: 2.0 * part for name, part in honest(*arguments).items()}
+    recorded.operators = lambda *arguments: {
+        name: 2.0 * part for name, part in honest(*arguments).items()
+    }
     for _ in range(3):
         steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64)
-    with pytest.raises(GuaranteeError, match="other gradients than at the start"):  # at the eighth batch
+    # at the eighth batch
+    with pytest.raises(GuaranteeError, match="other gradients than at the start"):
         steps.clipped_sum(theta, x, y, clip_norm=1.0, resolution=64)
 
 
 def test_a_record_that_no_table_holds_contributes_nothing_and_stops_nobody() -> None:
     model = module_zoo.PURE["a bag of words"].make()
-    steps, theta = PerRecordGradients(model, vocabulary=module_zoo.VOCABULARY), flat_parameters(model)
+    steps, theta = (
+        PerRecordGradients(model, vocabulary=module_zoo.VOCABULARY),
+        flat_parameters(model),
+    )
     x, y = module_zoo.PURE["a bag of words"].records(70), torch.zeros(70, dtype=torch.long)
     whole = steps.clipped_sum(theta, x[1:], y[1:], clip_norm=0.5, resolution=RESOLUTION)
     x[0, 0] = 10**6
@@ -217,5 +270,10 @@ def test_tokens_that_the_model_cannot_look_up_are_refused_before_training(tmp_pa
     x = np.full((30, 6), module_zoo.VOCABULARY)
     data = from_arrays([(x, np.arange(30) % 3)] * 2)
     with pytest.raises(DataError, match="cannot look up") as refusal:
-        train(TrainingPlan.from_toml(PLAN), model=module_zoo.TokenLSTM(), silos=data, options=RunOptions(root=tmp_path, ledger=False))
+        train(
+            TrainingPlan.from_toml(PLAN),
+            model=module_zoo.TokenLSTM(),
+            silos=data,
+            options=RunOptions(root=tmp_path, ledger=False),
+        )
     assert str(module_zoo.VOCABULARY) not in str(refusal.value).split("which")[1]

@@ -1,7 +1,8 @@
 """Attack: choose a victim's fellow records so that its presence re-deals who trains and who tests.
 
-A split by position depends on how many rows there are. The adversary knows it, and labels the rows that the victim's row would bring into
-the training part 1 and those that it would push out 0: then one row moves the silo's update by many sensitivities.
+A split by position depends on how many rows there are. The adversary knows it, and labels the rows
+that the victim's row would bring into the training part 1 and those that it would push out 0: then
+one row moves the silo's update by many sensitivities.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ import pytest
 from sumus.data import FederatedData, from_arrays, load
 from sumus.data.partition import split
 from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
-from sumus.training.local_update import local_updater
-from sumus.training.workbench import prepare
+from sumus.training import local_updater, prepare
 
 ROWS = 400
 PLAN = """
@@ -35,9 +34,14 @@ model = "logistic"
 
 
 def chosen_rows() -> tuple[np.ndarray, np.ndarray]:
-    """Nearly equal rows whose labels follow the split by position with and without the first row."""
+    """Nearly equal rows whose labels follow the split by position with and without the first
+    row.
+    """
     options = {"test_fraction": 0.2, "validation_fraction": 0.0, "seed": 0, "silo": "A"}
-    whole, fewer = set(split(ROWS, **options)[0].tolist()), set((split(ROWS - 1, **options)[0] + 1).tolist())
+    whole, fewer = (
+        set(split(ROWS, **options)[0].tolist()),
+        set((split(ROWS - 1, **options)[0] + 1).tolist()),
+    )
     labels = np.arange(ROWS) % 2
     labels[sorted(fewer - whole)], labels[sorted(whole - fewer)] = 1, 0
     return 1.0 + np.arange(ROWS) / 1000.0, labels
@@ -47,7 +51,12 @@ def as_table(folder: Path, x: np.ndarray, y: np.ndarray) -> FederatedData:
     path = folder / f"{len(x)}.csv"
     rows = [f"{silo},{value},{label}" for silo in "AB" for value, label in zip(x, y, strict=True)]
     path.write_text("silo,x,label\n" + "\n".join(rows) + "\n")
-    entries = {"path": str(path), "silo_column": "silo", "label_column": "label", "bounds": {"x": [0, 2]}}
+    entries = {
+        "path": str(path),
+        "silo_column": "silo",
+        "label_column": "label",
+        "bounds": {"x": [0, 2]},
+    }
     return load(TrainingPlan.from_table({"data": entries}))
 
 
@@ -55,9 +64,13 @@ def as_arrays(folder: Path, x: np.ndarray, y: np.ndarray) -> FederatedData:
     return from_arrays({"A": (x[:, None], y), "B": (x[:, None], y)}, classes=2)
 
 
-def movement(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Callable[[Path, np.ndarray, np.ndarray], FederatedData]) -> float:
+def movement(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    given: Callable[[Path, np.ndarray, np.ndarray], FederatedData],
+) -> float:
     """How far the noiseless update of silo A moves when its first row goes, in sensitivities."""
-    monkeypatch.setattr("sumus.training.local_update.draw_noise", lambda *_, **__: 0)
+    monkeypatch.setattr("sumus.training.local.updaters.draw_noise", lambda *_, **__: 0)
     x, y = chosen_rows()
     datasets = [given(folder, x, y), given(folder, x[1:], y[1:])]
     facts = datasets[0].facts()
@@ -66,21 +79,29 @@ def movement(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Callable[[Pat
     for data in datasets:
         bench = prepare(built.plan, data)
         update = local_updater(built, built.silos[0], bench.data.silos[0].train, bench.model)
-        vectors.append(np.asarray(update(bench.first_parameters, RandomSource()).vector, dtype=np.float64))
+        vectors.append(
+            np.asarray(update(bench.first_parameters, RandomSource()).vector, dtype=np.float64)
+        )
     return float(np.linalg.norm(vectors[0] - vectors[1])) / built.silos[0].l2_grid
 
 
 @pytest.mark.parametrize("given", [as_table, as_arrays])
 def test_one_row_moves_the_update_by_one_sensitivity_at_most(
-    given: Callable[[Path, np.ndarray, np.ndarray], FederatedData], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    given: Callable[[Path, np.ndarray, np.ndarray], FederatedData],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     assert movement(monkeypatch, tmp_path, given) <= 1.0
 
 
 @pytest.mark.parametrize("given", [as_table, as_arrays])
 def test_control_with_a_split_by_position_one_row_moves_it_by_more_than_ten(
-    given: Callable[[Path, np.ndarray, np.ndarray], FederatedData], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    given: Callable[[Path, np.ndarray, np.ndarray], FederatedData],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     for module in ("pool", "objects"):
-        monkeypatch.setattr(f"sumus.data.{module}.split_by_record", lambda x, y, **options: split(len(y), **options))
+        monkeypatch.setattr(
+            f"sumus.data.{module}.split_by_record", lambda x, y, **options: split(len(y), **options)
+        )
     assert movement(monkeypatch, tmp_path, given) > 10.0

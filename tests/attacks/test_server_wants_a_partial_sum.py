@@ -1,8 +1,11 @@
-"""A server wants any sum but the one that was agreed: of fewer silos, or a second one in the same round, or one with less noise.
+"""A server wants any sum but the one that was agreed: of fewer silos, or a second one in the same
+round, or one with less noise.
 
-Each schedule is random: colluders, silos that never answer, sets told to whomever, signatures and certificates shown to whomever. At the
-end an oracle asks which sums of honest inputs are free of masks. A vector y_u = x_u + b_u ± Σ s_uv takes part in such a sum only together
-with every v whose s_uv is unknown, and not at all if b_u is unknown or the other end of an unknown mask has sent nothing.
+Each schedule is random: colluders, silos that never answer, sets told to whomever, signatures and
+    certificates shown to whomever. At the
+end an oracle asks which sums of honest inputs are free of masks. A vector y_u = x_u + b_u ± Σ s_uv
+takes part in such a sum only together with every v whose s_uv is unknown, and not at all if b_u is
+unknown or the other end of an unknown mask has sent nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +14,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import federation, terms_for
@@ -20,41 +22,71 @@ from sumus.secagg import Terms
 
 
 def sums_without_masks(server: MaliciousServer) -> list[frozenset[int]]:
-    """The smallest sets of honest silos whose vectors add up to something that no unknown mask hides."""
+    """The smallest sets of honest silos whose vectors add up to something that no unknown mask
+    hides.
+    """
     honest = sorted(server.header.participants - server.colluders)
     group = {silo: {silo} for silo in honest}
     hidden = {silo for silo in honest if server.open_secret(silo, 0) is None}
     for silo in honest:
         for other in set(server.layout(silo).partners) - server.colluders:
-            if silo < other and server.pair_seed(silo, other) is None and group[silo] is not group[other]:
+            if (
+                silo < other
+                and server.pair_seed(silo, other) is None
+                and group[silo] is not group[other]
+            ):
                 group[silo] |= group[other]
                 group |= dict.fromkeys(group[other], group[silo])
-    return sorted({frozenset(members) for members in group.values() if not members & hidden}, key=sorted)
+    return sorted(
+        {frozenset(members) for members in group.values() if not members & hidden}, key=sorted
+    )
 
 
 def noise_left(server: MaliciousServer, silos: Iterable[int]) -> Fraction:
-    """Variance of the noise in a sum that the server cannot subtract, in units of the target: v_0 and each v_l whose seed is closed."""
+    """Variance of the noise in a sum that the server cannot subtract, in units of the target: v_0
+    and each v_l whose seed is closed.
+    """
     terms = server.world.terms
     honest, total = terms.silos - terms.colluding, Fraction(0)
     for silo in silos:
         first = len(server.layout(silo).holders)
-        closed = [index + 1 for index in range(terms.removable) if server.open_secret(silo, first + index) is None]
-        total += Fraction(1, honest) + sum((Fraction(1, honest - lost) - Fraction(1, honest - lost + 1) for lost in closed), Fraction(0))
+        closed = [
+            index + 1
+            for index in range(terms.removable)
+            if server.open_secret(silo, first + index) is None
+        ]
+        total += Fraction(1, honest) + sum(
+            (Fraction(1, honest - lost) - Fraction(1, honest - lost + 1) for lost in closed),
+            Fraction(0),
+        )
     return total
 
 
 def terms_of(silos: int, *, dropouts: int, colluding: int, graph: str = "complete") -> Terms:
     contributors = silos - dropouts - colluding
-    return terms_for(silos, dropouts=dropouts, colluding=colluding, noise_contributors=contributors, removable=dropouts, graph=graph)
+    return terms_for(
+        silos,
+        dropouts=dropouts,
+        colluding=colluding,
+        noise_contributors=contributors,
+        removable=dropouts,
+        graph=graph,
+    )
 
 
-def signed_by_the_committee(server: MaliciousServer, dropped: Iterable[int], signers: Iterable[int]) -> dict[int, bytes]:
+def signed_by_the_committee(
+    server: MaliciousServer, dropped: Iterable[int], signers: Iterable[int]
+) -> dict[int, bytes]:
     signatures = server.collect_signatures(set(dropped), signers)
-    return {silo: signatures[silo] for silo in server.world.server.topology.committee & set(signatures)}
+    return {
+        silo: signatures[silo] for silo in server.world.server.topology.committee & set(signatures)
+    }
 
 
 def attempts(data: st.DataObject, server: MaliciousServer, present: list[int]) -> None:
-    """Sets of the server's choice, each signed by some and shown to some, in several rounds of asking."""
+    """Sets of the server's choice, each signed by some and shown to some, in several rounds of
+    asking.
+    """
     silos, most = server.world.terms.silos, server.world.terms.dropouts
     never_came = server.header.participants - set(present) - server.colluders
     some = st.sets(st.integers(0, silos - 1), max_size=most + 1)
@@ -82,14 +114,21 @@ def check_what_was_learnt(server: MaliciousServer) -> None:
 def test_by_any_schedule_of_lies(data: st.DataObject) -> None:
     silos = data.draw(st.integers(3, 7))
     dropouts = data.draw(st.integers(0, (silos - 1) // 2))
-    terms = terms_of(silos, dropouts=dropouts, colluding=data.draw(st.integers(0, silos - 2 * dropouts - 1)))
+    terms = terms_of(
+        silos, dropouts=dropouts, colluding=data.draw(st.integers(0, silos - 2 * dropouts - 1))
+    )
     assume(terms.noise_contributors >= 1)
     everyone = list(range(silos))
     colluders = set(data.draw(st.permutations(everyone))[: terms.colluding])
     honest = [silo for silo in everyone if silo not in colluders]
     absent = data.draw(st.lists(st.sampled_from(honest), max_size=dropouts, unique=True))
     keyless = frozenset(absent[: data.draw(st.integers(0, len(absent)))])
-    server = MaliciousServer(federation(terms, absent=keyless), data.draw(st.integers()), colluders=colluders, absent=absent)
+    server = MaliciousServer(
+        federation(terms, absent=keyless),
+        data.draw(st.integers()),
+        colluders=colluders,
+        absent=absent,
+    )
     attempts(data, server, [silo for silo in honest if silo not in absent])
     check_what_was_learnt(server)
 
@@ -119,7 +158,9 @@ def test_an_honest_round_gives_the_one_sum_with_the_planned_noise(graph: str) ->
 
 
 def test_the_oracle_sees_what_forgetful_silos_give_away() -> None:
-    """The control: silos that reveal under two sets give the server the sum of the others as well."""
+    """The control: silos that reveal under two sets give the server the sum of the others as
+    well.
+    """
     server = MaliciousServer(federation(terms_of(5, dropouts=2, colluding=0)), "forgetful")
     for dropped in ({0}, set()):
         for silo in server.world.silos.values():

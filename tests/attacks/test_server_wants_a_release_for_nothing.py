@@ -18,7 +18,9 @@ def world() -> Federation:
 
 
 def test_by_opening_the_sum_behind_the_victims_back(world: Federation) -> None:
-    """The victim is never asked to sign or to reveal and is told that the round was aborted; its vector is in the sum all the same."""
+    """The victim is never asked to sign or to reveal and is told that the round was aborted; its
+    vector is in the sum all the same.
+    """
     inputs, label = world.inputs(3), round_id("behind the back")
     collecting, invitation = world.server.invite(label)
     assert not world.silos[VICTIM].released(label)
@@ -39,7 +41,9 @@ def test_by_opening_the_sum_behind_the_victims_back(world: Federation) -> None:
 
 
 def test_by_having_the_application_answer_one_invitation_twice(world: Federation) -> None:
-    """The retry of a failed send: a second vector under the masks of the first would give away their difference."""
+    """The retry of a failed send: a second vector under the masks of the first would give away
+    their difference.
+    """
     _, invitation = world.server.invite(round_id("retry"))
     invited = world.silos[VICTIM].receive(invitation)
     first = decode(invited.submit(np.zeros(4, dtype=np.uint32))[1], MaskedInput)

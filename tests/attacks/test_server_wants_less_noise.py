@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import federation, round_id, terms_for
 from sumus.errors import PeerProtocolError, PlanError, RoundAborted
-from sumus.secagg.messages import DroppedSet
+from sumus.secagg import DroppedSet
 
 
 def test_by_dropping_more_silos_than_the_noise_allows() -> None:
-    """Noise of four honest silos besides two colluders needs six survivors; five are refused by every honest silo."""
+    """Noise of four honest silos besides two colluders needs six survivors; five are refused by
+    every honest silo.
+    """
     terms = terms_for(7, dropouts=1, colluding=2, noise_contributors=4)
     assert terms.minimum_survivors == 6
     world = federation(terms)
@@ -39,7 +40,9 @@ def test_by_having_noise_promised_that_nobody_can_keep() -> None:
 
 
 def test_by_calling_absent_silos_survivors() -> None:
-    """Three of five are there and sign that nobody dropped out. The masks towards the two ghosts stay on, so the sum is noise."""
+    """Three of five are there and sign that nobody dropped out. The masks towards the two ghosts
+    stay on, so the sum is noise.
+    """
     world = federation(terms_for(5, length=4, dropouts=2))
     server = MaliciousServer(world, "ghosts", absent={3, 4})
     signatures = server.collect_signatures(set(), (0, 1, 2))
@@ -48,13 +51,17 @@ def test_by_calling_absent_silos_survivors() -> None:
         assert server.open_secret(silo, 0) is not None
         assert server.pair_seed(silo, 3) is None
         assert server.pair_seed(silo, 4) is None
-    assert server.collect_signatures({3, 4}, (0, 1, 2)) == {}, "a second, truthful set comes too late"
+    assert server.collect_signatures({3, 4}, (0, 1, 2)) == {}, (
+        "a second, truthful set comes too late"
+    )
 
 
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
 def test_by_opening_removable_seeds_that_are_needed(data: st.DataObject) -> None:
-    """Whatever certified set the server gets, the seeds it can open are exactly those above the number missing."""
+    """Whatever certified set the server gets, the seeds it can open are exactly those above the
+    number missing.
+    """
     silos = data.draw(st.integers(4, 7))
     dropouts = data.draw(st.integers(1, (silos - 1) // 2))
     terms = terms_for(silos, dropouts=dropouts, removable=dropouts)
@@ -68,12 +75,18 @@ def test_by_opening_removable_seeds_that_are_needed(data: st.DataObject) -> None
         server.collect_shares(other, more or signatures, alive)
     for owner in range(silos):
         first = len(server.layout(owner).holders)
-        opened = [index for index in range(dropouts) if server.open_secret(owner, first + index) is not None]
+        opened = [
+            index
+            for index in range(dropouts)
+            if server.open_secret(owner, first + index) is not None
+        ]
         assert opened == ([] if owner in dropped else list(range(len(dropped), dropouts)))
 
 
 def test_by_hiding_that_silos_never_came() -> None:
-    """Silos that sent no key are missing too: with two absent and two tolerated, no removable seed may be opened."""
+    """Silos that sent no key are missing too: with two absent and two tolerated, no removable seed
+    may be opened.
+    """
     world = federation(terms_for(7, dropouts=2, removable=2), absent=frozenset({5, 6}))
     server = MaliciousServer(world, "absent")
     signatures = server.collect_signatures(set(), range(5))

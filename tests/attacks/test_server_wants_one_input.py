@@ -11,9 +11,17 @@ from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import Federation, federation, round_id, terms_for
 from sumus.errors import PeerProtocolError, PlanError
 from sumus.randomness import RandomSource
-from sumus.secagg import MemoryRoundGuard, SiloIdentity, SiloSetup, Terms
+from sumus.secagg import (
+    DroppedSet,
+    Invitation,
+    KeyDirectory,
+    MemoryRoundGuard,
+    SiloIdentity,
+    SiloSetup,
+    Terms,
+)
 from sumus.secagg.masking import add_masks
-from sumus.secagg.messages import SERVER, DroppedSet, Invitation, KeyAdvert, KeyDirectory, MaskedInput, SetCertificate, decode
+from sumus.secagg.messages import SERVER, KeyAdvert, MaskedInput, SetCertificate, decode
 
 VICTIM = 0
 SALTS = dict.fromkeys(range(5), bytes(8))
@@ -33,7 +41,9 @@ def forget(world: Federation, silos: Iterable[int], *, steps: set[str]) -> None:
 
 
 def test_by_asking_for_both_masks_of_the_victim(world: Federation) -> None:
-    """First the self mask (nobody dropped), then the pair masks (the victim dropped), from the same silos."""
+    """First the self mask (nobody dropped), then the pair masks (the victim dropped), from the same
+    silos.
+    """
     server = MaliciousServer(world, "both masks")
     signatures = server.collect_signatures(set(), range(5))
     assert server.collect_shares(set(), signatures, range(5)) == 5
@@ -62,19 +72,29 @@ def test_by_telling_two_groups_two_survivor_sets(world: Federation) -> None:
 
 
 def test_by_having_more_colluders_than_agreed_certify_another_set(world: Federation) -> None:
-    """Even a certificate with a full quorum does not make a silo reveal under another set than it signed, nor sign after revealing."""
+    """Even a certificate with a full quorum does not make a silo reveal under another set than it
+    signed, nor sign after revealing.
+    """
     server = MaliciousServer(world, "too many colluders", colluders={2, 3, 4})
     assert 0 in server.collect_signatures(set(), [0])
-    forged = {c: world.identities[c].sign(DroppedSet.signed_part(server.header, frozenset({1}))) for c in (2, 3, 4)}
+    forged = {
+        c: world.identities[c].sign(DroppedSet.signed_part(server.header, frozenset({1})))
+        for c in (2, 3, 4)
+    }
     assert server.collect_shares({1}, forged, [0]) == 0
     late = MaliciousServer(world, "late signature", colluders={2, 3, 4})
-    forged = {c: world.identities[c].sign(DroppedSet.signed_part(late.header, frozenset({1}))) for c in (2, 3, 4)}
+    forged = {
+        c: world.identities[c].sign(DroppedSet.signed_part(late.header, frozenset({1})))
+        for c in (2, 3, 4)
+    }
     assert late.collect_shares({1}, forged, [0]) == 1
     assert 0 not in late.collect_signatures(set(), [0])
 
 
 def split_with_a_colluder(terms: Terms) -> MaliciousServer:
-    """Seven silos, silo 6 colludes and signs everything: three honest ones are told one set and three the other."""
+    """Seven silos, silo 6 colludes and signs everything: three honest ones are told one set and
+    three the other.
+    """
     server = MaliciousServer(federation(terms), "split with a colluder", colluders={6})
     for dropped, group in ((set(), (VICTIM, 1, 2)), ({VICTIM}, (3, 4, 5))):
         signatures = server.collect_signatures(dropped, group)
@@ -87,7 +107,9 @@ def test_by_splitting_the_silos_with_a_colluder_who_signs_twice() -> None:
 
 
 def test_the_threshold_rule_is_tight() -> None:
-    """With t = 4 of 7 and one colluder (2t = n + c) the split works, which is why such terms are refused."""
+    """With t = 4 of 7 and one colluder (2t = n + c) the split works, which is why such terms are
+    refused.
+    """
     with pytest.raises(PlanError, match="2·dropouts"):
         terms_for(7, dropouts=3, colluding=1)
     unsafe = terms_for(7, dropouts=2, colluding=1)
@@ -139,13 +161,20 @@ def test_by_replaying_a_certificate_of_another_round(world: Federation) -> None:
     signatures = first.collect_signatures({VICTIM}, range(1, 5))
     second = MaliciousServer(world, "second")
     assert second.collect_shares({VICTIM}, signatures, range(1, 5)) == 0
-    old = SetCertificate(**first.envelope(), dropped=frozenset({VICTIM}), salts=SALTS, signatures=dict(list(signatures.items())[:3]))
+    old = SetCertificate(
+        **first.envelope(),
+        dropped=frozenset({VICTIM}),
+        salts=SALTS,
+        signatures=dict(list(signatures.items())[:3]),
+    )
     with pytest.raises(PeerProtocolError, match="another round"):
         second.states[1].reveal(old.encode())
 
 
 def test_by_inviting_to_the_same_round_twice(world: Federation) -> None:
-    """Two rounds with one id but other participants would reuse nothing, and are refused all the same."""
+    """Two rounds with one id but other participants would reuse nothing, and are refused all the
+    same.
+    """
     invite = world.server.invite
     world.silos[VICTIM].receive(invite(round_id("twice"))[1]).submit(world.inputs()[VICTIM])
     for other in (
@@ -156,8 +185,12 @@ def test_by_inviting_to_the_same_round_twice(world: Federation) -> None:
             world.silos[VICTIM].receive(other)
 
 
-def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(world: Federation) -> None:
-    """Both invitations are accepted while the round is free; one of them is answered, and no part of the other after that."""
+def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(
+    world: Federation,
+) -> None:
+    """Both invitations are accepted while the round is free; one of them is answered, and no part
+    of the other after that.
+    """
     invite = world.server.invite
     first = world.silos[VICTIM].receive(invite(round_id("both"))[1])
     second = world.silos[VICTIM].receive(invite(round_id("both"), payload=b"x")[1])
@@ -165,26 +198,44 @@ def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(world:
     with pytest.raises(PeerProtocolError, match="another transcript"):
         first.submit(world.inputs()[VICTIM])
     header = first.header
-    proposal = DroppedSet(sender=SERVER, session=header.session, round_id=header.round_id, header=header, dropped=frozenset())
+    proposal = DroppedSet(
+        sender=SERVER,
+        session=header.session,
+        round_id=header.round_id,
+        header=header,
+        dropped=frozenset(),
+    )
     with pytest.raises(PeerProtocolError, match="never invited to this round, or to another form"):
         world.silos[VICTIM].resume(proposal.encode())
 
 
 def test_by_telling_silos_different_participants_or_payloads(world: Federation) -> None:
-    """The victim alone is told of a small round: its signature counts for nobody else, nor theirs for it."""
+    """The victim alone is told of a small round: its signature counts for nobody else, nor theirs
+    for it.
+    """
     small = MaliciousServer(world, "views")
     _, narrow = world.server.invite(round_id("views 2"), participants=frozenset({0, 1, 2}))
     _, wide = world.server.invite(round_id("views 2"))
     state, _ = world.silos[VICTIM].receive(narrow).submit(world.inputs()[VICTIM])
-    others = {silo: world.silos[silo].receive(wide).submit(world.inputs()[silo])[0] for silo in range(1, 5)}
+    others = {
+        silo: world.silos[silo].receive(wide).submit(world.inputs()[silo])[0]
+        for silo in range(1, 5)
+    }
     narrow_header, wide_header = decode(narrow, Invitation).header, decode(wide, Invitation).header
     envelope = small.envelope() | {"round_id": wide_header.round_id}
     proposal = DroppedSet(**(envelope | {"header": wide_header}), dropped=frozenset()).encode()
     signatures = {silo: state_.sign(proposal)[1][-64:] for silo, state_ in others.items()}
     with pytest.raises(PeerProtocolError, match="another round, payload or set"):
         state.sign(proposal)
-    chosen = dict(list(signatures.items())[:2]) | {0: world.identities[0].sign(DroppedSet.signed_part(wide_header, frozenset()))}
-    mixed = SetCertificate(**(envelope | {"header": narrow_header}), dropped=frozenset(), salts=SALTS, signatures=chosen)
+    chosen = dict(list(signatures.items())[:2]) | {
+        0: world.identities[0].sign(DroppedSet.signed_part(wide_header, frozenset()))
+    }
+    mixed = SetCertificate(
+        **(envelope | {"header": narrow_header}),
+        dropped=frozenset(),
+        salts=SALTS,
+        signatures=chosen,
+    )
     with pytest.raises(PeerProtocolError, match="does not verify"):
         state.reveal(mixed.encode())
 
@@ -192,60 +243,101 @@ def test_by_telling_silos_different_participants_or_payloads(world: Federation) 
 def directory_with(world: Federation, change: dict[int, tuple[int, bytes, bytes]]) -> bytes:
     honest = decode(world.directories[VICTIM], KeyDirectory)
     adverts = {advert[0]: advert for advert in honest.adverts} | change
-    return KeyDirectory(sender=honest.sender, session=honest.session, adverts=tuple(adverts[s] for s in sorted(adverts))).encode()
+    return KeyDirectory(
+        sender=honest.sender,
+        session=honest.session,
+        adverts=tuple(adverts[s] for s in sorted(adverts)),
+    ).encode()
 
 
 def test_by_putting_its_own_keys_in_the_directory(world: Federation) -> None:
     """The man in the middle: a key the server knows, under the name of an honest silo."""
     session = decode(world.directories[VICTIM], KeyDirectory).session
     middle = SiloIdentity.generate("silo-001", RandomSource.simulation(8))
-    forged = middle.sign(KeyAdvert.signed_part(sender=1, session=session, agreement_key=b"\x09" * 32))
+    forged = middle.sign(
+        KeyAdvert.signed_part(sender=1, session=session, agreement_key=b"\x09" * 32)
+    )
     honest = decode(world.adverts[1], KeyAdvert)
     for key, signature in ((b"\x09" * 32, forged), (b"\x09" * 32, honest.signature)):
         with pytest.raises(PeerProtocolError, match="does not verify"):
-            world.setups[VICTIM].receive(directory_with(world, {1: (1, key, signature)}), MemoryRoundGuard())
+            world.setups[VICTIM].receive(
+                directory_with(world, {1: (1, key, signature)}), MemoryRoundGuard()
+            )
 
 
 def test_by_giving_two_silos_one_key(world: Federation) -> None:
     """A colluder who copies another silo's key would cancel that silo's masks."""
     honest = decode(world.adverts[1], KeyAdvert)
-    copied = world.identities[2].sign(KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=honest.agreement_key))
+    copied = world.identities[2].sign(
+        KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=honest.agreement_key)
+    )
     with pytest.raises(PeerProtocolError, match="same agreement key"):
-        world.setups[VICTIM].receive(directory_with(world, {2: (2, honest.agreement_key, copied)}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(
+            directory_with(world, {2: (2, honest.agreement_key, copied)}), MemoryRoundGuard()
+        )
 
 
 def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
-    """X25519 ignores the top bit of a key, so a colluder can copy another's key unnoticed; it agrees on a root of its own all the same."""
+    """X25519 ignores the top bit of a key, so a colluder can copy another's key unnoticed; it
+    agrees on a root of its own all the same.
+    """
     honest = decode(world.adverts[1], KeyAdvert)
     spelt = honest.agreement_key[:31] + bytes([honest.agreement_key[31] | 0x80])
-    signature = world.identities[2].sign(KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=spelt))
-    session = world.setups[VICTIM].receive(directory_with(world, {2: (2, spelt, signature)}), MemoryRoundGuard())
-    assert session._pair_roots[1] == world.silos[VICTIM]._pair_roots[1] == world.silos[1]._pair_roots[VICTIM]
+    signature = world.identities[2].sign(
+        KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=spelt)
+    )
+    session = world.setups[VICTIM].receive(
+        directory_with(world, {2: (2, spelt, signature)}), MemoryRoundGuard()
+    )
+    assert (
+        session._pair_roots[1]
+        == world.silos[VICTIM]._pair_roots[1]
+        == world.silos[1]._pair_roots[VICTIM]
+    )
     assert session._pair_roots[2] != session._pair_roots[1]
 
 
 def test_by_reflecting_the_victims_own_key(world: Federation) -> None:
     own = decode(world.adverts[VICTIM], KeyAdvert)
-    reflected = world.identities[3].sign(KeyAdvert.signed_part(sender=3, session=own.session, agreement_key=own.agreement_key))
+    reflected = world.identities[3].sign(
+        KeyAdvert.signed_part(sender=3, session=own.session, agreement_key=own.agreement_key)
+    )
     with pytest.raises(PeerProtocolError, match="same agreement key"):
-        world.setups[VICTIM].receive(directory_with(world, {3: (3, own.agreement_key, reflected)}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(
+            directory_with(world, {3: (3, own.agreement_key, reflected)}), MemoryRoundGuard()
+        )
     other_own = (0, *(decode(world.adverts[1], KeyAdvert).agreement_key, own.signature))
     with pytest.raises(PeerProtocolError):
-        world.setups[VICTIM].receive(directory_with(world, {0: other_own, 1: (1, own.agreement_key, own.signature)}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(
+            directory_with(world, {0: other_own, 1: (1, own.agreement_key, own.signature)}),
+            MemoryRoundGuard(),
+        )
 
 
 def test_by_replaying_a_key_of_another_session(world: Federation) -> None:
     other = federation(terms_for(5, length=5))
     old = decode(other.adverts[1], KeyAdvert)
     with pytest.raises(PeerProtocolError, match="does not verify"):
-        world.setups[VICTIM].receive(directory_with(world, {1: (1, old.agreement_key, old.signature)}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(
+            directory_with(world, {1: (1, old.agreement_key, old.signature)}), MemoryRoundGuard()
+        )
 
 
 def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation) -> None:
-    """Participants without masks towards the victim would count as survivors and protect nothing."""
+    """Participants without masks towards the victim would count as survivors and protect
+    nothing.
+    """
     honest = decode(world.directories[VICTIM], KeyDirectory)
-    cut = KeyDirectory(sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]).encode()
-    setup, _ = SiloSetup.restore(world.identities[0], world.roster, terms=world.terms, secret=world.setups[0].secret, random=world.random)
+    cut = KeyDirectory(
+        sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]
+    ).encode()
+    setup, _ = SiloSetup.restore(
+        world.identities[0],
+        world.roster,
+        terms=world.terms,
+        secret=world.setups[0].secret,
+        random=world.random,
+    )
     lonely = setup.receive(cut, MemoryRoundGuard())
     with pytest.raises(PeerProtocolError, match="no agreed key"):
         lonely.receive(world.server.invite(round_id("lonely"))[1])
@@ -253,7 +345,9 @@ def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation)
 
 @pytest.mark.parametrize("colluders", [1, 2])
 def test_by_pooling_what_colluding_silos_derive(colluders: int) -> None:
-    """An honest run to the end, every share revealed, plus all keys of c colluders: the honest pair masks stay closed."""
+    """An honest run to the end, every share revealed, plus all keys of c colluders: the honest pair
+    masks stay closed.
+    """
     terms = terms_for(7, dropouts=2, colluding=colluders)
     server = MaliciousServer(federation(terms), "pool", colluders=range(7 - colluders, 7))
     signatures = server.collect_signatures(set(), range(7 - colluders))
@@ -263,27 +357,40 @@ def test_by_pooling_what_colluding_silos_derive(colluders: int) -> None:
 
 
 def test_when_all_the_others_collude_nothing_can_help() -> None:
-    """The control: six of seven pooling their keys get the seventh, so the attack code does what it says."""
-    server = MaliciousServer(federation(terms_for(7, dropouts=2)), "everyone", colluders=range(1, 7))
+    """The control: six of seven pooling their keys get the seventh, so the attack code does what it
+    says.
+    """
+    server = MaliciousServer(
+        federation(terms_for(7, dropouts=2)), "everyone", colluders=range(1, 7)
+    )
     assert server.steal(VICTIM) == server.truth(VICTIM)
 
 
 def second_submission(server: MaliciousServer) -> MaskedInput:
-    """The victim's disk is rolled back to before the round, and it answers the same invitation with another vector."""
+    """The victim's disk is rolled back to before the round, and it answers the same invitation with
+    another vector.
+    """
     forget(server.world, [VICTIM], steps={"transcript", "input"})
     vector = server.inputs[VICTIM] + np.uint64(1)
-    return decode(server.world.silos[VICTIM].receive(server.invitation).submit(vector)[1], MaskedInput)
+    return decode(
+        server.world.silos[VICTIM].receive(server.invitation).submit(vector)[1], MaskedInput
+    )
 
 
 def test_by_rolling_the_victims_disk_back(world: Federation) -> None:
-    """Two submissions under one transcript share their pair masks. Opening both self masks would give their difference."""
+    """Two submissions under one transcript share their pair masks. Opening both self masks would
+    give their difference.
+    """
     server = MaliciousServer(world, "rollback")
     second = second_submission(server)
     first = server.masked[VICTIM]
     assert bytes(first.corrections) != bytes(second.corrections)
     signatures = server.collect_signatures(set(), range(1, 5))
     assert server.collect_shares(set(), signatures, (1, 2)) == 2
-    assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt}) == 2
+    assert (
+        server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt})
+        == 2
+    )
     assert server.collect_shares(set(), signatures, range(1, 5)) == 2
     opened = [server.open_secret(VICTIM, 0, message=message) for message in (first, second)]
     assert opened == [None, None]
@@ -293,20 +400,27 @@ def test_at_most_one_of_two_submissions_is_ever_opened(world: Federation) -> Non
     server = MaliciousServer(world, "rollback 2")
     second = second_submission(server)
     signatures = server.collect_signatures(set(), range(1, 5))
-    assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt}) == 4
+    assert (
+        server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: second.salt})
+        == 4
+    )
     assert server.collect_shares(set(), signatures, range(1, 5)) == 0
     assert server.open_secret(VICTIM, 0, message=second) is not None
     assert server.open_secret(VICTIM, 0) is None
 
 
 def test_rolling_everybody_back_gives_the_difference_of_the_two_vectors(world: Federation) -> None:
-    """The control: if all holders forget too, both self masks are opened and the masked vectors differ by the inputs alone."""
+    """The control: if all holders forget too, both self masks are opened and the masked vectors
+    differ by the inputs alone.
+    """
     server = MaliciousServer(world, "rollback 3")
     second = second_submission(server)
     for salt in (server.masked[VICTIM].salt, second.salt):
         forget(world, range(1, 5), steps={"release"})
         signatures = server.collect_signatures(set(), range(1, 5))
-        assert server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: salt}) == 4
+        assert (
+            server.collect_shares(set(), signatures, range(1, 5), other_salts={VICTIM: salt}) == 4
+        )
     plain = []
     for message in (server.masked[VICTIM], second):
         words = np.frombuffer(message.vector, dtype=np.uint32).copy()

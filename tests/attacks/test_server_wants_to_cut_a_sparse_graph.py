@@ -38,7 +38,9 @@ def test_by_dropping_the_victims_nearest_neighbours(world: Federation, before: i
     assert server.collect_shares(dropped, signatures, alive) == len(alive)
     assert server.open_secret(victim, 0) is not None
     assert server.steal(victim) is None
-    closed = [other for other in server.layout(victim).partners if server.pair_seed(victim, other) is None]
+    closed = [
+        other for other in server.layout(victim).partners if server.pair_seed(victim, other) is None
+    ]
     assert set(closed) == world.server.topology.circle(victim) - dropped - {victim}
 
 
@@ -47,9 +49,16 @@ def test_by_having_two_halves_of_the_committee_sign_two_sets(world: Federation) 
     committee = sorted(world.server.topology.committee)
     victim = committee[0]
     taken_in = []
-    for dropped, group in ((set(), committee[: len(committee) // 2]), ({victim}, committee[len(committee) // 2 :])):
+    for dropped, group in (
+        (set(), committee[: len(committee) // 2]),
+        ({victim}, committee[len(committee) // 2 :]),
+    ):
         signatures = server.collect_signatures(dropped, group)
-        taken_in.append(server.collect_shares(dropped, signatures, [s for s in range(SILOS) if s not in dropped]))
+        taken_in.append(
+            server.collect_shares(
+                dropped, signatures, [s for s in range(SILOS) if s not in dropped]
+            )
+        )
     assert 0 in taken_in
     assert server.steal(victim) is None
 
@@ -67,5 +76,7 @@ def test_by_sending_keys_of_silos_that_are_no_neighbours(world: Federation) -> N
     for silo, session in world.silos.items():
         assert set(session._pair_roots) == world.server.topology.circle(silo) - {silo}
     pairs = itertools.combinations(range(SILOS), 2)
-    far = next((one, other) for one, other in pairs if other not in world.server.topology.circle(one))
+    far = next(
+        (one, other) for one, other in pairs if other not in world.server.topology.circle(one)
+    )
     assert far[0] not in world.silos[far[1]]._pair_roots

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.federation import LocalFederation, plan
 from oracles.secagg_federation import round_id
-from sumus.engines import silo_state
-from sumus.engines.wire import Kind, frame, unframe
-from sumus.secagg.keys import session_digest
-from sumus.training.aggregation import pack_model
+from sumus.parties import memory as silo_state
+from sumus.parties.sums import pack_model
+from sumus.parties.wire import Kind, frame, unframe
+from sumus.secagg import session_digest
+from support.local_federation import LocalFederation, plan
 
 VICTIM = 0
 
@@ -31,10 +31,16 @@ def bytes_below(folder: Path) -> int:
 
 
 def test_by_inviting_without_end(across: LocalFederation) -> None:
-    """Every invitation has a round id of its own; those that do not continue the plan leave nothing behind."""
+    """Every invitation has a round id of its own; those that do not continue the plan leave nothing
+    behind.
+    """
     server = across.server()
     server.greet()
-    session, size, rounds = server._session, across.agreement.plan.training.dimension, across.agreement.plan.federation.rounds
+    session, size, rounds = (
+        server._session,
+        across.agreement.plan.training.dimension,
+        across.agreement.plan.federation.rounds,
+    )
     assert session is not None
     assert size is not None
 
@@ -42,8 +48,15 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
         _, message = session.invite(round_id(label), payload=pack_model(number, parameters))
         return unframe(across.parties[VICTIM].handle(frame(Kind.PROTOCOL, message)))[0]
 
-    assert all(invite(("kept", number), number, np.zeros(size)) is Kind.PROTOCOL for number in range(rounds - 1))
-    folder = across.folder("silo-0") / "sessions" / session_digest(across.agreement.terms, across.roster).hex()
+    assert all(
+        invite(("kept", number), number, np.zeros(size)) is Kind.PROTOCOL
+        for number in range(rounds - 1)
+    )
+    folder = (
+        across.folder("silo-0")
+        / "sessions"
+        / session_digest(across.agreement.terms, across.roster).hex()
+    )
     before, claims = bytes_below(folder), (folder / "rounds.log").read_bytes()
     for turn in range(50):
         assert invite(("beyond the plan", turn), rounds + turn, np.zeros(size)) is Kind.REFUSED
@@ -56,7 +69,9 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
     assert invite("the last one", rounds - 1, np.zeros(size)) is Kind.PROTOCOL
 
 
-def test_by_provoking_refusals_without_end(across: LocalFederation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_provoking_refusals_without_end(
+    across: LocalFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two files of the stated size at most; the latest refusals are there, each a whole line."""
     monkeypatch.setattr(silo_state, "_LOG_BYTES", 3000)
     folder, party = across.folder("silo-0"), across.parties[VICTIM]

@@ -7,7 +7,8 @@ import pytest
 from oracles.malicious_server import MaliciousServer
 from oracles.secagg_federation import Federation, federation, round_id, terms_for
 from sumus.errors import PeerProtocolError
-from sumus.secagg.messages import Invitation, decode
+from sumus.secagg import Invitation
+from sumus.secagg.messages import decode
 from sumus.secagg.schedule import PairKey
 
 
@@ -25,7 +26,9 @@ def run(world: Federation, label: object, dropped: set[int]) -> MaliciousServer:
 
 
 def test_by_reusing_opened_pair_seeds(world: Federation) -> None:
-    """Silo 4 drops out of one round: its pair seeds of that round are known, those of the next are others."""
+    """Silo 4 drops out of one round: its pair seeds of that round are known, those of the next are
+    others.
+    """
     first = run(world, "one", {4})
     second = run(world, "two", set())
     for silo in range(4):
@@ -38,7 +41,9 @@ def test_by_reusing_opened_pair_seeds(world: Federation) -> None:
 
 
 def test_by_subtracting_two_masked_vectors_of_equal_inputs(world: Federation) -> None:
-    """After both rounds ended well the server knows both self masks; the pair masks still differ."""
+    """After both rounds ended well the server knows both self masks; the pair masks still
+    differ.
+    """
     first, second = run(world, "three", set()), run(world, "four", set())
     assert first.truth(0) == second.truth(0)
     vectors = [bytes(server.masked[0].vector) for server in (first, second)]
@@ -65,6 +70,12 @@ def test_by_sending_an_old_message_to_a_new_state(world: Federation) -> None:
 
 def test_by_swapping_the_payload_under_a_header(world: Federation) -> None:
     header = decode(world.server.invite(round_id("nine"), payload=b"model A")[1], Invitation)
-    swapped = Invitation(sender=header.sender, session=header.session, round_id=header.round_id, header=header.header, payload=b"model B")
+    swapped = Invitation(
+        sender=header.sender,
+        session=header.session,
+        round_id=header.round_id,
+        header=header.header,
+        payload=b"model B",
+    )
     with pytest.raises(PeerProtocolError, match="payload"):
         world.silos[0].receive(swapped.encode())

@@ -1,4 +1,6 @@
-"""A server wants to learn a silo's limits, what it has spent, what its records say or where they lie, from how it refuses."""
+"""A server wants to learn a silo's limits, what it has spent, what its records say or where they
+lie, from how it refuses.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.federation import LocalFederation, plan
 from oracles.secagg_federation import round_id
 from sumus import __version__
-from sumus.engines.wire import Hello, Kind, frame, readable, unframe
+from sumus.books import Policy
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
-from sumus.policy import Policy
+from sumus.parties.sums import pack_model
+from sumus.parties.wire import Hello, Kind, frame, readable, unframe
 from sumus.randomness import RandomSource
-from sumus.secagg.keys import Roster, SiloIdentity, session_digest
-from sumus.training.aggregation import pack_model
+from sumus.secagg import Roster, SiloIdentity, session_digest
+from support.local_federation import LocalFederation, plan
 
 SECRET = "record 17 of patient Smith in /vault/ward.csv, 4711 in all"
 Build = Callable[..., LocalFederation]
@@ -37,7 +39,9 @@ def build(tmp_path: Path) -> Iterator[Build]:
 
 def greeting(across: LocalFederation) -> bytes:
     digest = session_digest(across.agreement.terms, across.roster)
-    return Hello(plan_hash=bytes.fromhex(across.agreement.plan.hash), session=digest, version=__version__).encode()
+    return Hello(
+        plan_hash=bytes.fromhex(across.agreement.plan.hash), session=digest, version=__version__
+    ).encode()
 
 
 def refused(across: LocalFederation, message: bytes) -> tuple[str, str]:
@@ -50,12 +54,17 @@ def refused(across: LocalFederation, message: bytes) -> tuple[str, str]:
 def test_by_asking_for_a_plan_over_the_policy(build: Build) -> None:
     across = build(policies={"silo-0": Policy(max_epsilon=1.2345)})
     told, kept = refused(across, greeting(across))
-    assert told == "this is over the policy of silo 'silo-0'. Its own people find the reason in its refusals.log."
+    assert (
+        told
+        == "this is over the policy of silo 'silo-0'. Its own people find the reason in its refusals.log."
+    )
     assert "max_epsilon = 1.2345" in kept
 
 
 def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -> None:
-    """The plan fits when it is agreed to; by the time of its round other runs have spent the rest."""
+    """The plan fits when it is agreed to; by the time of its round other runs have spent the
+    rest.
+    """
     across = build()
     server = across.server()
     server.greet()
@@ -63,8 +72,13 @@ def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -
     admitted = next(iter(across.parties[0]._admitted.values()))
     object.__setattr__(admitted.releases, "policy", Policy(max_epsilon=0.0123))
     payload = pack_model(0, np.zeros(across.agreement.plan.training.dimension or 0))
-    told, kept = refused(across, frame(Kind.PROTOCOL, server._session.invite(round_id("full"), payload=payload)[1]))
-    assert told == "this is over the policy of silo 'silo-0'. Its own people find the reason in its refusals.log."
+    told, kept = refused(
+        across, frame(Kind.PROTOCOL, server._session.invite(round_id("full"), payload=payload)[1])
+    )
+    assert (
+        told
+        == "this is over the policy of silo 'silo-0'. Its own people find the reason in its refusals.log."
+    )
     assert "max_epsilon = 0.0123, but all 1 runs on the ledger" in kept
 
 
@@ -95,7 +109,9 @@ def test_by_asking_a_silo_with_another_roster(build: Build) -> None:
     """The names of those whom a silo works with elsewhere are not the server's business."""
     across = build()
     own = SiloIdentity.parse((across.folder("silo-0") / "identity.key").read_text())
-    others = [SiloIdentity.generate(name, RandomSource()) for name in ("clinic-a", "clinic-b", "clinic-c")]
+    others = [
+        SiloIdentity.generate(name, RandomSource()) for name in ("clinic-a", "clinic-b", "clinic-c")
+    ]
     (across.folder("silo-0") / "roster.toml").write_text(
         Roster.from_public_texts([each.public_text() for each in (own, *others)]).to_text()
     )

@@ -1,4 +1,6 @@
-"""A silo wants the whole federation to stop by advertising a key that every other silo must refuse."""
+"""A silo wants the whole federation to stop by advertising a key that every other silo must
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import pytest
 
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import PeerProtocolError
-from sumus.secagg import MemoryRoundGuard, ServerSetup
-from sumus.secagg.messages import KeyAdvert, KeyDirectory, decode
+from sumus.secagg import KeyDirectory, MemoryRoundGuard, ServerSetup
+from sumus.secagg.messages import KeyAdvert, decode
 
 CULPRIT = 3
 
@@ -20,14 +22,19 @@ def world() -> Federation:
 def advert_of(world: Federation, key: bytes) -> KeyAdvert:
     """The culprit's advert of any key, signed with its own roster key."""
     session = world.server.session
-    signature = world.identities[CULPRIT].sign(KeyAdvert.signed_part(sender=CULPRIT, session=session, agreement_key=key))
+    signature = world.identities[CULPRIT].sign(
+        KeyAdvert.signed_part(sender=CULPRIT, session=session, agreement_key=key)
+    )
     return KeyAdvert(sender=CULPRIT, session=session, agreement_key=key, signature=signature)
 
 
 def the_rest_can_sum(world: Federation, setup: ServerSetup) -> bool:
     """Close the set-up without the culprit and run a round."""
     session, directories = setup.close()
-    silos = {silo: world.setups[silo].receive(directory, MemoryRoundGuard()) for silo, directory in directories.items()}
+    silos = {
+        silo: world.setups[silo].receive(directory, MemoryRoundGuard())
+        for silo, directory in directories.items()
+    }
     inputs = {silo: vector for silo, vector in world.inputs(2).items() if silo in silos}
     collecting, invitation = session.invite(round_id("without the culprit"))
     states = {}
@@ -41,7 +48,9 @@ def the_rest_can_sum(world: Federation, setup: ServerSetup) -> bool:
     for state in states.values():
         unmasking.receive(state.reveal(certificate)[1])
     outcome = unmasking.close()
-    return CULPRIT not in outcome.survivors and outcome.total.tolist() == modular_sum(list(inputs.values()), 32)
+    return CULPRIT not in outcome.survivors and outcome.total.tolist() == modular_sum(
+        list(inputs.values()), 32
+    )
 
 
 @pytest.mark.parametrize("culprit_first", [True, False])
@@ -65,13 +74,17 @@ def test_by_copying_another_silos_key(world: Federation) -> None:
         if silo != CULPRIT:
             setup.receive(advert)
     copied = advert_of(world, decode(world.adverts[1], KeyAdvert).agreement_key)
-    with pytest.raises(PeerProtocolError, match=r"silo 'silo-003' advertises the key of silo 'silo-001'"):
+    with pytest.raises(
+        PeerProtocolError, match=r"silo 'silo-003' advertises the key of silo 'silo-001'"
+    ):
         setup.receive(copied.encode(), sender=CULPRIT)
     assert the_rest_can_sum(world, setup)
 
 
 def test_by_reserving_anothers_key_with_a_second_advert(world: Federation) -> None:
-    """A silo has one key: what it advertises after the first cannot keep the owner of that key out."""
+    """A silo has one key: what it advertises after the first cannot keep the owner of that key
+    out.
+    """
     setup = ServerSetup(world.roster, world.terms)
     setup.receive(world.adverts[CULPRIT])
     setup.receive(advert_of(world, decode(world.adverts[1], KeyAdvert).agreement_key).encode())
@@ -81,9 +94,17 @@ def test_by_reserving_anothers_key_with_a_second_advert(world: Federation) -> No
 
 def test_a_silo_names_the_culprit_that_a_careless_server_lets_through(world: Federation) -> None:
     honest = decode(world.directories[0], KeyDirectory)
-    for key, named in ((bytes(32), "silo 'silo-003' has low order"), (honest.adverts[1][1], "'silo-001' and 'silo-003'")):
+    for key, named in (
+        (bytes(32), "silo 'silo-003' has low order"),
+        (honest.adverts[1][1], "'silo-001' and 'silo-003'"),
+    ):
         hostile = advert_of(world, key)
-        adverts = tuple((CULPRIT, key, hostile.signature) if advert[0] == CULPRIT else advert for advert in honest.adverts)
-        directory = KeyDirectory(sender=honest.sender, session=honest.session, adverts=adverts).encode()
+        adverts = tuple(
+            (CULPRIT, key, hostile.signature) if advert[0] == CULPRIT else advert
+            for advert in honest.adverts
+        )
+        directory = KeyDirectory(
+            sender=honest.sender, session=honest.session, adverts=adverts
+        ).encode()
         with pytest.raises(PeerProtocolError, match=named):
             world.setups[0].receive(directory, MemoryRoundGuard())

@@ -1,4 +1,6 @@
-"""Lower bounds: right where a closed form or a simulation of the extreme mechanism knows the answer, and never above it too often."""
+"""Lower bounds: right where a closed form or a simulation of the extreme mechanism knows the
+answer, and never above it too often.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, norm
 
-from sumus.audit.confidence import (
-    Counts,
-    best_test,
-    epsilon_lower_bound,
-    gdp_lower_bound,
-    one_run_lower_bound,
-    one_run_p_value,
-    refuted,
-)
+from sumus.audit import Counts, best_test, epsilon_lower_bound
+from sumus.audit.confidence import gdp_lower_bound, one_run_lower_bound, one_run_p_value, refuted
 from sumus.errors import PlanError
 
 
@@ -91,34 +85,48 @@ def test_the_planned_test_beats_its_neighbours() -> None:
         )
         return epsilon_lower_bound(counts, delta=1e-5, confidence=0.999)
 
-    assert expected(chosen.threshold) >= max(expected(chosen.threshold - 0.5), expected(chosen.threshold + 0.5))
+    assert expected(chosen.threshold) >= max(
+        expected(chosen.threshold - 0.5), expected(chosen.threshold + 0.5)
+    )
 
 
 def test_one_run_p_value_without_delta_is_a_binomial_tail() -> None:
     p_value = one_run_p_value(canaries=100, guesses=60, correct=45, epsilon=0.5, delta=0.0)
     rate = 1.0 / (1.0 + math.exp(-0.5))
-    assert p_value == pytest.approx(sum(math.comb(60, k) * rate**k * (1 - rate) ** (60 - k) for k in range(45, 61)), rel=1e-9)
+    assert p_value == pytest.approx(
+        sum(math.comb(60, k) * rate**k * (1 - rate) ** (60 - k) for k in range(45, 61)), rel=1e-9
+    )
 
 
 def test_one_run_p_value_pays_for_delta_as_the_theorem_says() -> None:
     canaries, guesses, correct, epsilon, delta = 40, 20, 15, 0.3, 1e-3
     rate = 1.0 / (1.0 + math.exp(-epsilon))
-    pmf = [math.comb(guesses, k) * rate**k * (1 - rate) ** (guesses - k) for k in range(guesses + 1)]
+    pmf = [
+        math.comb(guesses, k) * rate**k * (1 - rate) ** (guesses - k) for k in range(guesses + 1)
+    ]
     slope = max(sum(pmf[correct - i : correct]) / i for i in range(1, correct + 1))
     wanted = sum(pmf[correct:]) + 2 * canaries * delta * slope
-    found = one_run_p_value(canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta)
+    found = one_run_p_value(
+        canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta
+    )
     assert found == pytest.approx(wanted, rel=1e-9)
 
 
 @given(st.integers(2, 300), st.data())
 @settings(deadline=None)  # a busy machine is no failure
-def test_one_run_bound_is_contradicted_just_below_and_not_above(canaries: int, data: st.DataObject) -> None:
+def test_one_run_bound_is_contradicted_just_below_and_not_above(
+    canaries: int, data: st.DataObject
+) -> None:
     guesses = data.draw(st.integers(1, canaries))
     correct = data.draw(st.integers(0, guesses))
-    bound = one_run_lower_bound(canaries=canaries, guesses=guesses, correct=correct, delta=1e-6, confidence=0.95)
+    bound = one_run_lower_bound(
+        canaries=canaries, guesses=guesses, correct=correct, delta=1e-6, confidence=0.95
+    )
 
     def p_value(epsilon: float) -> float:
-        return one_run_p_value(canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=1e-6)
+        return one_run_p_value(
+            canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=1e-6
+        )
 
     assert p_value(bound + 1e-6) >= 0.05 - 1e-9
     if bound > 0.0:
@@ -129,6 +137,11 @@ def test_one_run_bound_of_randomised_response_is_rarely_exceeded() -> None:
     epsilon, canaries = 1.0, 400  # binomial draws stand for runs of the extreme mechanism
     rate = math.exp(epsilon) / (1.0 + math.exp(epsilon))
     correct = np.random.default_rng(5).binomial(canaries, rate, size=100)
-    bounds = [one_run_lower_bound(canaries=canaries, guesses=canaries, correct=int(c), delta=0.0, confidence=0.95) for c in correct]
+    bounds = [
+        one_run_lower_bound(
+            canaries=canaries, guesses=canaries, correct=int(c), delta=0.0, confidence=0.95
+        )
+        for c in correct
+    ]
     assert sum(bound > epsilon for bound in bounds) <= 100 * 0.05 + 5 * math.sqrt(100 * 0.05)
     assert np.median(bounds) > 0.7

@@ -1,17 +1,19 @@
-"""Membership inference: the ROC against a slow count, the score where the answer is known, and an overfitted model found out."""
+"""Membership inference: the ROC against a slow count, the score where the answer is known, and an
+overfitted model found out.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from sumus.audit.membership import _scores, audit_membership, released_of, roc
+from sumus.audit import audit_membership, released_of
+from sumus.audit.membership import _scores, roc
 from sumus.data import from_arrays
 from sumus.errors import DataError
 from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
 
 
 def test_the_roc_counts_every_threshold() -> None:
@@ -33,7 +35,9 @@ def test_the_score_is_the_log_likelihood_ratio_of_two_normals() -> None:
 
 
 def _memorising() -> tuple[TrainingPlan, object]:
-    """More features than records: without privacy a linear model learns the random labels by heart."""
+    """More features than records: without privacy a linear model learns the random labels by
+    heart.
+    """
     generator = np.random.default_rng(0)
     silos = [(generator.normal(size=(40, 60)), generator.integers(0, 2, 40)) for _ in range(2)]
     plan = TrainingPlan.from_toml(

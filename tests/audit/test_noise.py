@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sumus.audit.noise import FALSE_ALARM, audit_noise, check_law, usual_laws
-from sumus.mechanism.noise import Skellam, noise_law
+from sumus.audit import audit_noise, usual_laws
+from sumus.audit.noise import FALSE_ALARM, check_law
+from sumus.noise import Skellam, noise_law
 from sumus.randomness import RandomSource
 
 DRAWS = 200_000
@@ -19,14 +20,20 @@ Sampler = Callable[[Skellam, int | tuple[int, ...], RandomSource], np.ndarray]
 
 
 def test_every_law_passes_on_this_machine() -> None:
-    audit = audit_noise(usual_laws(), accounted=(noise_law("skellam", 100.0), 4, 400.0), draws=DRAWS)
+    audit = audit_noise(
+        usual_laws(), accounted=(noise_law("skellam", 100.0), 4, 400.0), draws=DRAWS
+    )
     assert audit.passed, [check for check in audit.checks if not check.passed]
     assert audit.false_alarm_rate == pytest.approx(len(audit.checks) * FALSE_ALARM)
 
 
 def _failing(monkeypatch: pytest.MonkeyPatch, sampler: Sampler, variance: float = 1e6) -> set[str]:
     monkeypatch.setattr(Skellam, "sample", sampler)
-    return {check.check for check in check_law("law", Skellam(variance), DRAWS, RandomSource) if not check.passed}
+    return {
+        check.check
+        for check in check_law("law", Skellam(variance), DRAWS, RandomSource)
+        if not check.passed
+    }
 
 
 def _real(law: Skellam, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
@@ -34,7 +41,10 @@ def _real(law: Skellam, size: int | tuple[int, ...], source: RandomSource) -> np
 
 
 def test_finds_less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "variance" in _failing(monkeypatch, lambda law, size, source: np.rint(0.98 * _real(law, size, source)).astype(np.int64))
+    assert "variance" in _failing(
+        monkeypatch,
+        lambda law, size, source: np.rint(0.98 * _real(law, size, source)).astype(np.int64),
+    )
 
 
 def test_finds_zero_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +74,9 @@ def test_finds_cut_off_tails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_finds_even_numbers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _failing(monkeypatch, lambda law, size, source: _real(law, size, source) // 2 * 2, variance=9.0)
+    found = _failing(
+        monkeypatch, lambda law, size, source: _real(law, size, source) // 2 * 2, variance=9.0
+    )
     assert "cells" in found
 
 
@@ -77,12 +89,17 @@ def test_finds_neighbours_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_finds_silos_that_share_their_bits() -> None:
-    audit = audit_noise({"law": Skellam(1e6)}, draws=DRAWS, new_source=lambda: RandomSource.simulation(1))
-    assert {"silos", "fresh", "secret"} <= {check.check for check in audit.checks if not check.passed}
+    audit = audit_noise(
+        {"law": Skellam(1e6)}, draws=DRAWS, new_source=lambda: RandomSource.simulation(1)
+    )
+    assert {"silos", "fresh", "secret"} <= {
+        check.check for check in audit.checks if not check.passed
+    }
 
 
 def test_finds_rounds_that_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[RandomSource, np.ndarray] = {}  # by the source itself: the id of one that is gone may come back
+    # by the source itself: the id of one that is gone may come back
+    kept: dict[RandomSource, np.ndarray] = {}
 
     def remembered(law: Skellam, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
         return kept.setdefault(source, _real(law, size, source))

@@ -1,6 +1,8 @@
-"""Batches, bins and coins of a plan: silent on ours, loud on samplers that are wrong in one way each.
+"""Batches, bins and coins of a plan: silent on ours, loud on samplers that are wrong in one way
+each.
 
-A correct sampler fails one of its some twenty checks with probability 2e-8; a planted error is missed with probability below 1e-10.
+A correct sampler fails one of its some twenty checks with probability 2e-8; a planted error is
+missed with probability below 1e-10.
 """
 
 from __future__ import annotations
@@ -10,16 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sumus.audit import plan_samplers
-from sumus.audit.plan_samplers import audit_samplers, described
-from sumus.data.silos import PublicFacts
-from sumus.design import NoiseDesign
+from sumus.audit import audit_samplers, described, plan_samplers
 from sumus.errors import GuaranteeError
-from sumus.guarantee import calibrate_design
-from sumus.mechanism.poisson_binomial import PoissonBinomial
-from sumus.plan import TrainingPlan
+from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.noise import PoissonBinomial
+from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
 
 DRAWS = 200_000
 
@@ -27,7 +25,11 @@ DRAWS = 200_000
 def _design(algorithm: str, **changes: dict[str, object]) -> NoiseDesign:
     table: dict[str, dict[str, object]] = {
         "privacy": {"epsilon": 2.0, "delta": 1e-5},
-        "federation": {"silos": 3, "rounds": 2, "local_steps": 40 if algorithm == "convex-pass" else 2},
+        "federation": {
+            "silos": 3,
+            "rounds": 2,
+            "local_steps": 40 if algorithm == "convex-pass" else 2,
+        },
         "training": {"algorithm": algorithm, "model": "logistic", "dimension": 8},
     }
     if algorithm != "convex-pass":
@@ -39,7 +41,11 @@ def _design(algorithm: str, **changes: dict[str, object]) -> NoiseDesign:
 
 
 def _coins() -> NoiseDesign:
-    return _design("silo", privacy={"unit": "silo", "accountant": "renyi"}, noise={"mechanism": "poisson-binomial"})
+    return _design(
+        "silo",
+        privacy={"unit": "silo", "accountant": "renyi"},
+        noise={"mechanism": "poisson-binomial"},
+    )
 
 
 def _failing(built: NoiseDesign) -> set[str]:
@@ -54,7 +60,9 @@ def _failing(built: NoiseDesign) -> set[str]:
         (_coins, {"coins", "rate", "runs"}),
     ],
 )
-def test_every_sampler_of_a_plan_is_checked_and_passes(make: Callable[[], NoiseDesign], expected: set[str]) -> None:
+def test_every_sampler_of_a_plan_is_checked_and_passes(
+    make: Callable[[], NoiseDesign], expected: set[str]
+) -> None:
     audit = audit_samplers(make(), draws=DRAWS)
     assert audit.passed, [check for check in audit.checks if not check.passed]
     assert expected <= {check.check for check in audit.checks}
@@ -62,7 +70,11 @@ def test_every_sampler_of_a_plan_is_checked_and_passes(make: Callable[[], NoiseD
 
 def test_finds_records_that_join_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     real = plan_samplers.poisson_batch
-    monkeypatch.setattr(plan_samplers, "poisson_batch", lambda records, rate, source: real(records, 1.1 * rate, source))
+    monkeypatch.setattr(
+        plan_samplers,
+        "poisson_batch",
+        lambda records, rate, source: real(records, 1.1 * rate, source),
+    )
     assert _failing(_design("split-noise")) == {"rate"}
 
 
@@ -76,14 +88,22 @@ def test_finds_records_that_join_in_pairs(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_finds_a_bin_that_is_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     real = RandomSource.below
-    monkeypatch.setattr(RandomSource, "below", lambda self, bound, count: real(self, bound - 1, count))
+    monkeypatch.setattr(
+        RandomSource, "below", lambda self, bound, count: real(self, bound - 1, count)
+    )
     assert _failing(_design("convex-pass")) == {"bins"}
 
 
 def test_finds_coins_that_lean_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By half of the largest lean, 0.018: χ² of 16 degrees of freedom, off centre by 490, where 76 are noticed."""
+    """By half of the largest lean, 0.018: χ² of 16 degrees of freedom, off centre by 490, where 76
+    are noticed.
+    """
     real = PoissonBinomial.encode
-    monkeypatch.setattr(PoissonBinomial, "encode", lambda self, update, source: real(self, update + 0.5 * self.coordinate_clip, source))
+    monkeypatch.setattr(
+        PoissonBinomial,
+        "encode",
+        lambda self, update, source: real(self, update + 0.5 * self.coordinate_clip, source),
+    )
     assert _failing(_coins()) == {"coins"}
 
 

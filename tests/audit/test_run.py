@@ -1,9 +1,11 @@
 """The audit of a plan: silent on the real code, loud on every planted bug.
 
-Bugs are planted by replacing functions of ours from outside; production code has no switch for them. A correct pipeline fails the audit
-with probability at most 1 − confidence + 2e-9 = 1e-6 + 2e-9; in fact with about 2e-9, since these designs stay inside their curve by more
-than the confidence limits ask (exact binomial sums: 1e-13). The 24 runs of `_audit` have 3,840 silent values, so their variance ratio has
-the relative standard deviation √(2/3840) = 0.023 and leaves ± 15 % with probability 2e-10.
+Bugs are planted by replacing functions of ours from outside; production code has no switch for
+them. A correct pipeline fails the audit with probability at most 1 − confidence + 2e-9 = 1e-6 +
+2e-9; in fact with about 2e-9, since these designs stay inside their curve by more than the
+confidence limits ask (exact binomial sums: 1e-13). The 24 runs of `_audit` have 3,840 silent
+values, so their variance ratio has the relative standard deviation √(2/3840) = 0.023 and leaves ±
+15 % with probability 2e-10.
 """
 
 from __future__ import annotations
@@ -14,31 +16,42 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from sumus.audit import RunAudit, audit_run
 from sumus.audit.canaries import CanaryRounds
-from sumus.audit.run import RunAudit, audit_run
-from sumus.data.silos import FederatedData, PublicFacts
-from sumus.design import NoiseDesign
-from sumus.guarantee import calibrate_design
-from sumus.mechanism.noise import IntegerNoise, Skellam
-from sumus.plan import TrainingPlan
+from sumus.data import FederatedData
+from sumus.gradients import PerRecordGradients, totals
+from sumus.gradients.per_record import GradientSum
+from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.noise import IntegerNoise, Skellam
+from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
-from sumus.training import totals
-from sumus.training.gradients import GradientSum, PerRecordGradients
 
 CONFIDENCE = 1.0 - 1e-6
 
 
 def _design(
-    algorithm: str, *, silos: int = 2, rounds: int = 2, records: int = 200, epsilon: float = 4.0, **training: object
+    algorithm: str,
+    *,
+    silos: int = 2,
+    rounds: int = 2,
+    records: int = 200,
+    epsilon: float = 4.0,
+    **training: object,
 ) -> NoiseDesign:
     table = {"algorithm": algorithm, "model": "logistic", "dimension": 128, **training}
     if algorithm != "convex-pass":
-        table |= {"sampling_rate": table.get("sampling_rate", 1.0), "divisor": table.get("divisor", 50.0)}
+        table |= {
+            "sampling_rate": table.get("sampling_rate", 1.0),
+            "divisor": table.get("divisor", 50.0),
+        }
     plan = TrainingPlan.from_table(
         {
             "privacy": {"epsilon": 4.0, "delta": 1e-5},
-            "federation": {"silos": silos, "rounds": rounds, "local_steps": 4 if algorithm == "convex-pass" else 1},
+            "federation": {
+                "silos": silos,
+                "rounds": rounds,
+                "local_steps": 4 if algorithm == "convex-pass" else 1,
+            },
             "training": table,
             "aggregation": {"protocol": "trusted", "modulus_bits": 56},
         }
@@ -48,8 +61,16 @@ def _design(
     return calibrate_design(resolve(plan, facts), names)
 
 
-def _audit(built: NoiseDesign, *, canaries: int = 48, runs: int = 24, new_source: Callable[[], RandomSource] = RandomSource) -> RunAudit:
-    return audit_run(built, None, canaries=canaries, runs=runs, confidence=CONFIDENCE, new_source=new_source)
+def _audit(
+    built: NoiseDesign,
+    *,
+    canaries: int = 48,
+    runs: int = 24,
+    new_source: Callable[[], RandomSource] = RandomSource,
+) -> RunAudit:
+    return audit_run(
+        built, None, canaries=canaries, runs=runs, confidence=CONFIDENCE, new_source=new_source
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["single-step", "split-noise", "convex-pass"])
@@ -61,24 +82,35 @@ def test_the_real_pipeline_is_not_contradicted(algorithm: str) -> None:
 
 
 def test_the_canaries_reach_most_of_what_is_accounted() -> None:
-    """A blunt audit would pass everything: as a Gaussian, the canaries show at least half of the proved ε.
+    """A blunt audit would pass everything: as a Gaussian, the canaries show at least half of the
+    proved ε.
 
-    7,680 canaries at μ = 0.925 show ε ≥ 2.9 ± 0.12; less than 2 has probability 7e-13 (exact binomial sum over both counts).
+    7,680 canaries at μ = 0.925 show ε ≥ 2.9 ± 0.12; less than 2 has probability 7e-13 (exact
+    binomial sum over both counts).
     """
     seen = _audit(_design("single-step", rounds=1), canaries=64, runs=120).released_sum
     assert seen.gaussian_lower_bound > 2.0
 
 
 @pytest.mark.parametrize(("bound", "residual_cap"), [(1.0, None), (1.0, 0.3), (0.25, 0.3)])
-def test_the_canaries_of_a_convex_pass_move_the_sum_by_what_is_accounted(bound: float, residual_cap: float | None) -> None:
-    """Capped residuals too, and weights that silos accept whatever the feature bound (40/R·√48 would leave their ball at R = ¼).
+def test_the_canaries_of_a_convex_pass_move_the_sum_by_what_is_accounted(
+    bound: float, residual_cap: float | None
+) -> None:
+    """Capped residuals too, and weights that silos accept whatever the feature bound (40/R·√48
+    would leave their ball at R = ¼).
 
-    64 runs give 3,072 coins and about 1,500 canaries: a mean has standard deviation 0.026, so a false alarm probability below 1e-11.
+    64 runs give 3,072 coins and about 1,500 canaries: a mean has standard deviation 0.026, so a
+        false alarm probability below 1e-11.
     """
-    built = _design("convex-pass", feature_bound=bound, residual_cap=residual_cap, learning_rate=0.5 / bound**2)
+    built = _design(
+        "convex-pass", feature_bound=bound, residual_cap=residual_cap, learning_rate=0.5 / bound**2
+    )
     rounds = CanaryRounds(built, 48, view="sum")
     found = [rounds.run() for _ in range(64)]
-    scores, included = np.concatenate([each.scores for each in found]), np.concatenate([each.included for each in found])
+    scores, included = (
+        np.concatenate([each.scores for each in found]),
+        np.concatenate([each.included for each in found]),
+    )
     assert float(scores[included].mean()) == pytest.approx(rounds.separation, abs=0.18)
     assert float(scores[~included].mean()) == pytest.approx(0.0, abs=0.18)
 
@@ -102,12 +134,15 @@ def _scaled_sample(factor: float) -> Callable[..., np.ndarray]:
 
 
 def test_finds_clipping_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unclipped(norms2: np.ndarray, clip_norm: float, resolution: float, out: np.ndarray) -> tuple[int, int]:
+    def unclipped(
+        norms2: np.ndarray, clip_norm: float, resolution: float, out: np.ndarray
+    ) -> tuple[int, int]:
         out[:] = resolution / clip_norm
         return 0, 0
 
     monkeypatch.setattr(totals, "scales", unclipped)
-    audit = _audit(_design("single-step"))  # 12 runs would miss the curve once in 70 times, 24 with probability 4e-11
+    # 12 runs would miss the curve once in 70 times, 24 with probability 4e-11
+    audit = _audit(_design("single-step"))
     assert audit.released_sum.contradicts_curve
     assert audit.released_sum.gaussian_lower_bound > audit.epsilon
 
@@ -116,7 +151,9 @@ def test_finds_a_silo_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     built = _design("single-step", silos=2)
     real, calls = IntegerNoise.sample, [0]
 
-    def every_other_call(self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
+    def every_other_call(
+        self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource
+    ) -> np.ndarray:
         calls[0] += 1
         drawn = real(self, size, source)
         return drawn if calls[0] % 2 else np.zeros_like(drawn)
@@ -132,7 +169,12 @@ def test_finds_division_by_the_realised_batch_size(monkeypatch: pytest.MonkeyPat
 
     def mean_form(self: PerRecordGradients, parameters, x, y, **options) -> GradientSum:  # type: ignore[no-untyped-def]
         found = real(self, parameters, x, y, **options)
-        return GradientSum(found.integers * 50 // max(found.records, 1), found.clipped, found.nonfinite, found.records)
+        return GradientSum(
+            found.integers * 50 // max(found.records, 1),
+            found.clipped,
+            found.nonfinite,
+            found.records,
+        )
 
     monkeypatch.setattr(PerRecordGradients, "clipped_sum", mean_form)
     audit = _audit(_design("single-step", divisor=50.0), canaries=4, runs=160)
@@ -159,8 +201,10 @@ def test_finds_noise_that_is_used_again_in_the_next_round() -> None:
     assert not audit.passed
 
 
-def test_convex_pass_finds_a_step_without_the_public_divisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumus.training import local_update
+def test_convex_pass_finds_a_step_without_the_public_divisor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sumus.training.local import updaters as local_update
 
     real = local_update.convex_pass
 
@@ -172,12 +216,20 @@ def test_convex_pass_finds_a_step_without_the_public_divisor(monkeypatch: pytest
     assert audit.released_sum.contradicts_curve
 
 
-@pytest.mark.parametrize(("calibrate_to", "analysis"), [("local", "local"), ("proved", "last-step")])
-def test_several_steps_are_audited_in_the_view_of_their_analysis(calibrate_to: str, analysis: str) -> None:
-    """Local noise against everybody else together, the last step against the server that sees the sum."""
+@pytest.mark.parametrize(
+    ("calibrate_to", "analysis"), [("local", "local"), ("proved", "last-step")]
+)
+def test_several_steps_are_audited_in_the_view_of_their_analysis(
+    calibrate_to: str, analysis: str
+) -> None:
+    """Local noise against everybody else together, the last step against the server that sees the
+    sum.
+    """
     built = _design("dp-sgd", silos=3)
     plan = built.plan.replace("federation", local_steps=2).replace("noise", noise_multiplier=None)
-    audit = _audit(calibrate_design(plan.replace("privacy", calibrate_to=calibrate_to), _names(built)))
+    audit = _audit(
+        calibrate_design(plan.replace("privacy", calibrate_to=calibrate_to), _names(built))
+    )
     assert audit.analysis == analysis
     assert audit.passed, audit.findings
     assert audit.released_sum.noise_ratio == pytest.approx(1.0, rel=0.15)

@@ -1,4 +1,6 @@
-"""What had to be assumed about a table stands wherever its guarantee does, on the page that is signed above all."""
+"""What had to be assumed about a table stands wherever its guarantee does, on the page that is
+signed above all.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from typing import Any
 import pytest
 
 import sumus
+from sumus.books import RunFolder
 from sumus.cli import main
 from sumus.data import public_facts
-from sumus.record import RunFolder
-from sumus.training.run import RunOptions
+from sumus.runs import RunOptions
 
 COLUMNS = ("age", "<ward>")
 
@@ -23,10 +25,15 @@ COLUMNS = ("age", "<ward>")
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table about which the plan says nothing but which columns are silo and label."""
     folder = tmp_path_factory.mktemp("table")
-    rows = [f"{'AB'[i % 2]},{20 + i % 50},{['east', 'west'][i % 3 % 2]},{['no', 'yes'][i % 5 % 2]}" for i in range(400)]
+    rows = [
+        f"{'AB'[i % 2]},{20 + i % 50},{['east', 'west'][i % 3 % 2]},{['no', 'yes'][i % 5 % 2]}"
+        for i in range(400)
+    ]
     (folder / "visits.csv").write_text("clinic,age,<ward>,again\n" + "\n".join(rows) + "\n")
     table = f'path = "{folder / "visits.csv"}"\nsilo_column = "clinic"\nlabel_column = "again"\n'
-    (folder / "plan.toml").write_text("[privacy]\nepsilon = 3.0\ndelta = 1e-4\n[federation]\nrounds = 1\n[data]\n" + table)
+    (folder / "plan.toml").write_text(
+        "[privacy]\nepsilon = 3.0\ndelta = 1e-4\n[federation]\nrounds = 1\n[data]\n" + table
+    )
     return folder / "plan.toml"
 
 
@@ -38,8 +45,11 @@ def expected(plan_file: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def trained(plan_file: Path) -> sumus.training.run.TrainedRun:
-    return sumus.train(sumus.TrainingPlan.load(plan_file), options=RunOptions(root=plan_file.parent / "runs", threads=1))
+def trained(plan_file: Path) -> sumus.runs.run.TrainedRun:
+    return sumus.train(
+        sumus.TrainingPlan.load(plan_file),
+        options=RunOptions(root=plan_file.parent / "runs", threads=1),
+    )
 
 
 def _shown(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
@@ -69,7 +79,11 @@ def test_account_and_plan_show_what_is_assumed(
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_training_shows_what_is_assumed(
-    as_json: bool, plan_file: Path, expected: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    as_json: bool,
+    plan_file: Path,
+    expected: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     command = ("train", plan_file, "--out", tmp_path, "--no-ledger")
     if as_json:
@@ -80,7 +94,10 @@ def test_training_shows_what_is_assumed(
 
 
 def test_the_record_the_account_of_the_run_and_the_notebook_show_it_without_the_table(
-    trained: sumus.training.run.TrainedRun, plan_file: Path, expected: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    trained: sumus.runs.run.TrainedRun,
+    plan_file: Path,
+    expected: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     guarantee = RunFolder.open(trained.path).guarantee
     assert guarantee is not None
@@ -89,7 +106,10 @@ def test_the_record_the_account_of_the_run_and_the_notebook_show_it_without_the_
     table.rename(table.with_suffix(".away"))
     try:
         assert tuple(_json(capsys, "account", trained.path)["assumptions"]) == expected
-        assert all(f"  assumed      {line}\n" in _shown(capsys, "account", trained.path) for line in expected)
+        assert all(
+            f"  assumed      {line}\n" in _shown(capsys, "account", trained.path)
+            for line in expected
+        )
     finally:
         table.with_suffix(".away").rename(table)
     assert trained.account is not None
@@ -99,27 +119,41 @@ def test_the_record_the_account_of_the_run_and_the_notebook_show_it_without_the_
 
 
 def test_the_page_that_is_signed_shows_what_is_assumed(
-    trained: sumus.training.run.TrainedRun, expected: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    trained: sumus.runs.run.TrainedRun,
+    expected: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     _shown(capsys, "report", trained.path)
     page = (trained.path / "report.html").read_text(encoding="utf-8")
     (terms,) = re.findall(r'<dl class="terms">(.*?)</dl>', page, re.DOTALL)
-    assert [line for line in expected if f"<dt>Assumed</dt><dd>{html.escape(line)}</dd>" not in terms] == []
+    assert [
+        line for line in expected if f"<dt>Assumed</dt><dd>{html.escape(line)}</dd>" not in terms
+    ] == []
     assert "<dt>Columns</dt><dd>age, &lt;ward&gt;</dd>" in terms
     assert "<dt>Records</dt><dd>at most " in terms
 
 
 def test_what_the_data_set_has_spent_stands_beside_a_new_guarantee(
-    plan_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SUMUS_STATE", str(tmp_path / "state"))
-    assert "  ledger       nothing was released from visits here so far" in _shown(capsys, "account", plan_file)
+    assert "  ledger       nothing was released from visits here so far" in _shown(
+        capsys, "account", plan_file
+    )
     assert _json(capsys, "plan", plan_file)["ledger"] is None
     trained = _json(capsys, "train", plan_file, "--out", tmp_path / "runs")
     assert trained["ledger"]["runs"] == 1
     page = (Path(trained["run"]) / "report.html").read_text(encoding="utf-8")
-    assert "<dt>All runs</dt><dd>ε\u00a0≤\u00a03 at δ\u00a0=\u00a00.0001 on visits after 1 run, this one included" in page
+    assert (
+        "<dt>All runs</dt><dd>ε\u00a0≤\u00a03 at δ\u00a0=\u00a00.0001 on visits after 1 run, this "
+        "one included" in page
+    )
     for command in ("account", "plan"):
         total = _json(capsys, command, plan_file)["ledger"]
         assert (total["dataset"], total["runs"]) == ("visits", 1)
-        assert "  ledger       ε ≤ 3 at δ = 0.0001 for visits so far, 1 run" in _shown(capsys, command, plan_file)
+        assert "  ledger       ε ≤ 3 at δ = 0.0001 for visits so far, 1 run" in _shown(
+            capsys, command, plan_file
+        )

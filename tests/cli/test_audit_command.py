@@ -1,6 +1,7 @@
 """`sumus audit` from the outside: last line of JSON, files, exit codes.
 
-False alarms: 1e-8 for a run (its checks of silent directions; the bounds cannot exceed ε at this confidence), 5e-8 for the samplers; the
+False alarms: 1e-8 for a run (its checks of silent directions; the bounds cannot exceed ε at this
+    confidence), 5e-8 for the samplers; the
 theorem is not refuted by 600,000 trials with probability 2e-20.
 """
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from sumus.cli import main
 from sumus.cli.audit import audit_app
-from sumus.mechanism.noise import IntegerNoise, Skellam
+from sumus.noise import IntegerNoise, Skellam
 
 PLAN = """
 [privacy]
@@ -68,13 +69,30 @@ def test_theorem(tmp_path: Path) -> None:
     assert found["claimed_epsilon"] == pytest.approx(1.0, abs=1e-3)
     assert found["lower_bound"] > 1.0  # type: ignore[operator]
     assert found["confidence"] == 0.999
-    assert {each["analysis"] for each in found["proved"]} == {"last-step", "local", "split-noise", "convex-pass"}  # type: ignore[attr-defined]
+    assert {each["analysis"] for each in found["proved"]} == {
+        "last-step",
+        "local",
+        "split-noise",
+        "convex-pass",
+    }  # type: ignore[attr-defined]
     assert found["models"] == ["logistic", "least-squares"]
     assert (tmp_path / "roc.svg").exists()
 
 
 def test_theorem_table_for_people() -> None:
-    arguments = ["theorem", "--silos", "3", "--model", "least-squares", "--trials", "10000", "--code-trials", "2", "--workers", "1"]
+    arguments = [
+        "theorem",
+        "--silos",
+        "3",
+        "--model",
+        "least-squares",
+        "--trials",
+        "10000",
+        "--code-trials",
+        "2",
+        "--workers",
+        "1",
+    ]
     result = CliRunner().invoke(audit_app, arguments)
     assert result.exit_code == 0
     for text in (
@@ -102,7 +120,9 @@ def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:
 
 def test_run_exits_with_3_when_noise_is_missing(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = IntegerNoise.sample
-    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.asarray(real(self, size, source) // 4))
+    monkeypatch.setattr(
+        Skellam, "sample", lambda self, size, source: np.asarray(real(self, size, source) // 4)
+    )
     code, found = _run("run", plan, "--runs", "4", "--canaries", "16", "--no-final-model")
     assert code == 3
     assert found["findings"]
@@ -116,7 +136,9 @@ def test_noise_with_and_without_a_plan(plan: str) -> None:
         assert 0.0 < found["false_alarm_rate"] < 1e-6  # type: ignore[operator]
 
 
-def test_noise_exits_with_3_when_a_sampler_is_wrong(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_exits_with_3_when_a_sampler_is_wrong(
+    plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = IntegerNoise.sample
     monkeypatch.setattr(Skellam, "sample", lambda self, size, source: real(self, size, source) // 2)
     code, found = _run("noise", plan, "--draws", "100000")
@@ -127,11 +149,15 @@ def test_noise_exits_with_3_when_a_sampler_is_wrong(plan: str, monkeypatch: pyte
 def test_tables_for_people(plan: str) -> None:
     result = CliRunner().invoke(audit_app, ["noise", plan, "--draws", "100000"])
     assert "declared law" in result.stdout
-    result = CliRunner().invoke(audit_app, ["run", plan, "--runs", "2", "--canaries", "8", "--no-final-model"])
+    result = CliRunner().invoke(
+        audit_app, ["run", plan, "--runs", "2", "--canaries", "8", "--no-final-model"]
+    )
     assert "nothing contradicts the account" in result.stdout
 
 
-def test_membership_of_what_is_not_there_names_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_membership_of_what_is_not_there_names_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["audit", "membership", str(tmp_path / "nothere")]) == 5
     assert "nothere is not a run folder" in capsys.readouterr().err
     assert main(["audit", "membership", str(tmp_path), "--set", "privacy.epsilon=2"]) == 2

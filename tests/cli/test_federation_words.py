@@ -43,18 +43,37 @@ class FakeOperator:
         pass
 
     def system(self) -> dict[str, Any]:
-        return {"server": "up, no job runs", "silos": dict.fromkeys(self.connected, "now"), "jobs": []}
+        return {
+            "server": "up, no job runs",
+            "silos": dict.fromkeys(self.connected, "now"),
+            "jobs": [],
+        }
 
     def close(self) -> None:
         pass
 
 
 @pytest.fixture
-def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     monkeypatch.setattr(federation, "Operator", FakeOperator)
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
-    assert main(["federation", "init", str(tmp_path / "f"), "--silos", "silo-0,silo-1,silo-2", "--plan", str(plan)]) == 0
+    assert (
+        main(
+            [
+                "federation",
+                "init",
+                str(tmp_path / "f"),
+                "--silos",
+                "silo-0,silo-1,silo-2",
+                "--plan",
+                str(plan),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     return tmp_path / "f" / "kits" / "admin"
 
@@ -70,7 +89,12 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     ],
 )
 def test_status_fails_unless_enough_silos_are_connected(
-    kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], connected: tuple[str, ...], code: int, words: str
+    kit: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    connected: tuple[str, ...],
+    code: int,
+    words: str,
 ) -> None:
     monkeypatch.setattr(FakeOperator, "connected", connected)
     assert main(["federation", "status", "--kit", str(kit)]) == code
@@ -86,26 +110,35 @@ def test_status_without_a_plan_wants_everybody_of_the_roster(
     (kit / "plan.toml").unlink()
     monkeypatch.setattr(FakeOperator, "connected", ("silo-0", "silo-1"))
     assert main(["federation", "status", "--kit", str(kit)]) == 6
-    assert "2 of 3 silos are connected, a round needs 3. Missing: silo-2." in capsys.readouterr().err
+    assert (
+        "2 of 3 silos are connected, a round needs 3. Missing: silo-2." in capsys.readouterr().err
+    )
 
 
 def news_of(driver_news: list[tuple[float, list[Awaited]]], silos: int) -> list[tuple[float, str]]:
     """The lines that are printed for what a driver reports at certain moments."""
     waiting = federation._Waiting(silos)
-    lines = [(now, waiting.line([vars(each) for each in awaited], now)) for now, awaited in driver_news]
+    lines = [
+        (now, waiting.line([vars(each) for each in awaited], now)) for now, awaited in driver_news
+    ]
     return [(now, line) for now, line in lines if line is not None]
 
 
 def test_whoever_is_lost_is_named_within_five_seconds_and_then_now_and_then() -> None:
     polls = [0.5 * number for number in range(120)]
-    lost = [(now, [Awaited(silo="Bergen", seconds=now, left=60.0 - now, away=True)]) for now in polls]
+    lost = [
+        (now, [Awaited(silo="Bergen", seconds=now, left=60.0 - now, away=True)]) for now in polls
+    ]
     lines = news_of(lost, silos=3)
     assert lines[0] == (2.0, "waiting for Bergen (not connected): 2 s so far, 58 s more at most")
     assert [now for now, _ in lines] == [2.0, 17.0, 32.0, 47.0]
 
 
 def test_nobody_is_named_while_all_silos_compute() -> None:
-    busy = [(now, [Awaited(silo=name, seconds=now, left=600.0 - now, away=False) for name in "ABC"]) for now in (1.0, 30.0, 300.0)]
+    busy = [
+        (now, [Awaited(silo=name, seconds=now, left=600.0 - now, away=False) for name in "ABC"])
+        for now in (1.0, 30.0, 300.0)
+    ]
     assert news_of(busy, silos=3) == []
     ((_, line),) = news_of([(30.0, busy[1][1][:1])], silos=3)  # the two others have answered
     assert line == "waiting for A (no answer yet): 30 s so far, 570 s more at most"
@@ -124,7 +157,10 @@ def test_the_driver_knows_who_is_away_while_it_asks() -> None:
 
     driver = NvflareDriver(Engine(), ("Bergen",), stopped=lambda: len(reports) >= 3)
     driver.exchange({0: b"message"}, deadline_seconds=600.0)
-    assert [[(each.silo, each.away) for each in report] for report in reports] == [[("Bergen", False)], *[[("Bergen", True)]] * 2]
+    assert [[(each.silo, each.away) for each in report] for report in reports] == [
+        [("Bergen", False)],
+        *[[("Bergen", True)]] * 2,
+    ]
     assert 540.0 < reports[0][0].left <= 600.0
     assert 0.0 < reports[-1][0].left <= 60.0  # a silo that is away is not waited for as long
     assert driver.awaited() == []
@@ -134,17 +170,25 @@ def test_the_driver_knows_who_is_away_while_it_asks() -> None:
 def test_the_server_tells_the_operator_who_is_waited_for() -> None:
     controller = ServerController(plan=PLAN, rounds=1)
     assert controller._progress("", {"after": 0}, None)["waiting"] == []
-    controller._driver = SimpleNamespace(awaited=lambda: [Awaited(silo="Bergen", seconds=3.0, left=57.0, away=True)])  # type: ignore[assignment]
-    assert controller._progress("", {"after": 0}, None)["waiting"] == [{"silo": "Bergen", "seconds": 3.0, "left": 57.0, "away": True}]
+    controller._driver = SimpleNamespace(
+        awaited=lambda: [Awaited(silo="Bergen", seconds=3.0, left=57.0, away=True)]
+    )  # type: ignore[assignment]
+    assert controller._progress("", {"after": 0}, None)["waiting"] == [
+        {"silo": "Bergen", "seconds": 3.0, "left": 57.0, "away": True}
+    ]
 
 
 def test_before_a_job_begins_the_absent_silos_are_named(kit: Path) -> None:
     operator, news = Operator(kit), []
-    session = SimpleNamespace(get_connected_client_list=lambda: [SimpleNamespace(name="silo-1")], close=lambda: None)
+    session = SimpleNamespace(
+        get_connected_client_list=lambda: [SimpleNamespace(name="silo-1")], close=lambda: None
+    )
     operator._session = session  # type: ignore[assignment]
     operator._tell_of_absent(["silo-0", "silo-1", "silo-2"], time.monotonic() - 4.0, news.append)
     assert [each["silo"] for each in news[0]["waiting"]] == ["silo-0", "silo-2"]
     line = federation._Waiting(3).line(news[0]["waiting"], now=4.0)
     assert line is not None
-    assert line.startswith("waiting for silo-0 (not connected), silo-2 (not connected): 4 s so far, until enough silos")
+    assert line.startswith(
+        "waiting for silo-0 (not connected), silo-2 (not connected): 4 s so far, until enough silos"
+    )
     operator.close()

@@ -23,7 +23,11 @@ def _commands() -> Iterator[tuple[str, Any]]:
         command = root.get_command(typer.Context(root), name)
         assert command is not None
         nested = getattr(command, "commands", {})
-        yield from ((f"{name} {inner}", each) for inner, each in nested.items()) if nested else [(name, command)]
+        yield from (
+            ((f"{name} {inner}", each) for inner, each in nested.items())
+            if nested
+            else [(name, command)]
+        )
 
 
 def test_every_command_and_every_parameter_says_what_it_is_for() -> None:
@@ -31,11 +35,17 @@ def test_every_command_and_every_parameter_says_what_it_is_for() -> None:
         assert command.help, name
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"{name}: {parameter.name}"
-            assert "completion" not in str(parameter.name), f"{name} offers to install completion for itself"
+            assert "completion" not in str(parameter.name), (
+                f"{name} offers to install completion for itself"
+            )
 
 
 def test_scripts_can_read_every_command_that_ends_by_itself() -> None:
-    without = {name for name, command in _commands() if not any("--json" in parameter.opts for parameter in command.params)}
+    without = {
+        name
+        for name, command in _commands()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
     assert without == {"federation start", "join"}
 
 
@@ -45,7 +55,9 @@ def test_the_readme_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"], ["federation"]])
-def test_without_arguments_there_is_help_and_not_an_error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_there_is_help_and_not_an_error_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert "Usage: sumus" in shown.out + shown.err
@@ -54,12 +66,27 @@ def test_without_arguments_there_is_help_and_not_an_error_line(arguments: list[s
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("sumus ", list(COMMANDS)), ("sumus le", ["ledger"]), ("sumus ledger s", ["show"]), ("sumus account --js", ["--json"])],
+    [
+        ("sumus ", list(COMMANDS)),
+        ("sumus le", ["ledger"]),
+        ("sumus ledger s", ["show"]),
+        ("sumus account --js", ["--json"]),
+    ],
 )
 def test_a_shell_completes_commands_without_loading_them(words: str, offered: list[str]) -> None:
-    asked = {"_SUMUS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    asked = {
+        "_SUMUS_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
     code = "import sys; sys.argv[0] = 'sumus'; from sumus.cli import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.split() == offered, done.stderr
 
 
@@ -70,10 +97,17 @@ def test_a_question_is_not_followed_by_a_full_stop(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("arguments", "shown"),
-    [(["keys", "new"], "letters, digits, dot"), (["account"], "the folder of a run"), (["reproduce"], "fashion-mnist, cifar10")],
+    [
+        (["keys", "new"], "letters, digits, dot"),
+        (["account"], "the folder of a run"),
+        (["reproduce"], "fashion-mnist, cifar10"),
+    ],
 )
 def test_the_explanation_of_an_argument_is_shown(
-    arguments: list[str], shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert main([*arguments, "--help"]) == 0

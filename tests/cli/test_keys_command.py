@@ -15,13 +15,20 @@ runner = CliRunner()
 
 def make(folder: Path, *names: str) -> list[Path]:
     for name in names:
-        assert runner.invoke(keys_app, ["new", name, "--out", str(folder)], catch_exceptions=False).exit_code == 0
+        assert (
+            runner.invoke(
+                keys_app, ["new", name, "--out", str(folder)], catch_exceptions=False
+            ).exit_code
+            == 0
+        )
     return [folder / f"{name}.pub" for name in names]
 
 
 def test_new_keys_and_a_roster_fit_together(tmp_path: Path) -> None:
     files = make(tmp_path, "north", "south")
-    result = runner.invoke(keys_app, ["roster", *map(str, files), "--out", str(tmp_path / "roster.toml")])
+    result = runner.invoke(
+        keys_app, ["roster", *map(str, files), "--out", str(tmp_path / "roster.toml")]
+    )
     roster = Roster.parse((tmp_path / "roster.toml").read_text())
     assert result.exit_code == 0
     assert "north, south" in result.output
@@ -30,14 +37,24 @@ def test_new_keys_and_a_roster_fit_together(tmp_path: Path) -> None:
         identity = SiloIdentity.parse((tmp_path / f"{name}.key").read_text())
         assert identity.public_key == roster.public_keys[name]
         assert (tmp_path / f"{name}.key").stat().st_mode & 0o077 == 0
-        assert identity.secret_text().split(":")[1].strip() not in (tmp_path / f"{name}.pub").read_text()
+        assert (
+            identity.secret_text().split(":")[1].strip()
+            not in (tmp_path / f"{name}.pub").read_text()
+        )
 
 
 def test_scripts_read_the_fingerprint(tmp_path: Path) -> None:
     made = runner.invoke(keys_app, ["new", "north", "--out", str(tmp_path), "--json"])
     public = json.loads(made.output)["public"]
-    found = json.loads(runner.invoke(keys_app, ["roster", public, "--out", str(tmp_path / "roster.toml"), "--json"]).output)
-    assert found["fingerprint"].replace(" ", "") == Roster.parse((tmp_path / "roster.toml").read_text()).digest().hex()
+    found = json.loads(
+        runner.invoke(
+            keys_app, ["roster", public, "--out", str(tmp_path / "roster.toml"), "--json"]
+        ).output
+    )
+    assert (
+        found["fingerprint"].replace(" ", "")
+        == Roster.parse((tmp_path / "roster.toml").read_text()).digest().hex()
+    )
     assert found["silos"] == ["north"]
 
 
@@ -56,4 +73,8 @@ def test_bad_names_and_files_are_refused(tmp_path: Path) -> None:
         runner.invoke(keys_app, ["roster", str(tmp_path / "none.pub")], catch_exceptions=False)
     (file,) = make(tmp_path, "north")
     with pytest.raises(DataError, match="twice"):
-        runner.invoke(keys_app, ["roster", str(file), str(file), "--out", str(tmp_path / "r")], catch_exceptions=False)
+        runner.invoke(
+            keys_app,
+            ["roster", str(file), str(file), "--out", str(tmp_path / "r")],
+            catch_exceptions=False,
+        )

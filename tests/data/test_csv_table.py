@@ -1,4 +1,6 @@
-"""The CSV reader: whatever a writer wrote comes back, and whatever a file holds it is columns or one declared error."""
+"""The CSV reader: whatever a writer wrote comes back, and whatever a file holds it is columns or
+one declared error.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,22 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sumus.data.columns import TextColumn
+from sumus.data import TextColumn
 from sumus.data.csv_table import read_csv
 from sumus.errors import DataError
 
 MISSING = {"", "na", "n/a", "nan", "null", "?"}
 values = st.text(st.characters(codec="utf-8"), max_size=8)
 names = st.lists(
-    st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=5), min_size=1, max_size=5
+    st.text(
+        st.characters(codec="utf-8", exclude_categories=("Cc", "Zs", "Zl", "Zp")),
+        min_size=1,
+        max_size=5,
+    ),
+    min_size=1,
+    max_size=5,
 )
 
 
@@ -28,7 +35,10 @@ def _write(folder: Path, content: str | bytes) -> Path:
 
 
 def _decoded(path: Path) -> dict[str, list[str | None]]:
-    return {name: [None if code < 0 else column.values[code] for code in column.codes] for name, column in read_csv(path).items()}
+    return {
+        name: [None if code < 0 else column.values[code] for code in column.codes]
+        for name, column in read_csv(path).items()
+    }
 
 
 def _columns_or_complaint(path: Path) -> tuple[dict[str, TextColumn], str | None]:
@@ -38,7 +48,9 @@ def _columns_or_complaint(path: Path) -> tuple[dict[str, TextColumn], str | None
         return {}, str(error)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(header=names, rows=st.integers(1, 6), data=st.data())
 def test_what_the_standard_writer_wrote_comes_back(tmp_path, header, rows, data):
     header = list(dict.fromkeys(name.strip() or "c" for name in header))
@@ -51,14 +63,23 @@ def test_what_the_standard_writer_wrote_comes_back(tmp_path, header, rows, data)
     if len(header) == 1 and any(separators.count(other) for other in ";\t|"):
         return
     expected = {
-        name: [None if row[index].strip().casefold() in MISSING else row[index].strip() for row in table]
+        name: [
+            None if row[index].strip().casefold() in MISSING else row[index].strip()
+            for row in table
+        ]
         for index, name in enumerate(header)
     }
     assert _decoded(_write(tmp_path, text.getvalue())) == expected
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.one_of(st.binary(max_size=80), st.text("ab1,;\"\n\r\t |'\0é", max_size=60).map(str.encode)))
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    content=st.one_of(
+        st.binary(max_size=80), st.text("ab1,;\"\n\r\t |'\0é", max_size=60).map(str.encode)
+    )
+)
 def test_any_bytes_are_columns_of_one_length_or_a_data_error(tmp_path, content):
     columns, complaint = _columns_or_complaint(_write(tmp_path, content))
     if complaint is not None:
@@ -66,7 +87,9 @@ def test_any_bytes_are_columns_of_one_length_or_a_data_error(tmp_path, content):
         return
     assert columns
     assert len({len(column.codes) for column in columns.values()}) == 1
-    assert all(-1 <= code < len(column.values) for column in columns.values() for code in column.codes)
+    assert all(
+        -1 <= code < len(column.values) for column in columns.values() for code in column.codes
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +129,12 @@ def test_more_rows_than_one_block(tmp_path):
     count = 70_000
     path = _write(tmp_path, "a,b\n" + "".join(f"{index},{index % 3}\n" for index in range(count)))
     columns = read_csv(path)
-    assert [columns["a"].values[code] for code in columns["a"].codes[[0, 65_535, 65_536, -1]]] == ["0", "65535", "65536", "69999"]
+    assert [columns["a"].values[code] for code in columns["a"].codes[[0, 65_535, 65_536, -1]]] == [
+        "0",
+        "65535",
+        "65536",
+        "69999",
+    ]
     assert columns["b"].values == ("0", "1", "2")
 
 

@@ -1,4 +1,6 @@
-"""The named data sets: facts without loading equal what loading finds, and a missing set says how to get it."""
+"""The named data sets: facts without loading equal what loading finds, and a missing set says how
+to get it.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumus.data import images, income, load, load_silo, public_facts
-from sumus.data.catalogue import CATALOGUE
+from sumus.data import CATALOGUE, images, income, load, load_silo, public_facts
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
 
 def _plan(name: str | None, silos: int | None = None, **data: object) -> TrainingPlan:
     federation = {} if silos is None else {"silos": silos}
-    return TrainingPlan.from_table({"data": {**({} if name is None else {"name": name}), **data}, "federation": federation})
+    return TrainingPlan.from_table(
+        {"data": {**({} if name is None else {"name": name}), **data}, "federation": federation}
+    )
 
 
 def _needs(name: str) -> None:
@@ -38,7 +41,7 @@ def empty_machine(tmp_path, monkeypatch):
     return tmp_path
 
 
-# -- digits -------------------------------------------------------------------------------------------------------------------
+# -- digits
 
 
 @pytest.mark.parametrize("partition", ["iid", "shards", "dirichlet"])
@@ -64,7 +67,9 @@ def test_digits_are_those_of_scikit_learn_and_each_is_somewhere():
     pixels, labels = load_digits(return_X_y=True)
     data = load(_plan("digits"))
     parts = [part for silo in data.silos for part in (silo.train, silo.validation, silo.test)]
-    found = sorted((int(y), (x * 16).tolist()) for part in parts for x, y in zip(part.x, part.y, strict=True))
+    found = sorted(
+        (int(y), (x * 16).tolist()) for part in parts for x, y in zip(part.x, part.y, strict=True)
+    )
     assert found == sorted((int(y), x.tolist()) for x, y in zip(pixels, labels, strict=True))
 
 
@@ -94,7 +99,10 @@ def test_declared_bounds_are_kept():
         (_plan("digits", 1798), "1797 records"),
         (_plan("digits", partition="natural"), "no silos of its own"),
         (_plan("income", 7, partition="natural"), "must be 51"),
-        (_plan("digits", 40, partition="dirichlet", dirichlet_alpha=0.001), "has no records. Raise data.dirichlet_alpha"),
+        (
+            _plan("digits", 40, partition="dirichlet", dirichlet_alpha=0.001),
+            "has no records. Raise data.dirichlet_alpha",
+        ),
     ],
 )
 def test_impossible_deals_are_refused_by_facts_and_load_alike(plan, complaint):
@@ -104,7 +112,7 @@ def test_impossible_deals_are_refused_by_facts_and_load_alike(plan, complaint):
         assert complaint in str(caught.value)
 
 
-# -- missing and damaged ------------------------------------------------------------------------------------------------------
+# -- missing and damaged
 
 
 @pytest.mark.parametrize(
@@ -158,17 +166,31 @@ def test_the_environment_variable_comes_first(empty_machine, monkeypatch):
 
 
 def test_levelled_features_are_a_function_of_one_record():
-    raw = np.array([[0.0, 4.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [-1.0, 16.0, 0.0, 0.0]], dtype=np.float16)
+    raw = np.array(
+        [[0.0, 4.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [-1.0, 16.0, 0.0, 0.0]], dtype=np.float16
+    )
     expected = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [-1.0, 3.0, -1.0, -1.0]])
     assert np.allclose(images._levelled(raw), expected)
     assert np.allclose(images._levelled(raw[2:]), expected[2:])
 
 
-# -- income encoding ----------------------------------------------------------------------------------------------------------
+# -- income encoding
 
 
 def _person(**changes: int) -> dict[str, np.ndarray]:
-    codes = {"AGEP": 40, "COW": 1, "SCHL": 21, "MAR": 1, "OCCP": 10, "POBP": 6, "RELP": 0, "WKHP": 40, "SEX": 1, "RAC2": 1, **changes}
+    codes = {
+        "AGEP": 40,
+        "COW": 1,
+        "SCHL": 21,
+        "MAR": 1,
+        "OCCP": 10,
+        "POBP": 6,
+        "RELP": 0,
+        "WKHP": 40,
+        "SEX": 1,
+        "RAC2": 1,
+        **changes,
+    }
     return {name: np.array([value]) for name, value in codes.items()}
 
 
@@ -185,7 +207,8 @@ def test_every_group_of_income_features_sums_to_one():
         x = income.encode_income(_person(**changes))
         assert x.shape == (1, income.income_width())
         assert x.sum() == pytest.approx(10.0)  # ten columns
-        assert 3.0 <= np.linalg.norm(x) <= np.sqrt(10) + 1e-6  # eight ones, and two columns shared by two knots each
+        # eight ones, and two columns shared by two knots each
+        assert 3.0 <= np.linalg.norm(x) <= np.sqrt(10) + 1e-6
 
 
 def test_income_features_separate_what_the_code_lists_separate():
@@ -204,7 +227,8 @@ def test_income_features_separate_what_the_code_lists_separate():
     ):
         assert not np.array_equal(base, income.encode_income(_person(**changes))), changes
     beyond, unused = (income.encode_income(_person(OCCP=code)) for code in (9999, 250))
-    assert np.array_equal(beyond, unused)  # codes that the list does not have share the last feature
+    # codes that the list does not have share the last feature
+    assert np.array_equal(beyond, unused)
     assert beyond[0, -1] == 1.0
     assert base[0, -1] == 0.0
     assert np.array_equal(base, income.encode_income(_person(OCCP=49)))  # one group of fifty codes
@@ -213,7 +237,9 @@ def test_income_features_separate_what_the_code_lists_separate():
 def test_income_file_with_foreign_codes_is_refused(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {name: [int(value[0])] * 2 for name, value in _person(SEX=7).items()}
-    parquet.write_table(arrow.table({**columns, "PINCP": [0, 1], "STATE": ["AK", "AL"]}), tmp_path / income.FILE)
+    parquet.write_table(
+        arrow.table({**columns, "PINCP": [0, 1], "STATE": ["AK", "AL"]}), tmp_path / income.FILE
+    )
     with pytest.raises(DataError, match="column SEX must hold codes 1 … 2"):
         load(_plan("income", partition="natural"), cache=tmp_path)
 
@@ -221,14 +247,20 @@ def test_income_file_with_foreign_codes_is_refused(tmp_path):
 def test_income_of_two_states(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {name: [int(value[0])] * 4 for name, value in _person().items()}
-    parquet.write_table(arrow.table({**columns, "PINCP": [0, 1, 1, 1], "STATE": ["WY", "AL", "AL", "AL"]}), tmp_path / income.FILE)
+    parquet.write_table(
+        arrow.table({**columns, "PINCP": [0, 1, 1, 1], "STATE": ["WY", "AL", "AL", "AL"]}),
+        tmp_path / income.FILE,
+    )
     plan = _plan("income", partition="natural", test_fraction=0.0)
     data, facts = load(plan, cache=tmp_path), public_facts(plan, cache=tmp_path)
     assert facts.silo_names == ("AL", "WY")
-    assert [(silo.name, sorted(silo.train.y.tolist())) for silo in data.silos] == [("AL", [1, 1, 1]), ("WY", [0])]
+    assert [(silo.name, sorted(silo.train.y.tolist())) for silo in data.silos] == [
+        ("AL", [1, 1, 1]),
+        ("WY", [0]),
+    ]
 
 
-# -- the big ones -------------------------------------------------------------------------------------------------------------
+# -- the big ones
 
 
 @pytest.mark.bigdata
@@ -242,7 +274,11 @@ def test_big_sets_hold_what_the_catalogue_says(name):
         data.facts().records_per_silo,
         data.silos[0].train.x.shape[1:],
     )
-    counts = sum(np.bincount(part.y, minlength=data.classes) for silo in data.silos for part in (silo.train, silo.test))
+    counts = sum(
+        np.bincount(part.y, minlength=data.classes)
+        for silo in data.silos
+        for part in (silo.train, silo.test)
+    )
     if name != "income" or facts.records_per_silo[0] == round(3463 * 0.8):
         assert tuple(counts.tolist()) == CATALOGUE[name].class_counts
     assert all(np.isfinite(silo.test.x).all() for silo in data.silos)
@@ -257,8 +293,13 @@ def test_income_loads_in_seconds_and_a_linear_model_reaches_eighty_percent():
     from scipy import sparse
     from sklearn.linear_model import LogisticRegression
 
-    x, y = (np.concatenate([getattr(silo.train, part)[:1500] for silo in data.silos]) for part in ("x", "y"))
-    xt, yt = (np.concatenate([getattr(silo.test, part) for silo in data.silos]) for part in ("x", "y"))
+    x, y = (
+        np.concatenate([getattr(silo.train, part)[:1500] for silo in data.silos])
+        for part in ("x", "y")
+    )
+    xt, yt = (
+        np.concatenate([getattr(silo.test, part) for silo in data.silos]) for part in ("x", "y")
+    )
     model = LogisticRegression(max_iter=100).fit(sparse.csr_matrix(x), y)
     assert model.score(sparse.csr_matrix(xt), yt) > 0.795
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.data import Records, from_arrays
 from sumus.errors import DataError
@@ -50,7 +49,14 @@ Y = np.array([0, 1, 2, 0, 1, 2, 0, 1])
 
 @pytest.mark.parametrize(
     "silo",
-    [(X, Y), [X, Y], (X.tolist(), Y.tolist()), (FakeTensor(X), FakeTensor(Y)), FakeDataset(X, Y), Records(X.astype(np.float32), Y)],
+    [
+        (X, Y),
+        [X, Y],
+        (X.tolist(), Y.tolist()),
+        (FakeTensor(X), FakeTensor(Y)),
+        FakeDataset(X, Y),
+        Records(X.astype(np.float32), Y),
+    ],
     ids=["arrays", "list pair", "lists", "tensors", "dataset", "records"],
 )
 def test_every_kind_of_object_gives_the_same_records(silo):
@@ -70,7 +76,11 @@ def test_real_torch_objects():
     x, y = torch.from_numpy(X), torch.from_numpy(Y)
     silos = [(x.requires_grad_(), y), torch.utils.data.TensorDataset(x.detach(), y)]
     data = from_arrays(silos, test_fraction=0.0)
-    assert sorted(data.silos[0].train.x[:, 0]) == sorted(data.silos[1].train.x[:, 0]) == X[:, 0].tolist()
+    assert (
+        sorted(data.silos[0].train.x[:, 0])
+        == sorted(data.silos[1].train.x[:, 0])
+        == X[:, 0].tolist()
+    )
 
 
 def test_own_test_records_are_kept_apart():
@@ -84,9 +94,13 @@ def test_images_keep_their_shape_and_vectors_become_one_feature():
     assert from_arrays([([1.0, 2.0, 3.0], [0, 1, 1])]).shape == (1,)
 
 
-@pytest.mark.parametrize("labels", [731 + np.arange(40) % 20, np.arange(40) % 2 * 85541, np.r_[np.zeros(60, int), 3]])
+@pytest.mark.parametrize(
+    "labels", [731 + np.arange(40) % 20, np.arange(40) % 2 * 85541, np.r_[np.zeros(60, int), 3]]
+)
 def test_labels_that_look_like_a_quantity_or_name_a_few_are_refused_unless_declared(labels):
-    """An income read for a class would be printed as the number of classes, and with it the largest income."""
+    """An income read for a class would be printed as the number of classes, and with it the largest
+    income.
+    """
     x = np.zeros((len(labels), 2))
     with pytest.raises(DataError, match="Pass classes=") as caught:
         from_arrays([(x, labels)])
@@ -105,8 +119,15 @@ def test_no_message_holds_a_label():
 def test_whether_records_are_whole_numbers_is_said_to_be_public():
     """One fraction in one silo changes the kind of all records."""
     whole, fraction = X.astype(int), X + 0.5
-    for silos, said in (([(whole, Y)] * 2, True), ([(whole, Y), (fraction, Y)], True), ([(X, Y), (fraction, Y)], False)):
-        assert any("whole numbers" in line for line in from_arrays(silos, classes=3).assumptions) == said
+    for silos, said in (
+        ([(whole, Y)] * 2, True),
+        ([(whole, Y), (fraction, Y)], True),
+        ([(X, Y), (fraction, Y)], False),
+    ):
+        assert (
+            any("whole numbers" in line for line in from_arrays(silos, classes=3).assumptions)
+            == said
+        )
 
 
 def test_two_labelled_records_are_a_dataset_and_no_pair_of_records_and_labels():
@@ -171,6 +192,8 @@ def test_wrong_objects_are_one_line_errors(silos, options, complaint):
 @given(count=st.integers(1, 40), test=st.floats(0, 0.9), validation=st.floats(0, 0.9))
 def test_no_record_is_lost(count, test, validation):
     x = np.arange(count, dtype=np.float32)[:, None]
-    silo = from_arrays([(x, np.zeros(count))], test_fraction=test, validation_fraction=validation).silos[0]
+    silo = from_arrays(
+        [(x, np.zeros(count))], test_fraction=test, validation_fraction=validation
+    ).silos[0]
     parts = (silo.train, silo.validation, silo.test)
     assert sorted(np.concatenate([part.x[:, 0] for part in parts]).tolist()) == list(range(count))

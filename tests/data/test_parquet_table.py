@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sumus.data import load
 from sumus.data.parquet_table import read_parquet
@@ -21,7 +20,13 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def _plan(path: Path, **data: object) -> TrainingPlan:
-    entries = {"path": str(path), "silo_column": "silo", "label_column": "label", "test_fraction": 0.0, **data}
+    entries = {
+        "path": str(path),
+        "silo_column": "silo",
+        "label_column": "label",
+        "test_fraction": 0.0,
+        **data,
+    }
     return TrainingPlan.from_table({"data": entries})
 
 
@@ -55,24 +60,45 @@ def test_types_of_the_schema_decide(tmp_path):
         "nothing": [nan] * 3,
     }.items():
         assert np.array_equal(columns[name].values, expected, equal_nan=True), name
-    assert (columns["word"].values, columns["word"].codes.tolist(), columns["word"].declared) == (("1", "b"), [0, -1, 1], False)
-    assert (columns["kind"].values, columns["kind"].codes.tolist(), columns["kind"].declared) == (("u", "v"), [0, -1, 1], True)
+    assert (columns["word"].values, columns["word"].codes.tolist(), columns["word"].declared) == (
+        ("1", "b"),
+        [0, -1, 1],
+        False,
+    )
+    assert (columns["kind"].values, columns["kind"].codes.tolist(), columns["kind"].declared) == (
+        ("u", "v"),
+        [0, -1, 1],
+        True,
+    )
 
 
 def test_a_dictionary_type_brings_its_public_categories_along(tmp_path):
-    kind = arrow.DictionaryArray.from_arrays(arrow.array([0, 2, None, 0], arrow.uint8()), ["low", "middle", "high"])
+    kind = arrow.DictionaryArray.from_arrays(
+        arrow.array([0, 2, None, 0], arrow.uint8()), ["low", "middle", "high"]
+    )
     path = _write(tmp_path, silo=["A"] * 4, label=[0, 1, 1, 0], kind=kind)
     data = load(_plan(path))
-    assert data.shape == (4,)  # "middle" never occurs and still has its feature; the last one is for other and missing
-    assert sorted(map(tuple, data.silos[0].train.x.tolist())) == [(0, 0, 0, 1), (0, 0, 1, 0), (1, 0, 0, 0), (1, 0, 0, 0)]
+    # "middle" never occurs and still has its feature; the last one is for other and missing
+    assert data.shape == (4,)
+    assert sorted(map(tuple, data.silos[0].train.x.tolist())) == [
+        (0, 0, 0, 1),
+        (0, 0, 1, 0),
+        (1, 0, 0, 0),
+        (1, 0, 0, 0),
+    ]
     assert any("categories of kind" in line for line in data.assumptions)
     assert not any("number or text" in line for line in data.assumptions)
-    assert any("is what the schema of the file declares" in line and "whether" in line for line in data.assumptions)
+    assert any(
+        "is what the schema of the file declares" in line and "whether" in line
+        for line in data.assumptions
+    )
 
 
 def test_numeric_labels_and_silos_match_the_declared_lists(tmp_path):
     path = _write(tmp_path, silo=[3, 1, 3], label=[1.0, 0.0, 0.0], x=[0.1, 0.2, 0.3])
-    data = load(_plan(path, categories={"label": ["0", "1"], "silo": ["1", "3"]}, bounds={"x": [0, 1]}))
+    data = load(
+        _plan(path, categories={"label": ["0", "1"], "silo": ["1", "3"]}, bounds={"x": [0, 1]})
+    )
     assert [silo.name for silo in data.silos] == ["1", "3"]
     assert sorted(data.silos[1].train.y.tolist()) == [0, 1]
 
@@ -93,12 +119,16 @@ def test_faults_are_one_line(tmp_path, columns, complaint):
 
 def test_two_columns_of_one_name(tmp_path):
     path = tmp_path / "own.parquet"
-    parquet.write_table(arrow.Table.from_arrays([arrow.array([1]), arrow.array([2])], names=["x", "x"]), path)
+    parquet.write_table(
+        arrow.Table.from_arrays([arrow.array([1]), arrow.array([2])], names=["x", "x"]), path
+    )
     with pytest.raises(DataError, match="two columns of one name"):
         read_parquet(path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(junk=st.binary(max_size=60), magic=st.booleans())
 def test_junk_that_is_called_parquet_is_a_data_error(tmp_path, junk, magic):
     path = tmp_path / "own.parquet"
@@ -131,12 +161,20 @@ def test_booleans_are_the_same_classes_and_categories_from_csv_and_parquet(tmp_p
     packed = _write(tmp_path, silo=silos, size=sizes, smokes=flags[::-1], label=flags)
     text = tmp_path / "own.csv"
     rows = zip(silos, sizes, flags[::-1], flags, strict=True)
-    lines = [f"{silo},{size},{yes if smokes else no},{yes if label else no}" for silo, size, smokes, label in rows]
+    lines = [
+        f"{silo},{size},{yes if smokes else no},{yes if label else no}"
+        for silo, size, smokes, label in rows
+    ]
     text.write_text("\n".join(["silo,size,smokes,label", *lines, ""]))
     for listed in ({}, {"label": ["True", "False"]}, {"label": ["false", "true"]}):
-        options = {"bounds": {"size": [0, 30]}, "categories": {"smokes": ["false", "true"], **listed}}
+        options = {
+            "bounds": {"size": [0, 30]},
+            "categories": {"smokes": ["false", "true"], **listed},
+        }
         first, second = load(_plan(text, **options)), load(_plan(packed, **options))
-        assert first.class_names == second.class_names == tuple(listed.get("label", ("False", "True")))
+        assert (
+            first.class_names == second.class_names == tuple(listed.get("label", ("False", "True")))
+        )
         for one, other in zip(first.silos, second.silos, strict=True):
             assert np.array_equal(one.train.x, other.train.x)
             assert np.array_equal(one.train.y, other.train.y)

@@ -1,4 +1,6 @@
-"""How many records a silo has: nobody sees it under a bound, and a count that was read off the data never turns into one."""
+"""How many records a silo has: nobody sees it under a bound, and a count that was read off the data
+never turns into one.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from sumus.data import FederatedData, Records, SiloRecords, from_arrays, hold_to_plan, load, load_silo, public_facts
+from sumus.data import (
+    FederatedData,
+    Records,
+    SiloRecords,
+    from_arrays,
+    hold_to_plan,
+    load,
+    load_silo,
+    public_facts,
+)
 from sumus.data.partition import first_by_key
 from sumus.errors import DataError, PlanError
 from sumus.guarantee import account_of, calibrate_design
-from sumus.plan import TrainingPlan
-from sumus.resolve import resolve
+from sumus.plan import TrainingPlan, resolve
 
 DECLARED = {
     "silo_column": "clinic",
@@ -28,7 +37,9 @@ DECLARED = {
 
 def table(folder: Path, rows: list[tuple[str, float, int]], name: str = "own.csv") -> Path:
     path = folder / name
-    path.write_text("clinic,age,ill\n" + "".join(f"{clinic},{age},{ill}\n" for clinic, age, ill in rows))
+    path.write_text(
+        "clinic,age,ill\n" + "".join(f"{clinic},{age},{ill}\n" for clinic, age, ill in rows)
+    )
     return path
 
 
@@ -40,20 +51,27 @@ def contents(records: Records) -> Counter[tuple[float, ...]]:
     return Counter((*map(float, x), float(y)) for x, y in zip(records.x, records.y, strict=True))
 
 
-# -- a silo at, below and beyond its bound -------------------------------------------------------------------------------------------
+# -- a silo at, below and beyond its bound
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    ages=st.lists(st.integers(0, 12), min_size=1, max_size=20),  # few values: equal records are common
+    # few values: equal records are common
+    ages=st.lists(st.integers(0, 12), min_size=1, max_size=20),
     bound=st.integers(1, 20),
     gone=st.integers(0, 19),
 )
-def test_a_record_more_changes_one_record_below_the_bound_and_two_beyond_it(ages: list[int], bound: int, gone: int) -> None:
-    """Against the definition: the multiset of kept records moves by one record, or by two where the silo is beyond its bound."""
+def test_a_record_more_changes_one_record_below_the_bound_and_two_beyond_it(
+    ages: list[int], bound: int, gone: int
+) -> None:
+    """Against the definition: the multiset of kept records moves by one record, or by two where the
+    silo is beyond its bound.
+    """
     x, y = np.array(ages, dtype=np.float32)[:, None], np.array(ages) % 2
     less = np.delete(np.arange(len(ages)), gone % len(ages))
-    kept = [contents(Records(x[at][chosen], y[at][chosen])) for at, chosen in _both(x, y, less, bound)]
+    kept = [
+        contents(Records(x[at][chosen], y[at][chosen])) for at, chosen in _both(x, y, less, bound)
+    ]
     distance = sum(((kept[0] - kept[1]) + (kept[1] - kept[0])).values())
     assert sum(kept[0].values()) == min(len(ages), bound)
     assert distance <= (1 if len(ages) <= bound else 2)
@@ -66,8 +84,15 @@ def _both(x: np.ndarray, y: np.ndarray, less: np.ndarray, bound: int):
 
 def test_who_is_left_out_follows_from_the_records_and_not_from_their_order() -> None:
     rng = np.random.default_rng(0)
-    x, y, order = rng.normal(size=(50, 3)).astype(np.float32), rng.integers(0, 2, 50), rng.permutation(50)
-    one, other = first_by_key(x, y, 20, seed=0, silo="A"), order[first_by_key(x[order], y[order], 20, seed=0, silo="A")]
+    x, y, order = (
+        rng.normal(size=(50, 3)).astype(np.float32),
+        rng.integers(0, 2, 50),
+        rng.permutation(50),
+    )
+    one, other = (
+        first_by_key(x, y, 20, seed=0, silo="A"),
+        order[first_by_key(x[order], y[order], 20, seed=0, silo="A")],
+    )
     assert sorted(one) == sorted(other)
     assert sorted(one) != sorted(first_by_key(x, y, 20, seed=0, silo="B"))
     assert sorted(one) != sorted(first_by_key(x, y, 20, seed=1, silo="A"))
@@ -82,7 +107,10 @@ def test_a_silo_beyond_its_bound_leaves_records_out_and_says_nothing(tmp_path: P
     assert large.left_out == 0
     assert data.assumptions == ()
     assert "left" not in repr(data.facts())
-    alone = load_silo(plan_of(table(tmp_path, [row for row in rows if row[0] == "A"]), records_per_silo=[20, 60]), "A")
+    alone = load_silo(
+        plan_of(table(tmp_path, [row for row in rows if row[0] == "A"]), records_per_silo=[20, 60]),
+        "A",
+    )
     assert np.array_equal(alone.silos[0].train.x, small.train.x)
 
 
@@ -97,24 +125,35 @@ def test_a_silo_may_lose_its_last_record(tmp_path: Path, suffix: str) -> None:
         return path.with_suffix(".parquet")
 
     one, none = (plan_of(path_of(rows), records_per_silo=[5, 5]) for rows in ([("A", 50, 0)], []))
-    assert sorted(map(len, (load_silo(one, "A").silos[0].train, load_silo(one, "A").silos[0].test))) == [0, 1]
+    assert sorted(
+        map(len, (load_silo(one, "A").silos[0].train, load_silo(one, "A").silos[0].test))
+    ) == [0, 1]
     for plan in (one, none):
         own = load_silo(plan, "A")
-        assert (own.shape, own.classes, own.facts().records_per_silo, own.assumptions) == ((2,), 2, (5,), ())
+        assert (own.shape, own.classes, own.facts().records_per_silo, own.assumptions) == (
+            (2,),
+            2,
+            (5,),
+            (),
+        )
         whole = load(plan)
         assert whole.facts().records_per_silo == public_facts(plan).records_per_silo == (5, 5)
     assert len(load_silo(none, "A").silos[0]) == 0
 
 
-def test_a_file_without_records_cannot_say_which_silos_and_classes_there_are(tmp_path: Path) -> None:
+def test_a_file_without_records_cannot_say_which_silos_and_classes_there_are(
+    tmp_path: Path,
+) -> None:
     path = table(tmp_path, [])
     for undeclared in ("clinic", "ill"):
-        listed = {name: values for name, values in DECLARED["categories"].items() if name != undeclared}
+        listed = {
+            name: values for name, values in DECLARED["categories"].items() if name != undeclared
+        }
         with pytest.raises(DataError, match="holds columns but no records"):
             load(plan_of(path, categories=listed))
 
 
-# -- counts that are public stay public ----------------------------------------------------------------------------------------------
+# -- counts that are public stay public
 
 
 def resolved(plan: TrainingPlan) -> TrainingPlan:
@@ -124,8 +163,12 @@ def resolved(plan: TrainingPlan) -> TrainingPlan:
 
 @pytest.mark.parametrize("bounds", [{}, {"records_per_silo": [60, 60]}], ids=["counted", "bounded"])
 @pytest.mark.parametrize("test_fraction", [0.0, 0.2])
-def test_a_resolved_plan_keeps_its_meaning(tmp_path: Path, bounds: dict[str, object], test_fraction: float) -> None:
-    path = table(tmp_path, [("AB"[index % 3 % 2], index % 90, index % 5 % 2) for index in range(150)])
+def test_a_resolved_plan_keeps_its_meaning(
+    tmp_path: Path, bounds: dict[str, object], test_fraction: float
+) -> None:
+    path = table(
+        tmp_path, [("AB"[index % 3 % 2], index % 90, index % 5 % 2) for index in range(150)]
+    )
     plan = plan_of(path, test_fraction=test_fraction, **bounds)
     once = resolved(plan)
     again = TrainingPlan.from_toml(once.to_toml())
@@ -149,7 +192,9 @@ def test_the_neighbours_that_are_printed_are_those_that_hold(tmp_path: Path) -> 
 
     counted, bounded = plan_of(path), plan_of(path, records_per_silo=[60, 60])
     assert (
-        shown(counted) == shown(resolved(counted)) == "one record of one silo, add or remove; record counts are taken as public, "
+        shown(counted)
+        == shown(resolved(counted))
+        == "one record of one silo, add or remove; record counts are taken as public, "
         "and rates, bins and divisors stay as the stated counts made them"
     )
     assert "silos within data.records_per_silo" in shown(bounded)
@@ -165,7 +210,7 @@ def test_bounds_without_numbers_and_two_sources_are_refused() -> None:
         TrainingPlan.from_toml('[data]\nname = "digits"\nobjects = "mine"\n')
 
 
-# -- python objects ------------------------------------------------------------------------------------------------------------------
+# -- python objects
 
 
 def test_arrays_are_held_to_the_plans_bounds_like_tables() -> None:
@@ -206,7 +251,9 @@ def test_names_come_from_a_mapping() -> None:
 
 
 def test_data_sets_in_memory_are_told_apart_by_what_is_public() -> None:
-    """A record more, another value or another class keeps the ledger; another shape or other silos are another data set."""
+    """A record more, another value or another class keeps the ledger; another shape or other silos
+    are another data set.
+    """
     x, y = np.arange(24.0).reshape(8, 3), np.array([0, 1, 0, 1, 0, 1, 0, 1])
     name = from_arrays([(x, y)]).name
     assert from_arrays([(x[1:], y[1:])]).name == name

@@ -1,4 +1,6 @@
-"""A user of a silo's machine without a kit or a certificate: `python stranger.py PORT SILO ORIGIN TOPIC BODY JOB` over the loopback."""
+"""A user of a silo's machine without a kit or a certificate: `python stranger.py PORT SILO ORIGIN
+TOPIC BODY JOB` over the loopback.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from nvflare.private.admin_defs import Message
 from nvflare.private.defs import RequestHeader, new_cell_message
 
 port, silo, origin, topic, body, job = sys.argv[1:]
-cell = Cell(fqcn=f"{silo}.stranger", root_url="", secure=False, credentials={}, parent_url=f"tcp://localhost:{port}")
+cell = Cell(
+    fqcn=f"{silo}.stranger",
+    root_url="",
+    secure=False,
+    credentials={},
+    parent_url=f"tcp://localhost:{port}",
+)
 cell.start()
 
 
@@ -27,7 +35,13 @@ for _ in range(20):
     if cell.core_cell.is_cell_connected(silo):
         break
     time.sleep(0.1)
-reply = cell.send_request(channel=CellChannel.CLIENT_MAIN, topic="admin", target=silo, request=new_cell_message({}, asked), timeout=2.0)
+reply = cell.send_request(
+    channel=CellChannel.CLIENT_MAIN,
+    topic="admin",
+    target=silo,
+    request=new_cell_message({}, asked),
+    timeout=2.0,
+)
 sys.stdout.write(str(getattr(reply.payload, "body", reply.headers)))
 sys.stdout.flush()
 os._exit(0)

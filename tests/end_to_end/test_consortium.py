@@ -1,4 +1,6 @@
-"""The example with five hospitals, to its end: over loopback, and with every hospital in a network namespace of its own."""
+"""The example with five hospitals, to its end: over loopback, and with every hospital in a network
+namespace of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import IN_TEST_NETWORK
-from sumus.record import RunFolder
+from sumus.books import RunFolder
+from support.notes import IN_TEST_NETWORK
 
 pytestmark = IN_TEST_NETWORK
 EXAMPLE = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.py"
@@ -20,7 +22,9 @@ VICTIM = "Leuven"
 
 
 @pytest.mark.parametrize("network", [[], ["--namespaces"]], ids=["loopback", "namespaces"])
-def test_five_hospitals_end_with_a_model_a_report_and_five_ledgers_though_one_was_killed(tmp_path: Path, network: list[str]) -> None:
+def test_five_hospitals_end_with_a_model_a_report_and_five_ledgers_though_one_was_killed(
+    tmp_path: Path, network: list[str]
+) -> None:
     out = tmp_path / "consortium-run"
     command = [sys.executable, str(EXAMPLE), "--out", str(out), *network]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=800).stdout
@@ -36,7 +40,11 @@ def test_five_hospitals_end_with_a_model_a_report_and_five_ledgers_though_one_wa
     assert run.rounds()[-1].dropped == (VICTIM,)
     assert (path / "model.pt").is_file()
     assert (path / "report.html").is_file()
-    releases = {name: int(count) for name, count in re.findall(r"ledger  .*/kits/(\w+)/.*  (\d+) releases", shown)}
+    releases = {
+        name: int(count)
+        for name, count in re.findall(r"ledger  .*/kits/(\w+)/.*  (\d+) releases", shown)
+    }
     assert len(releases) == 5
-    assert {count for name, count in releases.items() if name != VICTIM} == {24}  # a model and a metric per round
+    # a model and a metric per round
+    assert {count for name, count in releases.items() if name != VICTIM} == {24}
     assert 6 <= releases[VICTIM] < 24  # until it was killed

@@ -9,19 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from end_to_end.notes import Notes
+from support.notes import Notes
 
 pytest.importorskip("torch")
 
 
 def run(notes: Notes, *arguments: str, cwd: Path) -> None:
     environment = {**os.environ, **notes.environment}
-    subprocess.run([sys.executable, *arguments], env=environment, cwd=cwd, check=True, capture_output=True, timeout=200)
+    subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=cwd,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
 
 
 def test_a_training_looks_up_and_calls_nobody(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "notes")
-    run(notes, "-m", "sumus", "train", "--set", "federation.rounds=1", "--out", str(tmp_path / "runs"), cwd=tmp_path)
+    run(
+        notes,
+        "-m",
+        "sumus",
+        "train",
+        "--set",
+        "federation.rounds=1",
+        "--out",
+        str(tmp_path / "runs"),
+        cwd=tmp_path,
+    )
     assert notes.rounds, "nobody took notes"
     assert not notes.called
 
@@ -32,7 +49,8 @@ def test_a_training_looks_up_and_calls_nobody(tmp_path: Path) -> None:
         "import socket; socket.socket().connect_ex(('127.0.0.1', 9))",
         "import socket; socket.getaddrinfo('127.0.0.1', 9)",
         "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
-        "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:9/')",
+        "import urllib.request as u; "
+        "u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:9/')",
     ],
 )
 def test_a_call_would_be_noticed(tmp_path: Path, call: str) -> None:

@@ -1,7 +1,9 @@
-"""A federation of real processes with mutual TLS: server and three silos on loopback, over NVIDIA FLARE.
+"""A federation of real processes with mutual TLS: server and three silos on loopback, over NVIDIA
+FLARE.
 
-One federation serves all tests of this file, because bringing it up is most of their cost. Its operator is hostile: the server's own
-controls on jobs are switched off, so whatever is refused here is refused by the silos themselves.
+One federation serves all tests of this file, because bringing it up is most of their cost. Its
+operator is hostile: the server's own controls on jobs are switched off, so whatever is refused here
+is refused by the silos themselves.
 """
 
 from __future__ import annotations
@@ -19,19 +21,17 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import LOOPBACK, Notes, agreed
-from end_to_end.running import PATIENCE, job_process
+from sumus.books import Ledger, RunFolder
 from sumus.data import load
-from sumus.engines.local import LocalProcesses
 from sumus.engines.nvflare.jobs import Operator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
+from sumus.engines.nvflare.on_this_machine import LocalProcesses
 from sumus.engines.nvflare.training import train_across
-from sumus.engines.site import approve
-from sumus.ledger import Ledger
-from sumus.mechanism.grid import to_ring
-from sumus.record import RunFolder
-from sumus.training.federation import Federation
-from sumus.training.workbench import prepare
+from sumus.noise import to_ring
+from sumus.parties import Federation, approve
+from sumus.training import prepare
+from support.notes import LOOPBACK, Notes, agreed
+from support.running import PATIENCE, job_process
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
 
@@ -44,7 +44,9 @@ class HostileFederation:
 
     def __init__(self, root: Path) -> None:
         self.agreement, self.notes = agreed(**THREE), Notes(root.parent / "notes")
-        policies = dict.fromkeys([silo.name for silo in self.agreement.design.silos], "max_epsilon_per_run = 2.0\n")
+        policies = dict.fromkeys(
+            [silo.name for silo in self.agreement.design.silos], "max_epsilon_per_run = 2.0\n"
+        )
         self.processes = LocalProcesses(
             root,
             self.agreement,
@@ -58,7 +60,10 @@ class HostileFederation:
             (federation.state(name) / "SIMULATION").touch()
         kit = federation.kit("server")
         close_down_server(kit)
-        for file, change in (("resources.json", {"class_allow_list": ["*"]}), ("authorization.json", {})):
+        for file, change in (
+            ("resources.json", {"class_allow_list": ["*"]}),
+            ("authorization.json", {}),
+        ):
             content = json.loads((kit / "local" / file).read_text()) | change
             if file == "authorization.json":
                 content["permissions"]["project_admin"] = "any"
@@ -81,7 +86,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileFederat
     made.close()
 
 
-# -- the whole run, and what the server sees of it ----------------------------------------------------------------------------------
+# -- the whole run, and what the server sees of it
 
 
 def memory_of(pids: list[int]) -> bytes:
@@ -102,12 +107,19 @@ def memory_of(pids: list[int]) -> bytes:
 
 
 def holds(content: bytes, vector: np.ndarray) -> bool:
-    """Whether bytes hold the middle of a vector as 32-bit words or as 64-bit integers, at any alignment."""
-    words = to_ring(vector[len(vector) // 2 : len(vector) // 2 + 12].astype(np.int64), 32).astype(np.uint32)
+    """Whether bytes hold the middle of a vector as 32-bit words or as 64-bit integers, at any
+    alignment.
+    """
+    words = to_ring(vector[len(vector) // 2 : len(vector) // 2 + 12].astype(np.int64), 32).astype(
+        np.uint32
+    )
     for shift in range(4):
         view = np.frombuffer(content, dtype="<u4", offset=shift, count=(len(content) - shift) // 4)
         for place in np.flatnonzero(view == words[0]):
-            if any(np.array_equal(view[place : place + step * len(words) : step], words) for step in (1, 2)):
+            if any(
+                np.array_equal(view[place : place + step * len(words) : step], words)
+                for step in (1, 2)
+            ):
                 return True
     return False
 
@@ -120,9 +132,18 @@ def test_the_search_for_vectors_finds_them() -> None:
     assert not holds((vector + 1).astype("<i8").tobytes(), vector)
 
 
-def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running: HostileFederation, tmp_path: Path) -> None:
-    alone = Federation(running.agreement.design, prepare(running.agreement.plan, load(running.agreement.plan)), None, seed=SEED)
-    plain = [[outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()]
+def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(
+    running: HostileFederation, tmp_path: Path
+) -> None:
+    alone = Federation(
+        running.agreement.design,
+        prepare(running.agreement.plan, load(running.agreement.plan)),
+        None,
+        seed=SEED,
+    )
+    plain = [
+        [outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()
+    ]
     dumped: list[tuple[int, bytes]] = []
     server = running.processes.processes["server"]
 
@@ -132,10 +153,12 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running
             job.suspend()
             memory = memory_of([server.pid, job.pid])
             job.resume()
-            if b"sumus.engines.server_party" in memory:
+            if b"sumus.parties.server" in memory:
                 dumped.append((news["rounds"][-1]["round"], memory))
 
-    path = train_across(running.operator, running.agreement, out=tmp_path, watch=watch, patience=PATIENCE)
+    path = train_across(
+        running.operator, running.agreement, out=tmp_path, watch=watch, patience=PATIENCE
+    )
     run = RunFolder.open(path)
     run.verify()
     assert run.void is not None  # a public seed never looks like a private run
@@ -145,7 +168,11 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running
     assert checkpoint is not None
     assert np.array_equal(checkpoint[0]["iterate"], alone.server.parameters)
 
-    stored = [file.read_bytes() for file in running.processes.federation.kit("server").rglob("*") if file.is_file()]
+    stored = [
+        file.read_bytes()
+        for file in running.processes.federation.kit("server").rglob("*")
+        if file.is_file()
+    ]
     stored.append((running.processes.federation.folder / "server.log").read_bytes())
     model = alone.server.parameters[300:312].astype("<f8").tobytes()
     assert any(model in content for content in stored)  # the search finds what is there
@@ -153,42 +180,58 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(running
     assert not any(holds(everything, vector) for vectors in plain for vector in vectors)
     assert dumped, "the server's memory was never read"
     reached, memory = dumped[0]
-    for vector in (vector for vectors in plain[reached - 1 : reached + 2] for vector in vectors):  # it had gone on when it was stopped
+    # it had gone on when it was stopped
+    for vector in (vector for vectors in plain[reached - 1 : reached + 2] for vector in vectors):
         assert not holds(memory, vector)
     for name in running.names:
         state = running.processes.federation.state(name)
         assert state.stat().st_mode & 0o777 == 0o700
         own = b"".join(file.read_bytes() for file in state.rglob("*") if file.is_file())
-        assert not any(holds(own, vector) for vector in plain[-1])  # not even on the silo's own disk
+        # not even on the silo's own disk
+        assert not any(holds(own, vector) for vector in plain[-1])
         assert len(Ledger.of_dataset("digits", state=state).entries()) == 40
 
 
-# -- what a hostile operator submits ------------------------------------------------------------------------------------------------
+# -- what a hostile operator submits
 
 
 def submit(running: HostileFederation, job: Path) -> dict[str, Any]:
     return running.operator.run_job(job, lambda news: None)
 
 
-def test_a_job_that_carries_code_is_refused_by_every_silo(running: HostileFederation, tmp_path: Path) -> None:
+def test_a_job_that_carries_code_is_refused_by_every_silo(
+    running: HostileFederation, tmp_path: Path
+) -> None:
     marker = tmp_path / "code-ran"
     with job_folder(running.agreement, rounds=1, patience=PATIENCE) as job:
         (job / "app" / "custom").mkdir()
-        (job / "app" / "custom" / "evil.py").write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
+        (job / "app" / "custom" / "evil.py").write_text(
+            f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
+        )
         config = job / "app" / "config" / "config_fed_client.json"
-        config.write_text(config.read_text().replace("sumus.engines.nvflare.executor.SiloExecutor", "evil.Executor"))
+        config.write_text(
+            config.read_text().replace(
+                "sumus.engines.nvflare.executor.SiloExecutor", "evil.Executor"
+            )
+        )
         outcome = submit(running, job)
     assert outcome["phase"] != "finished"
     assert not marker.exists()
     assert not outcome["rounds"]
 
 
-def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: HostileFederation, tmp_path: Path) -> None:
+def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(
+    running: HostileFederation, tmp_path: Path
+) -> None:
     marker = tmp_path / "class-ran"
-    with job_folder(running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}) as job:
+    with job_folder(
+        running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}
+    ) as job:
         config = job / "app" / "config" / "config_fed_client.json"
         content = json.loads(config.read_text())
-        content["components"] = [{"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(marker)]}}]
+        content["components"] = [
+            {"id": "evil", "path": "subprocess.Popen", "args": {"args": ["touch", str(marker)]}}
+        ]
         config.write_text(json.dumps(content))
         outcome = submit(running, job)
     assert outcome["phase"] != "finished"
@@ -196,8 +239,12 @@ def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(running: Host
     assert not marker.exists()
 
 
-def test_a_job_runs_no_command_by_naming_what_sumus_can_do(running: HostileFederation, tmp_path: Path) -> None:
-    """Three JSON files that name a callable of ours. The control is a silo that allows all that begins with `sumus.`: it obeys."""
+def test_a_job_runs_no_command_by_naming_what_sumus_can_do(
+    running: HostileFederation, tmp_path: Path
+) -> None:
+    """Three JSON files that name a callable of ours. The control is a silo that allows all that
+    begins with `sumus.`: it obeys.
+    """
     trusting = running.names[2]
     resources = running.processes.federation.kit(trusting) / "local" / "resources.json"
     closed = resources.read_text()
@@ -207,12 +254,21 @@ def test_a_job_runs_no_command_by_naming_what_sumus_can_do(running: HostileFeder
         "id": "gadget",
         "path": "sumus.engines.processes.OwnedProcess",
         "args": {
-            "command": ["/bin/sh", "-c", f'cp "$PWD/sumus/identity.key" {tmp_path}/stolen-$(basename "$PWD")'],
-            "log": {"path": "sumus.data.locations.find", "args": {"relative": str(tmp_path / "log")}},
+            "command": [
+                "/bin/sh",
+                "-c",
+                f'cp "$PWD/sumus/identity.key" {tmp_path}/stolen-$(basename "$PWD")',
+            ],
+            "log": {
+                "path": "sumus.data.locations.find",
+                "args": {"relative": str(tmp_path / "log")},
+            },
         },
     }
     try:
-        with job_folder(running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}) as job:
+        with job_folder(
+            running.agreement, rounds=1, patience=PATIENCE | {"set_up_seconds": 3.0}
+        ) as job:
             config = job / "app" / "config" / "config_fed_client.json"
             config.write_text(json.dumps(json.loads(config.read_text()) | {"components": [theft]}))
             submit(running, job)
@@ -223,7 +279,9 @@ def test_a_job_runs_no_command_by_naming_what_sumus_can_do(running: HostileFeder
     assert (tmp_path / f"stolen-{trusting}").read_text() == secret
 
 
-def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(running: HostileFederation) -> None:
+def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(
+    running: HostileFederation,
+) -> None:
     unknown = agreed(federation__silos=3, federation__rounds=2, training__init_seed=1)
     with job_folder(unknown, rounds=2, patience=PATIENCE) as job:
         outcome = submit(running, job)
@@ -241,11 +299,14 @@ def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refuse
     assert set(outcome["refusals"]) == set(running.names)
 
 
-# -- a kill -------------------------------------------------------------------------------------------------------------------------
+# -- a kill
 
 
-def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: HostileFederation, tmp_path: Path) -> None:
-    again = agreed(federation__silos=3, federation__rounds=48, training__init_seed=2)  # seconds in which to be killed and come back
+def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(
+    running: HostileFederation, tmp_path: Path
+) -> None:
+    # seconds in which to be killed and come back
+    again = agreed(federation__silos=3, federation__rounds=48, training__init_seed=2)
     for name in running.names:
         approve(running.processes.federation.state(name), [again.plan])
     killed: list[int] = []
@@ -263,20 +324,31 @@ def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(running: Hostile
     assert run.summary["lost_rounds"] == 0
     records = run.rounds()
     assert records[-1].survivors == running.names
-    entries = Ledger.of_dataset("digits", state=running.processes.federation.state(running.names[1])).entries()
+    entries = Ledger.of_dataset(
+        "digits", state=running.processes.federation.state(running.names[1])
+    ).entries()
     ids = [entry.round_id for entry in entries if entry.plan_hash == again.plan.hash]
     assert len(ids) == len(set(ids))
 
 
-# -- who is called ------------------------------------------------------------------------------------------------------------------
+# -- who is called
 
 
 def test_nothing_phones_home(running: HostileFederation) -> None:
-    """No process of the federation, its training and its jobs above tried to reach or look up anything but this machine."""
+    """No process of the federation, its training and its jobs above tried to reach or look up
+    anything but this machine.
+    """
     assert running.notes.called, "nobody took notes"
     assert running.notes.called <= LOOPBACK
     parties = running.processes.processes.values()
-    family = [psutil.Process(party.pid) for party in parties] + [each for party in parties for each in party.descendants()]
-    open_now = {connection.raddr.ip for each in family for connection in each.net_connections("inet") if connection.raddr}
+    family = [psutil.Process(party.pid) for party in parties] + [
+        each for party in parties for each in party.descendants()
+    ]
+    open_now = {
+        connection.raddr.ip
+        for each in family
+        for connection in each.net_connections("inet")
+        if connection.raddr
+    }
     assert open_now  # connections that compiled code made are seen here only
     assert all(ipaddress.ip_address(address).is_loopback for address in open_now)

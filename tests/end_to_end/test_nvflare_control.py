@@ -1,7 +1,9 @@
-"""Real processes over NVIDIA FLARE: what a server with changed code, another silo and a stranger on the machine make of a silo.
+"""Real processes over NVIDIA FLARE: what a server with changed code, another silo and a stranger on
+the machine make of a silo.
 
-The server runs the engine's own program, so nothing but the silo itself stands in the way. The control is a silo that runs the engine's
-own program too, with the engine's own loopback: it obeys all three.
+The server runs the engine's own program, so nothing but the silo itself stands in the way. The
+control is a silo that runs the engine's own program too, with the engine's own loopback: it obeys
+all three.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import Notes, agreed
-from sumus.engines.local import LocalProcesses
 from sumus.engines.nvflare.jobs import Operator
 from sumus.engines.nvflare.kits import client_command, server_command
+from sumus.engines.nvflare.on_this_machine import LocalProcesses
+from support.notes import Notes, agreed
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
 
 GUARDED, ATTACKER, CONTROL = "silo-0", "silo-1", "silo-2"
-STOCK = {"server": "nvflare.private.fed.app.server.server_train", "silo": "nvflare.private.fed.app.client.client_train"}
+STOCK = {
+    "server": "nvflare.private.fed.app.server.server_train",
+    "silo": "nvflare.private.fed.app.client.client_train",
+}
 
 
 class Attacked:
@@ -38,7 +43,9 @@ class Attacked:
     def __init__(self, root: Path) -> None:
         self.notes = Notes(root / "notes")
         agreement = agreed(federation__silos=3, federation__rounds=2)
-        self.processes = LocalProcesses(root / "federation", agreement, data="digits", environment=self.notes.environment)
+        self.processes = LocalProcesses(
+            root / "federation", agreement, data="digits", environment=self.notes.environment
+        )
         self.federation = self.processes.federation
         (self.federation.kit(CONTROL) / "local" / "comm_config.json").unlink()
         self._start("server", server_command(self.federation.kit("server")), STOCK["server"])
@@ -52,7 +59,9 @@ class Attacked:
         place = command.index("sumus.engines.nvflare.start")
         self.processes._run(party, [*command[:place], module, *command[place + 2 :]])
 
-    def order(self, sender: str, target: str, topic: str, body: str | bytes = "", **headers: Any) -> str:
+    def order(
+        self, sender: str, target: str, topic: str, body: str | bytes = "", **headers: Any
+    ) -> str:
         """Have a party send a request that does not ask for authorisation; returns the answer."""
         wanted = {"target": target, "topic": topic, "headers": headers}
         wanted |= {"hex": body.hex()} if isinstance(body, bytes) else {"body": body}
@@ -67,17 +76,37 @@ class Attacked:
         return said
 
     def stranger(self, silo: str, *, origin: str, topic: str, body: str = "", job: str = "") -> str:
-        """What somebody without a certificate gets who connects to a silo's port on the loopback."""
-        port = re.findall(r"internal listener for s?tcp://localhost:(\d+)", (self.federation.kit(silo) / "log.txt").read_text())[-1]
-        command = [sys.executable, str(Path(__file__).parent / "stranger.py"), port, silo, origin, topic, body, job]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
+        """What somebody without a certificate gets who connects to a silo's port on the
+        loopback.
+        """
+        port = re.findall(
+            r"internal listener for s?tcp://localhost:(\d+)",
+            (self.federation.kit(silo) / "log.txt").read_text(),
+        )[-1]
+        command = [
+            sys.executable,
+            str(Path(__file__).parent / "stranger.py"),
+            port,
+            silo,
+            origin,
+            topic,
+            body,
+            job,
+        ]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=False
+        ).stdout
 
     def secret(self, silo: str) -> Path:
         return self.federation.state(silo) / "identity.key"
 
     def state(self, silo: str) -> dict[str, bytes]:
         folder = self.federation.state(silo)
-        return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
 
     def close(self) -> None:
         self.operator.close()
@@ -95,7 +124,11 @@ def attacks(secret: Path) -> list[dict[str, Any]]:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("config/config_fed_client.json", "{}")
-    job = {"job_id": "sumus", "job_meta": {"job_id": "sumus", "submitter_role": "project_admin"}, "app_name": "app"}
+    job = {
+        "job_id": "sumus",
+        "job_meta": {"job_id": "sumus", "submitter_role": "project_admin"},
+        "app_name": "app",
+    }
     return [
         {"topic": "sys.shell", "body": f"cat {secret}"},
         {"topic": "sys.shell", "body": "ls ."},
@@ -107,7 +140,9 @@ def attacks(secret: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sender", ["server", ATTACKER])
-def test_neither_server_nor_silo_reads_or_destroys_anything_at_another_silo(attacked: Attacked, sender: str) -> None:
+def test_neither_server_nor_silo_reads_or_destroys_anything_at_another_silo(
+    attacked: Attacked, sender: str
+) -> None:
     before, secret = attacked.state(GUARDED), attacked.secret(GUARDED)
     for attack in attacks(secret):
         said = attacked.order(sender, GUARDED, **attack)
@@ -119,17 +154,25 @@ def test_neither_server_nor_silo_reads_or_destroys_anything_at_another_silo(atta
 
 
 @pytest.mark.parametrize("sender", ["server", ATTACKER])
-def test_a_silo_that_runs_the_engines_own_program_obeys_both(attacked: Attacked, sender: str) -> None:
+def test_a_silo_that_runs_the_engines_own_program_obeys_both(
+    attacked: Attacked, sender: str
+) -> None:
     """The control of the test above."""
     secret = attacked.secret(CONTROL)
-    assert secret.read_text().strip() in attacked.order(sender, CONTROL, "sys.shell", f"cat {secret}")
-    assert "successfully configured" in attacked.order(sender, CONTROL, "sys.configure_site_log", "INFO")
+    assert secret.read_text().strip() in attacked.order(
+        sender, CONTROL, "sys.shell", f"cat {secret}"
+    )
+    assert "successfully configured" in attacked.order(
+        sender, CONTROL, "sys.configure_site_log", "INFO"
+    )
 
 
 def test_a_stranger_on_the_machine_is_not_let_in_by_any_name(attacked: Attacked) -> None:
     before = attacked.state(GUARDED)
     for origin in (f"{GUARDED}.stranger", "server"):
-        said = attacked.stranger(GUARDED, origin=origin, topic="sys.shell", body=f"cat {attacked.secret(GUARDED)}")
+        said = attacked.stranger(
+            GUARDED, origin=origin, topic="sys.shell", body=f"cat {attacked.secret(GUARDED)}"
+        )
         assert "secret" not in said
         assert "refused" not in said  # nobody has even answered
         attacked.stranger(GUARDED, origin=origin, topic="train.delete_run", job="sumus")
@@ -139,7 +182,9 @@ def test_a_stranger_on_the_machine_is_not_let_in_by_any_name(attacked: Attacked)
 def test_the_engines_own_loopback_lets_a_stranger_in(attacked: Attacked) -> None:
     """The control of the test above; last, because the silo is without its state afterwards."""
     secret = attacked.secret(CONTROL)
-    said = attacked.stranger(CONTROL, origin=f"{CONTROL}.stranger", topic="sys.shell", body=f"cat {secret}")
+    said = attacked.stranger(
+        CONTROL, origin=f"{CONTROL}.stranger", topic="sys.shell", body=f"cat {secret}"
+    )
     assert secret.read_text().strip() in said
     attacked.stranger(CONTROL, origin="server", topic="train.delete_run", job="sumus")
     assert not secret.exists()

@@ -1,4 +1,5 @@
-"""Real kills in a federation of real processes, with their recovery times; all of it in `make test-network`.
+"""Real kills in a federation of real processes, with their recovery times; all of it in `make
+test-network`.
 
 Every training also checks what must hold whatever happens: see `Running.train`.
 """
@@ -16,11 +17,11 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from end_to_end.notes import IN_TEST_NETWORK
-from end_to_end.running import PATIENCE, Running, job_process
+from sumus.books import RunFolder
 from sumus.randomness import RandomSource
-from sumus.record import RunFolder
-from sumus.secagg.keys import SiloIdentity
+from sumus.secagg import SiloIdentity
+from support.notes import IN_TEST_NETWORK
+from support.running import PATIENCE, Running, job_process
 
 pytestmark = IN_TEST_NETWORK
 
@@ -40,22 +41,33 @@ def report(capsys: pytest.CaptureFixture[str]) -> Any:
 
     def row(what: str, run: RunFolder, recovered: list[tuple[float, list[str]]]) -> None:
         summary, seconds = run.summary or {}, [each for each, _ in recovered]
-        spread = f"{median(seconds):.1f} s" + (f" ({min(seconds):.1f} to {max(seconds):.1f})" if len(seconds) > 1 else "")
+        spread = f"{median(seconds):.1f} s" + (
+            f" ({min(seconds):.1f} to {max(seconds):.1f})" if len(seconds) > 1 else ""
+        )
         with capsys.disabled():
-            sys.stdout.write(f"\n| {what} | {summary['rounds']} rounds, {summary['lost_rounds']} lost | {spread} |\n")
+            sys.stdout.write(
+                f"\n| {what} | {summary['rounds']} rounds, {summary['lost_rounds']} lost | "
+                f"{spread} |\n"
+            )
 
     return row
 
 
 class Strikes:
-    """Has a party's job process killed at one place of a round after another, each time after it is back."""
+    """Has a party's job process killed at one place of a round after another, each time after it is
+    back.
+    """
 
     def __init__(self, running: Running, party: str, places: list[tuple[str, str]]) -> None:
         self._notes, self._party, self._places = running.notes, party, places
 
     def __call__(self, news: Mapping[str, Any]) -> None:
         blows = self._notes.lines("blows")
-        since = [survivors for when, _, survivors in self._notes.rounds if not blows or when > float(blows[-1][0])]
+        since = [
+            survivors
+            for when, _, survivors in self._notes.rounds
+            if not blows or when > float(blows[-1][0])
+        ]
         back = bool(since) and (self._party == "server" or self._party in since[-1])
         order = self._notes.folder / f"strike-{self._party}"
         if back and not order.exists() and len(blows) < len(self._places):
@@ -75,22 +87,30 @@ class Once:
             self._hurt()
 
 
-# -- a silo -------------------------------------------------------------------------------------------------------------------------
+# -- a silo
 
 
-def test_a_silos_job_process_is_killed_before_during_and_after_every_stage(running: Running, report: Any) -> None:
+def test_a_silos_job_process_is_killed_before_during_and_after_every_stage(
+    running: Running, report: Any
+) -> None:
     victim = running.names[0]
     places = list(itertools.product(STAGES, ("before", "during", "after")))
     run = running.train(Strikes(running, victim, places), rounds=60)
     assert [tuple(blow[2:]) for blow in running.notes.lines("blows")] == places
     assert (run.summary or {})["lost_rounds"] == 0
     assert {record.dropped for record in run.rounds()} == {(), (victim,)}
-    # only a kill between the claim of the round and the answer on the disk costs the silo its part in that round
-    late = False  # on a machine so busy that a process is not back in time, the silo may miss any round
+    # only a kill between the claim of the round and the answer on the disk costs the silo its part
+    # in that round on a machine so busy that a process is not back in time, the silo may miss any
+    # round
+    late = False
     for place, (seconds, survivors) in zip(places, running.notes.next_rounds(), strict=True):
         was_late, late = late, seconds > 0.7 * PATIENCE["stage_seconds"]
         assert late or was_late or (victim in survivors) == (place != ("input", "during")), place
-    report("a silo's job process killed before, during and after each stage", run, running.notes.next_rounds(of=victim))
+    report(
+        "a silo's job process killed before, during and after each stage",
+        run,
+        running.notes.next_rounds(of=victim),
+    )
 
 
 def test_a_silo_hangs_and_answers_late(running: Running, report: Any) -> None:
@@ -109,17 +129,25 @@ def test_a_silo_hangs_and_answers_late(running: Running, report: Any) -> None:
             stopped[0].resume()
 
     try:
-        run = running.train(resume, rounds=40, patience={"set_up_seconds": 120.0, "update_seconds": 15.0, "stage_seconds": 15.0})
+        run = running.train(
+            resume,
+            rounds=40,
+            patience={"set_up_seconds": 120.0, "update_seconds": 15.0, "stage_seconds": 15.0},
+        )
     finally:
         for process in stopped:
             if process.is_running():
                 process.resume()
     assert any(record.dropped == (victim,) for record in run.rounds())
     assert run.rounds()[-1].survivors == running.names
-    report("a silo hangs, is left out after its 15 s and comes back", run, running.notes.next_rounds())
+    report(
+        "a silo hangs, is left out after its 15 s and comes back", run, running.notes.next_rounds()
+    )
 
 
-def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(running: Running, report: Any) -> None:
+def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(
+    running: Running, report: Any
+) -> None:
     victim = running.names[2]
 
     def hurt() -> None:
@@ -130,14 +158,23 @@ def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(running: Running, 
     assert any(victim in record.dropped for record in run.rounds())
     assert run.rounds()[-1].survivors == running.names
     report("a whole silo killed and started again: the others", run, running.notes.next_rounds())
-    report("a whole silo killed and started again: it is back", run, running.notes.next_rounds(of=victim))
+    report(
+        "a whole silo killed and started again: it is back",
+        run,
+        running.notes.next_rounds(of=victim),
+    )
 
 
-def test_a_silos_disk_is_full_for_a_while(running: Running, report: Any, request: pytest.FixtureRequest) -> None:
+def test_a_silos_disk_is_full_for_a_while(
+    running: Running, report: Any, request: pytest.FixtureRequest
+) -> None:
     victim = running.names[3]
     sessions = running.state(victim) / "sessions"
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(sessions)], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(sessions)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here ({mounted.stderr.strip()})")
@@ -166,10 +203,18 @@ def test_a_silos_disk_is_full_for_a_while(running: Running, report: Any, request
     report("a silo's disk is full for a while", run, running.notes.next_rounds())
 
 
-@pytest.mark.parametrize(("wrong", "reason"), [("identity.key", "the roster has another key"), ("version", "Install the same release")])
-def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(running: Running, wrong: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [("identity.key", "the roster has another key"), ("version", "Install the same release")],
+)
+def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
+    running: Running, wrong: str, reason: str
+) -> None:
     victim, refusals = running.names[1], {}
-    key, version = running.state(victim) / "identity.key", running.notes.folder / f"version-{victim}"
+    key, version = (
+        running.state(victim) / "identity.key",
+        running.notes.folder / f"version-{victim}",
+    )
     kept = key.read_text()
     if wrong == "version":
         version.write_text("9.9.9")
@@ -185,16 +230,22 @@ def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(r
     assert reason in refusals[victim]
 
 
-# -- the server ---------------------------------------------------------------------------------------------------------------------
+# -- the server
 
 
-def test_the_servers_job_process_is_killed_during_every_stage_and_between_rounds(running: Running, report: Any) -> None:
+def test_the_servers_job_process_is_killed_during_every_stage_and_between_rounds(
+    running: Running, report: Any
+) -> None:
     places = [*((stage, "during") for stage in STAGES), ("input", "before")]
     run = running.train(Strikes(running, "server", places))
     assert [tuple(blow[2:]) for blow in running.notes.lines("blows")] == places
     assert (run.summary or {})["lost_rounds"] == 0
     assert sum(event == "resumed" for event, _ in run.events) == len(places)
-    report("the server's job process killed during each stage and between rounds", run, running.notes.next_rounds())
+    report(
+        "the server's job process killed during each stage and between rounds",
+        run,
+        running.notes.next_rounds(),
+    )
 
 
 def test_the_whole_server_is_killed_and_started_again(running: Running, report: Any) -> None:

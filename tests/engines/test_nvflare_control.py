@@ -1,4 +1,6 @@
-"""What a silo does when it is told to, in the engine's own request processors: its agent before and after ours stands in its place."""
+"""What a silo does when it is told to, in the engine's own request processors: its agent before and
+after ours stands in its place.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,21 @@ from sumus.engines.nvflare.control import KEPT_TOPICS, SiloAgent
 
 SECRET = "silo-0 ed25519-secret:0123"
 JOB = "99bcdc83-f763-40d3-89f2-801e7f0ea752"
-FOREIGN: list[Any] = ["sumus", "local", "startup", "", ".", "..", "../sumus", JOB.upper(), f"{JOB} ", f"{{{JOB}}}", 7, ["x"], {}]
+FOREIGN: list[Any] = [
+    "sumus",
+    "local",
+    "startup",
+    "",
+    ".",
+    "..",
+    "../sumus",
+    JOB.upper(),
+    f"{JOB} ",
+    f"{{{JOB}}}",
+    7,
+    ["x"],
+    {},
+]
 FORBIDDEN = "refused: this silo does not do that"
 
 
@@ -51,7 +67,9 @@ def kit(tmp_path: Path) -> Iterator[Path]:
         (tmp_path / folder).mkdir()
     (tmp_path / "sumus" / "identity.key").write_text(SECRET)
     (tmp_path / "startup" / "fed_client.json").write_text("{}")
-    (tmp_path / "local" / "log_config.json").write_text('{"version": 1, "disable_existing_loggers": false}')
+    (tmp_path / "local" / "log_config.json").write_text(
+        '{"version": 1, "disable_existing_loggers": false}'
+    )
     before, level = AuditService.the_auditor, logging.getLogger().level
     AuditService.the_auditor = None
     AuditService.initialize(str(tmp_path / "audit.log"))
@@ -62,14 +80,20 @@ def kit(tmp_path: Path) -> Iterator[Path]:
     logging.getLogger().setLevel(level)
 
 
-def agent_of(kind: type[FedAdminAgent], kit: Path, processors: list[Any] | None = None) -> FedAdminAgent:
+def agent_of(
+    kind: type[FedAdminAgent], kit: Path, processors: list[Any] | None = None
+) -> FedAdminAgent:
     """The engine's own client engine and request processors behind an agent."""
-    client = SimpleNamespace(client_name="silo-0", client_args={}, components={}, secure_train=False, cell=None)
+    client = SimpleNamespace(
+        client_name="silo-0", client_args={}, components={}, secure_train=False, cell=None
+    )
     engine = ClientEngine(client, argparse.Namespace(workspace=str(kit), set=[]), 0)
     workspace = Workspace(root_dir=str(kit), site_name="silo-0")
     engine.fl_ctx_mgr.private_stickers[FLContextKey.WORKSPACE_OBJECT] = workspace
     agent = kind(client_name="admin_agent", cell=Cell(), app_ctx=engine)
-    for processor in ClientRequestProcessors.request_processors if processors is None else processors:
+    for processor in (
+        ClientRequestProcessors.request_processors if processors is None else processors
+    ):
         agent.register_processor(processor)
     return agent
 
@@ -86,7 +110,9 @@ def answer(agent: FedAdminAgent, message: Any) -> Message:
 
 
 def refused(reply: Message) -> bool:
-    return reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR and str(reply.body).startswith("refused: ")
+    return reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR and str(
+        reply.body
+    ).startswith("refused: ")
 
 
 def archive(*names: str, size: int = 2) -> bytes:
@@ -97,7 +123,12 @@ def archive(*names: str, size: int = 2) -> bytes:
     return buffer.getvalue()
 
 
-OURS = archive("config/config_fed_client.json", "config/config_fed_server.json", ".__nvfl_sig.json", "config/.__nvfl_submitter.crt")
+OURS = archive(
+    "config/config_fed_client.json",
+    "config/config_fed_server.json",
+    ".__nvfl_sig.json",
+    "config/.__nvfl_submitter.crt",
+)
 
 
 def attacks(kit: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -106,14 +137,19 @@ def attacks(kit: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     return {
         "shell": ((SysCommandTopic.SHELL, f"cat {kit / 'sumus' / 'identity.key'}"), {}),
         "delete": ((TrainingTopic.DELETE_RUN,), {"JOB_ID": "sumus"}),
-        "deploy": ((TrainingTopic.DEPLOY, OURS), {"JOB_ID": "sumus", "JOB_META": meta, "APP_NAME": "app"}),
+        "deploy": (
+            (TrainingTopic.DEPLOY, OURS),
+            {"JOB_ID": "sumus", "JOB_META": meta, "APP_NAME": "app"},
+        ),
         "log configuration": ((SysCommandTopic.CONFIGURE_SITE_LOG, "DEBUG"), {}),
     }
 
 
 @pytest.mark.parametrize("attack", ["shell", "delete", "deploy", "log configuration"])
 @pytest.mark.parametrize("origin", ["server", "silo-1"])
-def test_no_message_reads_deletes_overwrites_or_reconfigures_at_a_silo(kit: Path, attack: str, origin: str) -> None:
+def test_no_message_reads_deletes_overwrites_or_reconfigures_at_a_silo(
+    kit: Path, attack: str, origin: str
+) -> None:
     content, headers = attacks(kit)[attack]
     reply = answer(agent_of(SiloAgent, kit), request(*content, origin=origin, **headers))
     assert refused(reply)
@@ -137,12 +173,19 @@ def test_the_engines_own_agent_obeys_any_silo(kit: Path, attack: str) -> None:
 
 
 def test_eight_of_the_engines_request_processors_are_left(kit: Path) -> None:
-    stock = {topic for processor in ClientRequestProcessors.request_processors for topic in processor.get_topics()}
+    stock = {
+        topic
+        for processor in ClientRequestProcessors.request_processors
+        for topic in processor.get_topics()
+    }
     kept = set(agent_of(SiloAgent, kit).processors)
     assert kept == KEPT_TOPICS < stock
     assert len(kept) == 8
     for topic in stock - kept:
-        assert answer(agent_of(SiloAgent, kit), request(topic, origin="server", JOB_ID=JOB)).body == FORBIDDEN
+        assert (
+            answer(agent_of(SiloAgent, kit), request(topic, origin="server", JOB_ID=JOB)).body
+            == FORBIDDEN
+        )
 
 
 class Obedient(RequestProcessor):
@@ -171,7 +214,16 @@ def proper(topic: str, **changes: Any) -> Any:
 def test_what_a_job_needs_is_done_for_the_server_and_for_nobody_else(kit: Path, topic: str) -> None:
     agent = agent_of(SiloAgent, kit, [Obedient()])
     assert answer(agent, proper(topic)).body == "done"
-    for origin in ("silo-1", f"silo-1.{JOB}", f"server.{JOB}", f"silo-0.{uuid.uuid4()}", "silo-0", "Server", "", None):
+    for origin in (
+        "silo-1",
+        f"silo-1.{JOB}",
+        f"server.{JOB}",
+        f"silo-0.{uuid.uuid4()}",
+        "silo-0",
+        "Server",
+        "",
+        None,
+    ):
         assert refused(answer(agent, proper(topic, origin=origin)))
     other = "server" if topic == TrainingTopic.NOTIFY_JOB_STATUS else f"silo-0.{JOB}"
     assert refused(answer(agent, proper(topic, origin=other)))
@@ -179,7 +231,9 @@ def test_what_a_job_needs_is_done_for_the_server_and_for_nobody_else(kit: Path, 
 
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.parametrize("topic", sorted(KEPT_TOPICS))
-def test_a_job_is_known_by_a_uuid_so_that_it_names_no_other_folder(kit: Path, topic: str, name: Any) -> None:
+def test_a_job_is_known_by_a_uuid_so_that_it_names_no_other_folder(
+    kit: Path, topic: str, name: Any
+) -> None:
     agent = agent_of(SiloAgent, kit, [Obedient()])
     reply = answer(agent, proper(topic, JOB_ID=name, JOB_META={"job_id": name}))
     assert refused(reply)
@@ -189,11 +243,20 @@ def test_a_request_about_no_job_is_refused_where_it_needs_one(kit: Path) -> None
     agent = agent_of(SiloAgent, kit, [Obedient()])
     for topic in KEPT_TOPICS:
         done = answer(agent, proper(topic, JOB_ID=None)).body == "done"
-        assert done == (topic in (TrainingTopic.CANCEL_RESOURCE, TrainingTopic.CHECK_STATUS, SysCommandTopic.REPORT_VERSION))
+        assert done == (
+            topic
+            in (
+                TrainingTopic.CANCEL_RESOURCE,
+                TrainingTopic.CHECK_STATUS,
+                SysCommandTopic.REPORT_VERSION,
+            )
+        )
 
 
 @pytest.mark.parametrize("topic", [TrainingTopic.DEPLOY, TrainingTopic.START_JOB])
-@pytest.mark.parametrize("meta", [None, {}, {"job_id": "sumus"}, "job_id", {"job_id": str(uuid.UUID(int=1))}])
+@pytest.mark.parametrize(
+    "meta", [None, {}, {"job_id": "sumus"}, "job_id", {"job_id": str(uuid.UUID(int=1))}]
+)
 def test_a_jobs_description_is_of_that_job(kit: Path, topic: str, meta: Any) -> None:
     assert refused(answer(agent_of(SiloAgent, kit, [Obedient()]), proper(topic, JOB_META=meta)))
 
@@ -202,7 +265,8 @@ def test_a_jobs_description_is_of_that_job(kit: Path, topic: str, meta: Any) -> 
     "body",
     [
         archive("config/config_fed_client.json", "custom/evil.py"),
-        archive("config/config_fed_client.conf"),  # the engine's parser would fetch addresses that it includes
+        # the engine's parser would fetch addresses that it includes
+        archive("config/config_fed_client.conf"),
         archive("config/config_fed_client.json", "../../sumus/identity.key"),
         archive("config/config_fed_client.json", size=17 << 20),
         b"not an archive",
@@ -211,9 +275,13 @@ def test_a_jobs_description_is_of_that_job(kit: Path, topic: str, meta: Any) -> 
     ],
 )
 def test_a_job_is_made_of_our_json_files(kit: Path, body: Any) -> None:
-    assert refused(answer(agent_of(SiloAgent, kit, [Obedient()]), proper(TrainingTopic.DEPLOY, body=body)))
+    assert refused(
+        answer(agent_of(SiloAgent, kit, [Obedient()]), proper(TrainingTopic.DEPLOY, body=body))
+    )
 
 
 def test_a_payload_that_is_no_request_is_refused(kit: Path) -> None:
     agent = agent_of(SiloAgent, kit)
-    assert refused(answer(agent, new_cell_message({MessageHeaderKey.ORIGIN: "server"}, {"topic": "sys.shell"})))
+    assert refused(
+        answer(agent, new_cell_message({MessageHeaderKey.ORIGIN: "server"}, {"topic": "sys.shell"}))
+    )

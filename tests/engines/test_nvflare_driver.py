@@ -28,7 +28,16 @@ class Engine:
     def new_context(self) -> None:
         return None
 
-    def send_aux_request(self, *, targets: list[str], topic: str, request: Shareable, timeout: float, fl_ctx: None, optional: bool) -> Any:
+    def send_aux_request(
+        self,
+        *,
+        targets: list[str],
+        topic: str,
+        request: Shareable,
+        timeout: float,
+        fl_ctx: None,
+        optional: bool,
+    ) -> Any:
         (site,) = targets
         self.asked.append(site)
         reply = self._sites[site](request[BODY], timeout)
@@ -65,7 +74,10 @@ def exchange(
     names = tuple(engine._sites)
     driver = NvflareDriver(engine, names, stopped=lambda: stopped, away_seconds=away_seconds)
     begin = time.monotonic()
-    found = driver.exchange({number: name.encode() for number, name in enumerate(names)}, deadline_seconds=deadline_seconds)
+    found = driver.exchange(
+        {number: name.encode() for number, name in enumerate(names)},
+        deadline_seconds=deadline_seconds,
+    )
     driver.close()
     return dict(found), time.monotonic() - begin
 
@@ -79,7 +91,9 @@ def test_a_silo_that_fails_is_missing_and_harms_nobody_else(fault: Site) -> None
 
 def test_a_process_that_comes_back_is_asked_again() -> None:
     tries = iter([away, breaks, away, answers])
-    found, _ = exchange(Engine(a=lambda message, timeout: next(tries)(message, timeout)), deadline_seconds=30.0)
+    found, _ = exchange(
+        Engine(a=lambda message, timeout: next(tries)(message, timeout)), deadline_seconds=30.0
+    )
     assert found == {0: b"answer to a"}
 
 
@@ -89,7 +103,9 @@ def test_a_site_that_is_gone_is_not_waited_for_as_long_as_one_that_computes() ->
     assert seconds < 300.0  # on a busy machine too
 
 
-def test_a_silo_that_lets_requests_run_out_is_computing_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silo_that_lets_requests_run_out_is_computing_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sumus.engines.nvflare.driver._FIRST_TRY_SECONDS", 1.0)
     tries = iter([hangs, hangs, answers])
     engine = Engine(a=lambda message, timeout: next(tries)(message, timeout))

@@ -1,4 +1,6 @@
-"""Which messages the engine's cells take in: the rules, and the engine's own cell with and without them."""
+"""Which messages the engine's cells take in: the rules, and the engine's own cell with and without
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ CONTROL, COMMAND, STREAM, AUX, NETWORK, BYE = (
 )
 BULK = ("cellnet.channel", "bulk")
 
-# cell, neighbour, origin, destination, (channel, topic): everything that an honest job of five rounds was seen to send
+# cell, neighbour, origin, destination, (channel, topic): everything that an honest job of five
+# rounds was seen to send
 NEEDED = [
     (SILO, "server", "server", SILO, CONTROL),
     (SILO, SILO_JOB, SILO_JOB, SILO, ("admin", "train.notify_job_status")),
@@ -53,18 +56,21 @@ NEEDED = [
 REFUSED = [
     (SILO, "server", "silo-1", SILO, CONTROL),  # another silo, through the server
     (SILO, "server", f"silo-1.{JOB}", SILO, CONTROL),
-    (SILO, "silo-1", "server", SILO, CONTROL),  # another silo, connected directly, in the server's name
+    # another silo, connected directly, in the server's name
+    (SILO, "silo-1", "server", SILO, CONTROL),
     (SILO, "silo-1", "silo-1", SILO, BYE),
     (SILO, SILO_JOB, "server", SILO, CONTROL),
     (SILO, "silo-01", "silo-01", SILO, CONTROL),  # a name that begins like ours
     (SILO, "server", "server", SILO, NETWORK),
-    (SILO, "server", "server", SILO, BULK),  # a parcel of messages that are not looked at one by one
+    # a parcel of messages that are not looked at one by one
+    (SILO, "server", "server", SILO, BULK),
     (SILO, "server", "server", SILO, STREAM),
     (SILO, "server", "server", SILO, AUX),
     (SILO, "server", "server", "silo-1", CONTROL),  # not for us, nor for a job of ours
     (SILO_JOB, "server", "silo-1", SILO_JOB, AUX),
     (SILO_JOB, "server", f"silo-1.{JOB}", SILO_JOB, STREAM),
-    (SILO_JOB, "server", f"server.{OTHER}", SILO_JOB, STREAM),  # the server's process of another job
+    # the server's process of another job
+    (SILO_JOB, "server", f"server.{OTHER}", SILO_JOB, STREAM),
     (SILO_JOB, "silo-1", SERVER_JOB, SILO_JOB, STREAM),
     (SILO_JOB, "server", "server", SILO_JOB, COMMAND),
     (SILO_JOB, "server", SERVER_JOB, SILO_JOB, COMMAND),
@@ -83,7 +89,9 @@ REFUSED = [
 
 def route(row: tuple[Any, ...]) -> tuple[str, Route]:
     me, neighbour, origin, destination, (channel, topic) = row
-    return me, Route(neighbour=neighbour, origin=origin, destination=destination, channel=channel, topic=topic)
+    return me, Route(
+        neighbour=neighbour, origin=origin, destination=destination, channel=channel, topic=topic
+    )
 
 
 @pytest.mark.parametrize("row", NEEDED, ids=str)
@@ -96,7 +104,7 @@ def test_what_no_job_of_ours_sends_is_refused(row: tuple[Any, ...]) -> None:
     assert not takes(*route(row))
 
 
-# -- in the engine's cells ------------------------------------------------------------------------------------------------------------
+# -- in the engine's cells
 
 
 @pytest.fixture
@@ -106,15 +114,27 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     for kind in (Cell, GatedCell):
         CoreCell.ALL_CELLS.pop(SILO, None)
         monkeypatch.setattr(StatsPoolManager, "pools", {})  # kept by name in the whole process
-        made[kind.__name__] = kind(fqcn=SILO, root_url="tcp://localhost:1", secure=False, credentials={})
+        made[kind.__name__] = kind(
+            fqcn=SILO, root_url="tcp://localhost:1", secure=False, credentials={}
+        )
     yield made
     CoreCell.ALL_CELLS.pop(SILO, None)
 
 
-def arrive(cell: Any, neighbour: str, *, origin: str, channel: str = "admin", topic: str = "admin", **headers: Any) -> list[Any]:
+def arrive(
+    cell: Any,
+    neighbour: str,
+    *,
+    origin: str,
+    channel: str = "admin",
+    topic: str = "admin",
+    **headers: Any,
+) -> list[Any]:
     """Let a message arrive at a cell that does whatever it is told; returns what it was told."""
     told: list[Any] = []
-    cell.register_request_cb(channel=channel, topic="*", cb=lambda message: told.append(message.payload))
+    cell.register_request_cb(
+        channel=channel, topic="*", cb=lambda message: told.append(message.payload)
+    )
     fields = {
         MessageHeaderKey.MSG_TYPE: MessageType.REQ,
         MessageHeaderKey.ORIGIN: origin,
@@ -132,14 +152,18 @@ def test_a_silo_hears_the_server_and_no_other_silo(cells: dict[str, Any]) -> Non
     assert arrive(cells["GatedCell"], "server", origin="server")
     assert not arrive(cells["GatedCell"], "server", origin="silo-1")
     assert not arrive(cells["GatedCell"], "silo-1", origin="server")
-    assert not arrive(cells["GatedCell"], "server", origin="server", channel="_net_manager", topic="change_root")
+    assert not arrive(
+        cells["GatedCell"], "server", origin="server", channel="_net_manager", topic="change_root"
+    )
 
 
 def test_the_engines_own_cell_hears_everybody(cells: dict[str, Any]) -> None:
     """The control of the test above."""
     assert arrive(cells["Cell"], "server", origin="silo-1")
     assert arrive(cells["Cell"], "silo-1", origin="server")
-    assert arrive(cells["Cell"], "server", origin="server", channel="_net_manager", topic="change_root")
+    assert arrive(
+        cells["Cell"], "server", origin="server", channel="_net_manager", topic="change_root"
+    )
 
 
 @pytest.mark.parametrize(("kind", "connects"), [("Cell", True), ("GatedCell", False)])
@@ -148,16 +172,24 @@ def test_a_silo_connects_to_no_address_that_a_message_offers(
     cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str, connects: bool, message: str
 ) -> None:
     offered: list[str] = []
-    monkeypatch.setattr(cells[kind].core_cell, "_add_adhoc_connector", lambda cell, url: offered.append(url))
-    headers = {MessageHeaderKey.CONN_URL: "tcp://attacker:1", MessageHeaderKey.MSG_TYPE: message, MessageHeaderKey.FROM_CELL: "relay"}
+    monkeypatch.setattr(
+        cells[kind].core_cell, "_add_adhoc_connector", lambda cell, url: offered.append(url)
+    )
+    headers = {
+        MessageHeaderKey.CONN_URL: "tcp://attacker:1",
+        MessageHeaderKey.MSG_TYPE: message,
+        MessageHeaderKey.FROM_CELL: "relay",
+    }
     arrive(cells[kind], "server", origin="server", **headers)
     assert offered == (["tcp://attacker:1"] if connects else [])
 
 
-# -- before the engine starts ---------------------------------------------------------------------------------------------------------
+# -- before the engine starts
 
 
-def test_our_classes_stand_where_the_engine_looks_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_classes_stand_where_the_engine_looks_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from nvflare.private.fed.client import admin, fed_client_base
     from nvflare.private.fed.server import fed_server
 

@@ -10,12 +10,17 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from engines.federation import plan
-from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.training import train_across
 from sumus.errors import EngineError
+from sumus.parties import agree_on
+from support.local_federation import plan
 
-KILLED = {"phase": "failed", "error": "the job left no result", "rounds": [], "status": "FINISHED:EXECUTION_EXCEPTION"}
+KILLED = {
+    "phase": "failed",
+    "error": "the job left no result",
+    "rounds": [],
+    "status": "FINISHED:EXECUTION_EXCEPTION",
+}
 
 
 class Operator:
@@ -24,7 +29,9 @@ class Operator:
     def __init__(self, last_rounds: list[int], result: Path) -> None:
         self._last, self._result, self.jobs = iter(last_rounds), result, 0
 
-    def run_job(self, job: Path, watch: Callable[[Mapping[str, Any]], None], *, silos: list[str]) -> dict[str, Any]:
+    def run_job(
+        self, job: Path, watch: Callable[[Mapping[str, Any]], None], *, silos: list[str]
+    ) -> dict[str, Any]:
         assert (job / "meta.json").is_file()
         assert len(silos) == 4
         self.jobs += 1
@@ -40,7 +47,9 @@ class Operator:
 
 def train(last_rounds: list[int], folder: Path) -> tuple[Path, Operator]:
     operator = Operator(last_rounds, folder / "download")
-    return train_across(operator, agree_on(plan()), out=folder / "runs", watch=lambda news: None), operator
+    return train_across(
+        operator, agree_on(plan()), out=folder / "runs", watch=lambda news: None
+    ), operator
 
 
 def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None:
@@ -51,5 +60,8 @@ def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None
 
 
 def test_three_jobs_in_a_row_without_a_round_end_with_the_last_reason(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"3 jobs in a row finished no round\. The last one: the job left no result"):
+    with pytest.raises(
+        EngineError,
+        match=r"3 jobs in a row finished no round\. The last one: the job left no result",
+    ):
         train([1, 1, 1, 1], tmp_path)

@@ -15,7 +15,10 @@ import pytest
 from sumus.engines.processes import OwnedProcess
 
 CHILD = "import time; print('up', flush=True); time.sleep(60)"
-FAMILY = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {CHILD!r}]); time.sleep(60)"
+FAMILY = (
+    f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {CHILD!r}]); "
+    "time.sleep(60)"
+)
 SUPERVISOR = """
 import sys
 from pathlib import Path
@@ -44,11 +47,14 @@ def supervisor(tmp_path: Path):
         process.kill()
 
 
-def test_a_process_that_dies_is_started_again_and_ends_when_asked(supervisor: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_process_that_dies_is_started_again_and_ends_when_asked(
+    supervisor: subprocess.Popen[str], tmp_path: Path
+) -> None:
     (first,) = psutil.Process(supervisor.pid).children()
     first.kill()
     assert supervisor.stdout is not None
-    for _ in range(2):  # of either process; waits until the line is there, or fails at the end of the output
+    # of either process; waits until the line is there, or fails at the end of the output
+    for _ in range(2):
         next(line for line in supervisor.stdout if line == "told up\n")
     (second,) = psutil.Process(supervisor.pid).children()
     supervisor.send_signal(signal.SIGTERM)
@@ -59,7 +65,9 @@ def test_a_process_that_dies_is_started_again_and_ends_when_asked(supervisor: su
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal for orphans is Linux's")
-def test_a_process_does_not_outlive_a_supervisor_that_was_killed(supervisor: subprocess.Popen[str]) -> None:
+def test_a_process_does_not_outlive_a_supervisor_that_was_killed(
+    supervisor: subprocess.Popen[str],
+) -> None:
     (child,) = psutil.Process(supervisor.pid).children()
     supervisor.kill()
     wait_for(lambda: not alive(child.pid))
@@ -67,7 +75,9 @@ def test_a_process_does_not_outlive_a_supervisor_that_was_killed(supervisor: sub
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_process_is_taken_down_with_what_it_started(tmp_path: Path, end: str) -> None:
-    process = OwnedProcess([sys.executable, "-c", FAMILY], log=tmp_path / "log", environment={"PYTHONUNBUFFERED": "1"})
+    process = OwnedProcess(
+        [sys.executable, "-c", FAMILY], log=tmp_path / "log", environment={"PYTHONUNBUFFERED": "1"}
+    )
     wait_for(lambda: "up" in (tmp_path / "log").read_text())
     (grandchild,) = process.descendants()
     process.kill() if end == "kill" else process.stop()

@@ -1,6 +1,8 @@
-"""Whatever bytes arrive, nothing but a declared error comes out. Messages, tables and ledgers are fuzzed next to their own tests.
+"""Whatever bytes arrive, nothing but a declared error comes out. Messages, tables and ledgers are
+fuzzed next to their own tests.
 
-Two kinds of input: rubbish, and valid files with a few characters changed, which get much further into a parser.
+Two kinds of input: rubbish, and valid files with a few characters changed, which get much further
+    into a parser.
 """
 
 from __future__ import annotations
@@ -10,23 +12,41 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sumus.chain import Chain
+from sumus.books import Policy
 from sumus.errors import PlanError, SumusError
+from sumus.files import Chain, decode_arrays, encode_arrays
+from sumus.parties.sums import pack_model, unpack_model
 from sumus.plan import TrainingPlan
-from sumus.policy import Policy
 from sumus.randomness import RandomSource
-from sumus.secagg.guard import FileRoundGuard
-from sumus.secagg.keys import Roster, SiloIdentity
-from sumus.storage import decode_arrays, encode_arrays
-from sumus.training.aggregation import pack_model, unpack_model
+from sumus.secagg import FileRoundGuard, Roster, SiloIdentity
 
-BOUNDED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-PLANS = [path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))]
+BOUNDED = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PLANS = [
+    path.read_text(encoding="utf-8")
+    for path in sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
+]
 TOKENS = st.sampled_from(
-    ["-1", "0", "1e999", "nan", "inf", "true", '""', "[]", "{}", "[1, 2]", "99999999999999999999", "1e-300", '"x"', "[[1]]", "2024-01-01"]
+    [
+        "-1",
+        "0",
+        "1e999",
+        "nan",
+        "inf",
+        "true",
+        '""',
+        "[]",
+        "{}",
+        "[1, 2]",
+        "99999999999999999999",
+        "1e-300",
+        '"x"',
+        "[[1]]",
+        "2024-01-01",
+    ]
 )
 
 
@@ -46,7 +66,9 @@ def damaged(draw: st.DrawFn, texts: list[str]) -> str:
             lines.insert(number, lines[number])
         else:
             place = draw(st.integers(0, len(lines[number])))
-            lines[number] = lines[number][:place] + draw(st.text(max_size=3)) + lines[number][place:]
+            lines[number] = (
+                lines[number][:place] + draw(st.text(max_size=3)) + lines[number][place:]
+            )
         text = "\n".join(lines) or " "
     return text
 
@@ -71,7 +93,16 @@ def test_plan_files(tmp_path: Path, content: bytes) -> None:
 @BOUNDED
 @given(
     st.sampled_from(
-        ["privacy.epsilon", "federation.silos", "training.hidden", "silo.a.clip_norm", "data.bounds", "x", "a.b.c.d", "privacy"]
+        [
+            "privacy.epsilon",
+            "federation.silos",
+            "training.hidden",
+            "silo.a.clip_norm",
+            "data.bounds",
+            "x",
+            "a.b.c.d",
+            "privacy",
+        ]
     ),
     st.one_of(TOKENS, st.text(max_size=20)),
 )
@@ -80,7 +111,11 @@ def test_overrides(key: str, value: str) -> None:
         TrainingPlan().with_overrides({key: value})
 
 
-POLICIES = ["[policy]\nmax_epsilon = 2.0\nmin_silos = 3\n", "max_epsilon = 1.0\nmax_delta = 1e-5\n", ""]
+POLICIES = [
+    "[policy]\nmax_epsilon = 2.0\nmin_silos = 3\n",
+    "max_epsilon = 1.0\nmax_delta = 1e-5\n",
+    "",
+]
 
 
 @BOUNDED
@@ -90,7 +125,9 @@ def test_policies(source: str) -> None:
         Policy.from_toml(source)
 
 
-IDENTITIES = [SiloIdentity.generate(f"silo-{index}", RandomSource.simulation(index)) for index in range(3)]
+IDENTITIES = [
+    SiloIdentity.generate(f"silo-{index}", RandomSource.simulation(index)) for index in range(3)
+]
 ROSTERS = ["\n".join(identity.public_text() for identity in IDENTITIES)]
 
 
@@ -114,13 +151,22 @@ CHECKPOINT = encode_arrays({"iterate": np.arange(5.0), "mean": np.zeros((2, 2))}
 
 
 @BOUNDED
-@given(st.one_of(st.binary(max_size=200), st.tuples(st.integers(0, len(CHECKPOINT) - 1), st.integers(1, 255), st.integers(0, 40))))
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.tuples(st.integers(0, len(CHECKPOINT) - 1), st.integers(1, 255), st.integers(0, 40)),
+    )
+)
 def test_checkpoints(change: bytes | tuple[int, int, int]) -> None:
     if isinstance(change, bytes):
         content = change
     else:
         place, flip, cut = change
-        content = CHECKPOINT[:place] + bytes([CHECKPOINT[place] ^ flip]) + CHECKPOINT[place + 1 : len(CHECKPOINT) - cut]
+        content = (
+            CHECKPOINT[:place]
+            + bytes([CHECKPOINT[place] ^ flip])
+            + CHECKPOINT[place + 1 : len(CHECKPOINT) - cut]
+        )
     with pytest.raises(SumusError):
         decode_arrays(content, Path("checkpoint.npz"))
 

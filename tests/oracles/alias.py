@@ -1,16 +1,20 @@
-"""The exact law of a block sampler's tables, in rationals, and a plain-Python reading of its inner loop."""
+"""The exact law of a block sampler's tables, in rationals, and a plain-Python reading of its inner
+loop.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from sumus.mechanism.block_sampler import BlockTable, Ring
+from sumus.noise.sampler import BlockTable, Ring
 
 WORD = 1 << 64
 
 
 def entry_probabilities(ring: Ring) -> list[Fraction]:
-    """Probability of every entry of one table if the outer word is uniform on 2^64 values: count the words."""
+    """Probability of every entry of one table if the outer word is uniform on 2^64 values: count
+    the words.
+    """
     cells = len(ring.thresholds)
     capacity = WORD // cells
     masses = [0] * cells
@@ -21,7 +25,9 @@ def entry_probabilities(ring: Ring) -> list[Fraction]:
 
 
 def block_probabilities(table: BlockTable) -> dict[int, tuple[Fraction, float]]:
-    """Start of every block → (probability of becoming the candidate block before any refusal, its declared log-top)."""
+    """Start of every block → (probability of becoming the candidate block before any refusal, its
+    declared log-top).
+    """
     blocks: dict[int, tuple[Fraction, float]] = {}
     reached = Fraction(1)
     for ring in table.rings:

@@ -1,4 +1,6 @@
-"""Rényi divergence between two sums of independent coins, by polynomial multiplication in 40 digits."""
+"""Rényi divergence between two sums of independent coins, by polynomial multiplication in 40
+digits.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ def sum_of_coins(probabilities: Sequence[float]) -> list[mp.mpf]:
     """Probabilities of 0, 1, … ones: the coefficients of Π (1 − p + p·z)."""
     law = [mp.mpf(1)]
     for p in map(mp.mpf, probabilities):
-        law = [(1 - p) * a + p * b for a, b in zip([*law, mp.mpf(0)], [mp.mpf(0), *law], strict=True)]
+        law = [
+            (1 - p) * a + p * b for a, b in zip([*law, mp.mpf(0)], [mp.mpf(0), *law], strict=True)
+        ]
     return law
 
 

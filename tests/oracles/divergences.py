@@ -1,7 +1,8 @@
-"""Privacy of small mechanisms by enumeration and quadrature: slow, obvious, and without a line of the package.
+"""Privacy of small mechanisms by enumeration and quadrature: slow, obvious, and without a line of
+the package.
 
-Integer laws are arrays over −reach … reach; a shift is a roll that must not lose mass. The hockey-stick divergence
-H_α(P‖Q) = Σ max(P − αQ, 0) is what (ε, δ) means: δ(ε) = H_{e^ε}.
+Integer laws are arrays over −reach … reach; a shift is a roll that must not lose mass. The
+hockey-stick divergence H_α(P‖Q) = Σ max(P − αQ, 0) is what (ε, δ) means: δ(ε) = H_{e^ε}.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def shifted(law: Array, by: Sequence[int]) -> Array:
     """Law of X + by; asserts that only negligible mass leaves the support."""
     out = law
     for axis, step in enumerate(by):
-        edge = np.take(out, range(-step, 0) if step > 0 else range(-step), axis=axis) if step else np.zeros(1)
+        edge = (
+            np.take(out, range(-step, 0) if step > 0 else range(-step), axis=axis)
+            if step
+            else np.zeros(1)
+        )
         assert edge.sum() < 1e-13, "the support is too small for this shift"
         out = np.roll(out, step, axis=axis)
     return out
@@ -80,7 +85,8 @@ def gaussian_hockey_stick(mu: float, alpha: float) -> float:
 
 def sampled_gaussian_hockey_stick(mu: float, rate: float, alpha: float, *, removed: bool) -> float:
     """H_α of the mixture (1−q)N(0) + qN(μ) against N(0); `removed`: the other way round."""
-    if removed:  # N(0) − α·mixture is positive where the ratio mixture/N(0) = 1 − q + q·e^{μx−μ²/2} is below 1/α
+    # N(0) − α·mixture is positive where the ratio mixture/N(0) = 1 − q + q·e^{μx−μ²/2} is below 1/α
+    if removed:
         level = (1.0 / alpha - 1.0 + rate) / rate
         if level <= 0.0:
             return 0.0
@@ -93,14 +99,20 @@ def sampled_gaussian_hockey_stick(mu: float, rate: float, alpha: float, *, remov
     return (1.0 - rate - alpha) * _sf(x) + rate * _sf(x - mu)
 
 
-def twice_sampled_gaussian_hockey_stick(mu: float, rate: float, alpha: float, *, removed: bool) -> float:
-    """H_α of two independent subsampled Gaussians: ∫ p(y)·H_{α·q(y)/p(y)} dy by the trapezoid rule."""
+def twice_sampled_gaussian_hockey_stick(
+    mu: float, rate: float, alpha: float, *, removed: bool
+) -> float:
+    """H_α of two independent subsampled Gaussians: ∫ p(y)·H_{α·q(y)/p(y)} dy by the trapezoid
+    rule.
+    """
     y = np.linspace(-9.0, 9.0 + mu, 601)  # smooth and decaying: the rule converges geometrically
     base, mixture = _density(y), (1.0 - rate) * _density(y) + rate * _density(y - mu)
     p, q = (base, mixture) if removed else (mixture, base)
     inner = np.array(
         [
-            sampled_gaussian_hockey_stick(mu, rate, alpha * float(b / a), removed=removed) if a > 0 else 0.0
+            sampled_gaussian_hockey_stick(mu, rate, alpha * float(b / a), removed=removed)
+            if a > 0
+            else 0.0
             for a, b in zip(p, q, strict=True)
         ]
     )
@@ -108,7 +120,9 @@ def twice_sampled_gaussian_hockey_stick(mu: float, rate: float, alpha: float, *,
 
 
 def split_noise_joint(sent: Array, state: Array, silos: int) -> Array:
-    """Joint law of (ξ₁ + ζ₁, …, ξ_k + ζ_k, Σ ξ_j) for integer noises ξ_j ~ sent and ζ_j ~ state, by enumeration."""
+    """Joint law of (ξ₁ + ζ₁, …, ξ_k + ζ_k, Σ ξ_j) for integer noises ξ_j ~ sent and ζ_j ~ state, by
+    enumeration.
+    """
     reach = len(sent) // 2
     size = 2 * reach + 1
     wide = np.zeros((size,) * silos + (2 * silos * reach + 1,))

@@ -1,11 +1,14 @@
-"""Two silos, two local steps, one released sum: its exact law when everybody's records but one are the adversary's.
+"""Two silos, two local steps, one released sum: its exact law when everybody's records but one are
+the adversary's.
 
-In step 1 silo 1 sends b + ξ and silo 2 sends ξ, where b ∈ {0, Δ} is what the record in question adds when it joins. In step 2 the other
-records answer to the states z_j = (what was sent) + ζ_j with integers of the adversary's choice, and the record may join once more:
+In step 1 silo 1 sends b + ξ and silo 2 sends ξ, where b ∈ {0, Δ} is what the record in question
+adds when it joins. In step 2 the other records answer to the states z_j = (what was sent) + ζ_j
+with integers of the adversary's choice, and the record may join once more:
 
     R = (b + ξ₁ + answer₁(z₁)) + (ξ₂ + answer₂(z₂)) + (b′ + ξ₁′ + ξ₂′)
 
-The three brackets are independent, so the law of R is a convolution of enumerated ones. ζ = 0 is dp-sgd.
+The three brackets are independent, so the law of R is a convolution of enumerated ones. ζ = 0 is
+dp-sgd.
 """
 
 from __future__ import annotations
@@ -52,7 +55,11 @@ def added(first: Mapping[int, float], second: Mapping[int, float]) -> Law:
     for law, array, low in zip((first, second), dense, lows, strict=True):
         for value, weight in law.items():
             array[value - low] += weight
-    return {sum(lows) + place: float(weight) for place, weight in enumerate(np.convolve(*dense)) if weight > 0.0}
+    return {
+        sum(lows) + place: float(weight)
+        for place, weight in enumerate(np.convolve(*dense))
+        if weight > 0.0
+    }
 
 
 def released_sum(*, sent: Law, unsent: Law, record: Law, answers: tuple[Answer, Answer]) -> Law:

@@ -1,8 +1,9 @@
 """A server that wants one silo's vector, and colluding silos that give it all they know.
 
-It speaks the real messages, signs with the colluders' keys, pools every share it is given under whatever survivor set, and tries
-to take both masks off its victim's vector. `steal` returns the vector if the pooled shares suffice: the tests call it with the
-defences on, where it must fail, and with one defence taken out, where it must succeed.
+It speaks the real messages, signs with the colluders' keys, pools every share it is given under
+whatever survivor set, and tries to take both masks off its victim's vector. `steal` returns the
+vector if the pooled shares suffice: the tests call it with the defences on, where it must fail, and
+with one defence taken out, where it must succeed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ import numpy as np
 
 from oracles.secagg_federation import Federation, round_id
 from sumus.errors import ProtocolError
-from sumus.secagg import SiloSubmitted
+from sumus.secagg import DroppedSet, Invitation, SiloSubmitted
 from sumus.secagg.masking import add_masks, unpack
 from sumus.secagg.messages import (
     SERVER,
-    DroppedSet,
-    Invitation,
     MaskedInput,
     RevealedShares,
     RoundHeader,
@@ -32,7 +31,14 @@ from sumus.secagg.sharing import ELEMENT_BYTES, recover
 
 
 class MaliciousServer:
-    def __init__(self, world: Federation, label: object, *, colluders: Iterable[int] = (), absent: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        world: Federation,
+        label: object,
+        *,
+        colluders: Iterable[int] = (),
+        absent: Iterable[int] = (),
+    ) -> None:
         self.world = world
         self.colluders = frozenset(colluders)
         _, self.invitation = world.server.invite(round_id(label))
@@ -48,7 +54,12 @@ class MaliciousServer:
 
     def layout(self, owner: int) -> SecretLayout:
         terms = self.world.terms
-        return SecretLayout.of(self.world.server.topology, owner=owner, participants=self.header.participants, removable=terms.removable)
+        return SecretLayout.of(
+            self.world.server.topology,
+            owner=owner,
+            participants=self.header.participants,
+            removable=terms.removable,
+        )
 
     def _pool_colluder(self, colluder: int) -> None:
         """Everything a colluder can derive about the others' secrets."""
@@ -57,12 +68,21 @@ class MaliciousServer:
             if owner not in self.masked:
                 continue
             count, salt = self.layout(owner).count, self.masked[owner].salt
-            stream = PairKey.derive(root, self.header.transcript).pads(owner, salt=salt, count=count)
+            stream = PairKey.derive(root, self.header.transcript).pads(
+                owner, salt=salt, count=count
+            )
             for index in range(count):
-                self.pads[owner, salt, index, colluder] = stream[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES]
+                self.pads[owner, salt, index, colluder] = stream[
+                    index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES
+                ]
 
     def envelope(self) -> dict[str, object]:
-        return {"sender": SERVER, "session": self.header.session, "round_id": self.header.round_id, "header": self.header}
+        return {
+            "sender": SERVER,
+            "session": self.header.session,
+            "round_id": self.header.round_id,
+            "header": self.header,
+        }
 
     def collect_signatures(self, dropped: set[int], asked: Iterable[int]) -> dict[int, bytes]:
         """Ask honest silos to sign this set; colluders sign anything."""
@@ -71,7 +91,9 @@ class MaliciousServer:
         signatures = {c: self.world.identities[c].sign(signed) for c in self.colluders - dropped}
         for silo in asked:
             try:
-                signatures[silo] = decode(self.states[silo].sign(proposal)[1], SetSignature).signature
+                signatures[silo] = decode(
+                    self.states[silo].sign(proposal)[1], SetSignature
+                ).signature
             except ProtocolError:
                 continue
         return signatures
@@ -84,13 +106,19 @@ class MaliciousServer:
         *,
         other_salts: Mapping[int, bytes] | None = None,
     ) -> int:
-        """Show honest silos a certificate and pool what they reveal; returns how many were taken in."""
+        """Show honest silos a certificate and pool what they reveal; returns how many were taken
+        in.
+        """
         survivors = sorted(self.header.participants - dropped)
-        salts = {silo: self.masked[silo].salt if silo in self.masked else bytes(8) for silo in survivors}
+        salts = {
+            silo: self.masked[silo].salt if silo in self.masked else bytes(8) for silo in survivors
+        }
         salts |= other_salts or {}
         quorum = self.world.server.topology.quorum
         chosen = dict(sorted(signatures.items())[:quorum])
-        certificate = SetCertificate(**self.envelope(), dropped=frozenset(dropped), salts=salts, signatures=chosen).encode()
+        certificate = SetCertificate(
+            **self.envelope(), dropped=frozenset(dropped), salts=salts, signatures=chosen
+        ).encode()
         fooled = 0
         for silo in asked:
             try:
@@ -101,17 +129,27 @@ class MaliciousServer:
             self._pool(silo, frozenset(dropped), salts, bytes(reply.shares))
         return fooled
 
-    def _pool(self, holder: int, dropped: frozenset[int], salts: Mapping[int, bytes], shares: bytes) -> None:
+    def _pool(
+        self, holder: int, dropped: frozenset[int], salts: Mapping[int, bytes], shares: bytes
+    ) -> None:
         """Sort revealed pads by secret, however many removable ones the holder was talked into."""
         owners = self.world.server.topology.holders(holder, self.header.participants - dropped)
         for missing in range(self.world.terms.silos + 1):
-            secrets = [(owner, index) for owner in owners for index in self.layout(owner).opened(dropped, missing=missing)]
+            secrets = [
+                (owner, index)
+                for owner in owners
+                for index in self.layout(owner).opened(dropped, missing=missing)
+            ]
             if len(secrets) * ELEMENT_BYTES == len(shares):
                 for place, (owner, index) in enumerate(secrets):
-                    self.pads[owner, salts[owner], index, holder] = shares[place * ELEMENT_BYTES : (place + 1) * ELEMENT_BYTES]
+                    self.pads[owner, salts[owner], index, holder] = shares[
+                        place * ELEMENT_BYTES : (place + 1) * ELEMENT_BYTES
+                    ]
                 return
 
-    def open_secret(self, owner: int, index: int, *, message: MaskedInput | None = None) -> bytes | None:
+    def open_secret(
+        self, owner: int, index: int, *, message: MaskedInput | None = None
+    ) -> bytes | None:
         """The secret of a submission, if t of its pads are in the pool."""
         layout, threshold = self.layout(owner), self.world.server.topology.threshold
         if message is None and owner not in self.masked:
@@ -127,10 +165,14 @@ class MaliciousServer:
         size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
         corrections = bytes(message.corrections[index * size : (index + 1) * size])
         seed = recover(dict(list(pads.items())[:threshold]), corrections, threshold=threshold)
-        return seed if seed_tag(seed) == bytes(message.tags[index * 16 : (index + 1) * 16]) else None
+        return (
+            seed if seed_tag(seed) == bytes(message.tags[index * 16 : (index + 1) * 16]) else None
+        )
 
     def pair_seed(self, victim: int, other: int) -> bytes | None:
-        """s_uv from the victim's shares, from the other end's shares, or from a colluder at the other end."""
+        """s_uv from the victim's shares, from the other end's shares, or from a colluder at the
+        other end.
+        """
         if other in self.colluders:
             root = self.world.silos[other]._pair_roots[victim]
             return PairKey.derive(root, self.header.transcript).mask_seed()
@@ -143,7 +185,9 @@ class MaliciousServer:
     def steal(self, victim: int) -> list[int] | None:
         """The victim's vector, or None if a mask is left on it."""
         terms = self.world.terms
-        words = unpack(self.masked[victim].vector, modulus_bits=terms.modulus_bits, length=terms.length).copy()
+        words = unpack(
+            self.masked[victim].vector, modulus_bits=terms.modulus_bits, length=terms.length
+        ).copy()
         self_seed = self.open_secret(victim, 0)
         if self_seed is None:
             return None

@@ -1,4 +1,6 @@
-"""Per-record gradients one record at a time with plain autograd, clipped and truncated in exact integers. Slow and obvious."""
+"""Per-record gradients one record at a time with plain autograd, clipped and truncated in exact
+integers. Slow and obvious.
+"""
 
 from __future__ import annotations
 

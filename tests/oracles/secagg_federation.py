@@ -24,7 +24,9 @@ from sumus.secagg import (
 PLAN_HASH = hashlib.sha256(b"a plan").digest()
 
 
-def terms_for(silos: int, *, length: int = 8, dropouts: int | None = None, **changes: object) -> Terms:
+def terms_for(
+    silos: int, *, length: int = 8, dropouts: int | None = None, **changes: object
+) -> Terms:
     most = (silos - 1) // 2
     fields: dict[str, object] = {
         "plan_hash": PLAN_HASH,
@@ -56,9 +58,14 @@ class Federation:
     def inputs(self, seed: int = 0) -> dict[int, npt.NDArray[np.uint64]]:
         generator = np.random.default_rng(seed)
         top = np.uint64((1 << self.terms.modulus_bits) - 1)
-        return {silo: generator.integers(0, 2**64, self.terms.length, dtype=np.uint64) & top for silo in range(self.terms.silos)}
+        return {
+            silo: generator.integers(0, 2**64, self.terms.length, dtype=np.uint64) & top
+            for silo in range(self.terms.silos)
+        }
 
-    def submit_all(self, invitation: bytes, inputs: dict[int, npt.NDArray[np.uint64]]) -> tuple[dict[int, SiloSubmitted], dict[int, bytes]]:
+    def submit_all(
+        self, invitation: bytes, inputs: dict[int, npt.NDArray[np.uint64]]
+    ) -> tuple[dict[int, SiloSubmitted], dict[int, bytes]]:
         states, messages = {}, {}
         for silo, vector in inputs.items():
             if silo in self.silos:
@@ -68,19 +75,31 @@ class Federation:
 
 def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozenset()) -> Federation:
     random = RandomSource.simulation(seed, "federation")
-    identities = [SiloIdentity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)]
+    identities = [
+        SiloIdentity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)
+    ]
     roster = Roster({identity.name: identity.public_key for identity in identities})
     collecting = ServerSetup(roster, terms)
     setups, adverts = {}, {}
     for number, identity in enumerate(identities):
         if number not in absent:
-            setups[number], adverts[number] = SiloSetup.start(identity, roster, terms=terms, random=random)
+            setups[number], adverts[number] = SiloSetup.start(
+                identity, roster, terms=terms, random=random
+            )
             collecting.receive(adverts[number])
     server, directories = collecting.close()
-    silos = {number: setup.receive(directories[number], MemoryRoundGuard()) for number, setup in setups.items()}
-    return Federation(terms, identities, roster, setups, adverts, directories, silos, server, random)
+    silos = {
+        number: setup.receive(directories[number], MemoryRoundGuard())
+        for number, setup in setups.items()
+    }
+    return Federation(
+        terms, identities, roster, setups, adverts, directories, silos, server, random
+    )
 
 
 def modular_sum(vectors: list[npt.NDArray[np.uint64]], modulus_bits: int) -> list[int]:
     """The oracle: Python integers, no words."""
-    return [sum(int(vector[place]) for vector in vectors) % (1 << modulus_bits) for place in range(len(vectors[0]))]
+    return [
+        sum(int(vector[place]) for vector in vectors) % (1 << modulus_bits)
+        for place in range(len(vectors[0]))
+    ]

@@ -1,4 +1,6 @@
-"""Loggers: what the record holds arrives in TensorBoard and MLflow, locally; a missing package is named."""
+"""Loggers: what the record holds arrives in TensorBoard and MLflow, locally; a missing package is
+named.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from sumus.books import RunFolder
 from sumus.errors import PlanError
-from sumus.record import RunFolder
-from sumus.report.loggers import open_loggers, scalars_of
-from synthetic_runs import made_account, made_plan, made_round
+from sumus.report import open_loggers
+from sumus.report.loggers import scalars_of
+from support.synthetic_runs import made_account, made_plan, made_round
 
 
 @pytest.fixture
@@ -43,11 +46,18 @@ def test_tensorboard_reads_back_every_round(run: RunFolder) -> None:
     accuracy = events.Scalars("accuracy")
     assert [each.step for each in accuracy] == [1, 2, 3]
     assert accuracy[2].value == pytest.approx(made_round(3).accuracy, rel=1e-6)
-    assert [each.step for each in events.Scalars("loss")] == [1, 3]  # a loss that is no number is left out, not drawn as zero
+    # a loss that is no number is left out, not drawn as zero
+    assert [each.step for each in events.Scalars("loss")] == [1, 3]
     assert "seconds/local" in events.Tags()["scalars"]
     (text,) = events.Tensors("guarantee")
     shown = text.tensor_proto.string_val[0].decode()
-    for needed in ("ε", "one record of one silo, add or remove", "honest-but-curious", "convex-pass", "proved"):
+    for needed in (
+        "ε",
+        "one record of one silo, add or remove",
+        "honest-but-curious",
+        "convex-pass",
+        "proved",
+    ):
         assert needed in shown
 
 
@@ -66,8 +76,12 @@ def test_mlflow_reads_back_every_round_and_the_plan(run: RunFolder) -> None:
     assert "one record of one silo, add or remove" in stored.data.tags["guarantee"]
 
 
-@pytest.mark.parametrize(("name", "package"), [("tensorboard", "tensorboard"), ("mlflow", "mlflow-skinny")])
-def test_a_missing_package_is_named(run: RunFolder, monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "package"), [("tensorboard", "tensorboard"), ("mlflow", "mlflow-skinny")]
+)
+def test_a_missing_package_is_named(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
     original = importlib.import_module
 
     def without(module: str, *rest: Any) -> Any:
@@ -92,6 +106,10 @@ def test_no_logger_imports_nothing(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
 
 def test_only_finite_numbers_are_logged() -> None:
-    numbers = scalars_of(made_round(1, loss=float("inf"), accuracy=None, epsilon_spent=float("inf"), silo_accuracies=None))
+    numbers = scalars_of(
+        made_round(
+            1, loss=float("inf"), accuracy=None, epsilon_spent=float("inf"), silo_accuracies=None
+        )
+    )
     assert not {"loss", "accuracy", "epsilon_spent", "silo_accuracy/worst"} & numbers.keys()
     assert numbers["survivors"] == 5.0

@@ -1,4 +1,6 @@
-"""The page without a browser: complete, self-contained, escaped, small, and never an ε without what it means."""
+"""The page without a browser: complete, self-contained, escaped, small, and never an ε without what
+it means.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sumus.books import Measurement, RunFolder, rounded_up
 from sumus.errors import StorageError
-from sumus.record import Measurement, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
-from synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
+from support.synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
 
 VOID = {"meta", "line", "rect", "circle", "path", "img", "link", "br", "hr", "input"}
 
@@ -57,14 +59,20 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
     def figures(self) -> set[str]:
-        return {str(attributes["data-figure"]) for _, attributes in self.elements if "data-figure" in attributes}
+        return {
+            str(attributes["data-figure"])
+            for _, attributes in self.elements
+            if "data-figure" in attributes
+        }
 
 
 def rendered(*paths: Path) -> str:
     return render_report([RunFolder.open(path) for path in paths])
 
 
-def run_with(tmp_path: Path, account: dict[str, Any] | None = None, void: str | None = None, **changes: Any) -> Path:
+def run_with(
+    tmp_path: Path, account: dict[str, Any] | None = None, void: str | None = None, **changes: Any
+) -> Path:
     """A run of one round whose account or record differs."""
     plan = made_plan()
     with RunFolder.create(plan, made_account(plan, **(account or {})), tmp_path, void=void) as run:
@@ -75,7 +83,16 @@ def run_with(tmp_path: Path, account: dict[str, Any] | None = None, void: str | 
 def test_a_page_is_well_formed_and_complete(tmp_path: Path) -> None:
     path = made_run(tmp_path)
     page, run = Page(rendered(path)), RunFolder.open(path)
-    assert page.figures() == {"accuracy", "loss", "epsilon", "fairness", "noise", "clipping", "seconds", "traffic"}
+    assert page.figures() == {
+        "accuracy",
+        "loss",
+        "epsilon",
+        "fairness",
+        "noise",
+        "clipping",
+        "seconds",
+        "traffic",
+    }
     for needed in (
         "What this means",
         "What it does not protect",
@@ -97,22 +114,34 @@ def test_a_page_needs_nothing_from_anywhere(tmp_path: Path) -> None:
     page = Page(rendered(made_run(tmp_path)))
     for tag, attributes in page.elements:
         assert tag not in ("img", "link", "iframe", "object", "embed", "base", "form")
-        assert not any(name in ("src", "srcset", "style") or name.startswith("on") for name in attributes)
+        assert not any(
+            name in ("src", "srcset", "style") or name.startswith("on") for name in attributes
+        )
         assert str(attributes.get("href") or "#").startswith("#")
     assert re.findall(r"url\(|@import|https?:", rendered(made_run(tmp_path))) == []
 
 
 def test_every_epsilon_stands_beside_its_meaning(tmp_path: Path) -> None:
-    """Each block that shows an ε holds unit and neighbours, trust, analysis and whether it is proved."""
+    """Each block that shows an ε holds unit and neighbours, trust, analysis and whether it is
+    proved.
+    """
     source = rendered(made_run(tmp_path / "a"), made_run(tmp_path / "b", seed=1))
     source = source[source.index("<body>") :]
     blocks = re.findall(r"<(section|figure|details)\b(.*?)</\1>", source, flags=re.S)
-    spoken = [Page(f"<{tag}{content}</{tag}>").text for tag, content in blocks if re.search(r"ε( |&nbsp;|\xa0)*(≤|spent|=)", content)]
+    spoken = [
+        Page(f"<{tag}{content}</{tag}>").text
+        for tag, content in blocks
+        if re.search(r"ε( |&nbsp;|\xa0)*(≤|spent|=)", content)
+    ]
     assert len(spoken) >= 6
     for text in spoken:
         if "What it does not protect" in text or "compare only like with like" in text:
             continue  # prose that refers to the card directly above it
-        for needed in ("one record of one silo, add or remove", "honest-but-curious", "convex-pass"):
+        for needed in (
+            "one record of one silo, add or remove",
+            "honest-but-curious",
+            "convex-pass",
+        ):
             assert needed in text, (needed, text[:300])
         assert "proved" in text.lower()
 
@@ -120,10 +149,19 @@ def test_every_epsilon_stands_beside_its_meaning(tmp_path: Path) -> None:
 def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
     nasty = "</script><script>alert(1)</script>\" onload='x' {{ 7*7 }} <u>"
     plan = made_plan()
-    account = made_account(plan, trust=nasty, neighbours=nasty, releases=nasty, epsilon_per_silo={nasty: 0.5})
+    account = made_account(
+        plan, trust=nasty, neighbours=nasty, releases=nasty, epsilon_per_silo={nasty: 0.5}
+    )
     with RunFolder.create(plan, account, tmp_path, silos=(nasty,), void=nasty) as run:
         run.note(nasty, {nasty: nasty})
-        record = made_round(1, silos=(nasty,), seconds={nasty: 1.0}, dropped=(nasty,), metrics_are=nasty, round_id=nasty)
+        record = made_round(
+            1,
+            silos=(nasty,),
+            seconds={nasty: 1.0},
+            dropped=(nasty,),
+            metrics_are=nasty,
+            round_id=nasty,
+        )
         run.commit(record, {}, {})
         run.finish({"baselines": {nasty: 1.0, "non_private": 0.9}, nasty: nasty})
     source = rendered(run.path)
@@ -136,7 +174,9 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("non_private", "lower"), [(0.1, True), (0.99, False)])
-def test_a_run_without_privacy_that_is_worse_is_not_shown_as_if_noise_helped(tmp_path: Path, non_private: float, lower: bool) -> None:
+def test_a_run_without_privacy_that_is_worse_is_not_shown_as_if_noise_helped(
+    tmp_path: Path, non_private: float, lower: bool
+) -> None:
     plan = made_plan()
     with RunFolder.create(plan, made_account(plan), tmp_path, silos=("a",)) as run:
         run.commit(made_round(1, silos=("a",), accuracy=0.5), {}, {})
@@ -164,15 +204,25 @@ def test_names_in_charts_are_escaped() -> None:
 
 def test_a_page_about_long_runs_of_many_silos_stays_below_a_megabyte(tmp_path: Path) -> None:
     states = tuple(f"state {number}" for number in range(51))
-    paths = [made_run(tmp_path / str(seed), rounds=160, seed=seed, silos=states) for seed in range(2)]
+    paths = [
+        made_run(tmp_path / str(seed), rounds=160, seed=seed, silos=states) for seed in range(2)
+    ]
     assert len(rendered(*paths).encode()) < 1_000_000
 
 
 @pytest.mark.parametrize(
     ("make", "verdict", "warning"),
     [
-        (lambda path: run_with(path, {"proved": False, "analysis": "per-step"}), "not-proved", "NOT PROVED for the algorithm that ran"),
-        (lambda path: run_with(path, void="the noise came from a public seed"), "void", "DOES NOT HOLD FOR THIS RUN: the noise came from"),
+        (
+            lambda path: run_with(path, {"proved": False, "analysis": "per-step"}),
+            "not-proved",
+            "NOT PROVED for the algorithm that ran",
+        ),
+        (
+            lambda path: run_with(path, void="the noise came from a public seed"),
+            "void",
+            "DOES NOT HOLD FOR THIS RUN: the noise came from",
+        ),
     ],
 )
 def test_a_guarantee_that_does_not_hold_cannot_be_overlooked(
@@ -186,9 +236,16 @@ def test_a_guarantee_that_does_not_hold_cannot_be_overlooked(
 
 @pytest.mark.parametrize(
     ("epsilon", "verb"),
-    [(0.5, "can hardly tell"), (2.0, "limited confidence"), (5.0, "some confidence"), (20.0, "almost for certain")],
+    [
+        (0.5, "can hardly tell"),
+        (2.0, "limited confidence"),
+        (5.0, "some confidence"),
+        (20.0, "almost for certain"),
+    ],
 )
-def test_the_words_do_not_promise_more_than_the_number(tmp_path: Path, epsilon: float, verb: str) -> None:
+def test_the_words_do_not_promise_more_than_the_number(
+    tmp_path: Path, epsilon: float, verb: str
+) -> None:
     text = Page(rendered(run_with(tmp_path, {"epsilon": epsilon}, epsilon_spent=epsilon))).text
     assert verb in text
     assert ("can hardly tell" in text) == (epsilon <= 1.0)
@@ -253,14 +310,27 @@ def test_exact_counts_are_marked_as_a_simulations_or_left_out(tmp_path: Path) ->
 def test_what_metrics_cost_stands_beside_the_guarantee(tmp_path: Path) -> None:
     plan = made_plan()
     RunFolder.create(plan, made_account(plan, metrics_epsilon=0.71234), tmp_path).close()
-    assert "ε ≤ 0.7124 at the same δ for one test record" in Page(rendered(next(tmp_path.iterdir()))).text.replace("\u00a0", " ")
+    assert "ε ≤ 0.7124 at the same δ for one test record" in Page(
+        rendered(next(tmp_path.iterdir()))
+    ).text.replace("\u00a0", " ")
 
 
 def test_a_noisy_accuracy_is_shown_with_its_error_and_its_model(tmp_path: Path) -> None:
     secure = {"metrics_are": "secure", "silo_accuracies": None, "counts_are": "none"}
-    plan = made_plan(federation__rounds=2, evaluation__metrics="secure", evaluation__noise_multiplier=4.0)
+    plan = made_plan(
+        federation__rounds=2, evaluation__metrics="secure", evaluation__noise_multiplier=4.0
+    )
     with RunFolder.create(plan, made_account(plan), tmp_path, silos=SILOS) as run:
-        run.append(made_round(1, **secure, accuracy=0.81234, accuracy_plus_minus=0.0312, loss=0.71234, loss_plus_minus=0.2))
+        run.append(
+            made_round(
+                1,
+                **secure,
+                accuracy=0.81234,
+                accuracy_plus_minus=0.0312,
+                loss=0.71234,
+                loss_plus_minus=0.2,
+            )
+        )
         told = str(render_report([run]))
         assert "81.2\u00a0% ± 3.2\u00a0%" in told
         assert "of the model of round 1, 95 %, noisy count" in told
@@ -270,7 +340,16 @@ def test_a_noisy_accuracy_is_shown_with_its_error_and_its_model(tmp_path: Path) 
     assert "of the model of round 1, 95 %, noisy count" in told, "the last model was not measured"
     assert "of the released model" not in told
     with RunFolder.create(plan, made_account(plan), tmp_path, silos=SILOS) as run:
-        run.append(made_round(1, **secure, accuracy=0.9, accuracy_plus_minus=0.12, loss=0.71234, loss_plus_minus=0.2))
+        run.append(
+            made_round(
+                1,
+                **secure,
+                accuracy=0.9,
+                accuracy_plus_minus=0.12,
+                loss=0.71234,
+                loss_plus_minus=0.2,
+            )
+        )
         run.note("measured", asdict(Measurement(**MEASURED)))
         run.finish({"accuracy": 0.95})
     told = str(render_report([RunFolder.open(run.path)]))
@@ -286,21 +365,34 @@ MEASURED = {
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:
-    paths = [made_run(tmp_path / str(seed), rounds=5, seed=seed, privacy__delta=delta) for seed, delta in enumerate(("1e-5", "1e-6"))]
+    paths = [
+        made_run(tmp_path / str(seed), rounds=5, seed=seed, privacy__delta=delta)
+        for seed, delta in enumerate(("1e-5", "1e-6"))
+    ]
     page = Page(rendered(*paths))
-    assert {"compare-accuracy", "compare-loss", "compare-worst", "compare-epsilon"} <= page.figures()
+    assert {
+        "compare-accuracy",
+        "compare-loss",
+        "compare-worst",
+        "compare-epsilon",
+    } <= page.figures()
     assert "Where the plans differ" in page.text
     assert "privacy.delta" in page.text
     names = [str(attributes["id"]) for _, attributes in page.elements if "id" in attributes]
     assert len(names) == len(set(names))
-    targets = {str(attributes["href"])[1:] for _, attributes in page.elements if "href" in attributes}
+    targets = {
+        str(attributes["href"])[1:] for _, attributes in page.elements if "href" in attributes
+    }
     assert targets == {"run-1", "run-2"}
     assert "do not compare" not in page.text
 
 
 def test_runs_on_different_records_say_so(tmp_path: Path) -> None:
     paths = [made_run(tmp_path / name, rounds=2, data__name=name) for name in ("digits", "income")]
-    assert "different records (digits, income): their accuracies and losses do not compare" in Page(rendered(*paths)).text
+    assert (
+        "different records (digits, income): their accuracies and losses do not compare"
+        in Page(rendered(*paths)).text
+    )
 
 
 def test_a_run_without_privacy_is_never_drawn_as_if_it_spent_nothing(tmp_path: Path) -> None:
@@ -317,19 +409,37 @@ def test_a_run_without_privacy_is_never_drawn_as_if_it_spent_nothing(tmp_path: P
 
 def test_plan_differences_name_only_what_differs() -> None:
     one = {"privacy": {"delta": 1e-5, "unit": "record"}, "noise": {"mechanism": "skellam"}}
-    two = {"privacy": {"delta": 1e-6, "unit": "record"}, "noise": {"mechanism": "skellam", "noise_multiplier": 3.0}}
-    assert plan_differences([one, two]) == [("privacy.delta", ["1e-05", "1e-06"]), ("noise.noise_multiplier", ["–", "3"])]
+    two = {
+        "privacy": {"delta": 1e-6, "unit": "record"},
+        "noise": {"mechanism": "skellam", "noise_multiplier": 3.0},
+    }
+    assert plan_differences([one, two]) == [
+        ("privacy.delta", ["1e-05", "1e-06"]),
+        ("noise.noise_multiplier", ["–", "3"]),
+    ]
 
 
 def test_the_charts_hold_the_recorded_values(tmp_path: Path) -> None:
     path = made_run(tmp_path, rounds=6)
     rounds = RunFolder.open(path).rounds()
     page = Page(rendered(path))
-    charts = {str(attributes["aria-label"]): attributes for tag, attributes in page.elements if attributes.get("class") == "chart"}
+    charts = {
+        str(attributes["aria-label"]): attributes
+        for tag, attributes in page.elements
+        if attributes.get("class") == "chart"
+    }
     columns = json.loads(str(charts["Accuracy per round"]["data-columns"]))
-    assert [column["rows"][0][2] for column in columns] == [f"{100 * (each.accuracy or 0.0):.1f}\u00a0%" for each in rounds]
+    assert [column["rows"][0][2] for column in columns] == [
+        f"{100 * (each.accuracy or 0.0):.1f}\u00a0%" for each in rounds
+    ]
     stacked = json.loads(str(charts["Seconds per stage and round"]["data-columns"]))
-    assert [row[0] for row in stacked[0]["rows"]] == ["local", "noise", "protocol", "server", "evaluate"]
+    assert [row[0] for row in stacked[0]["rows"]] == [
+        "local",
+        "noise",
+        "protocol",
+        "server",
+        "evaluate",
+    ]
 
 
 def test_a_damaged_run_gets_no_page(tmp_path: Path) -> None:

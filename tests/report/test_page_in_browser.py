@@ -1,4 +1,6 @@
-"""The page in headless Chromium: no complaints, no requests, everything there, at every width, on paper; hostile names stay text."""
+"""The page in headless Chromium: no complaints, no requests, everything there, at every width, on
+paper; hostile names stay text.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, chromium
 
-from sumus.record import RunFolder
-from sumus.report.page import write_report
-from synthetic_runs import made_run
+from sumus.books import RunFolder
+from sumus.report import write_report
+from support.browser import Browser, chromium
+from support.synthetic_runs import made_run
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
 
-HOSTILE = tuple(f"<script>alert({n})</script><img src=x onerror=alert({n})>\"'>{{{{7*7}}}} & silo {n}" for n in range(15))
+HOSTILE = tuple(
+    f"<script>alert({n})</script><img src=x onerror=alert({n})>\"'>{{{{7*7}}}} & silo {n}"
+    for n in range(15)
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +28,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pages")
     one = RunFolder.open(made_run(root / "a"))
     write_report([one], root / "one.html")
-    write_report([one, RunFolder.open(made_run(root / "b", seed=1, privacy__delta="1e-6"))], root / "two.html")
-    write_report([RunFolder.open(made_run(root / "c", silos=HOSTILE, rounds=60))], root / "hostile.html")
+    write_report(
+        [one, RunFolder.open(made_run(root / "b", seed=1, privacy__delta="1e-6"))],
+        root / "two.html",
+    )
+    write_report(
+        [RunFolder.open(made_run(root / "c", silos=HOSTILE, rounds=60))], root / "hostile.html"
+    )
     return root
 
 
@@ -35,7 +45,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("name", ["one", "two", "hostile"])
-def test_a_page_loads_without_complaint_and_without_the_network(browser: Browser, pages: Path, name: str) -> None:
+def test_a_page_loads_without_complaint_and_without_the_network(
+    browser: Browser, pages: Path, name: str
+) -> None:
     browser.complaints.clear()
     browser.requests.clear()
     browser.open(pages / f"{name}.html")
@@ -46,19 +58,34 @@ def test_a_page_loads_without_complaint_and_without_the_network(browser: Browser
 def test_every_chart_is_drawn_with_visible_size(browser: Browser, pages: Path) -> None:
     browser.open(pages / "one.html")
     drawn = browser.evaluate(
-        "[...document.querySelectorAll('figure')].map(f => [f.dataset.figure, f.querySelector('svg.chart').getBoundingClientRect().height])"
+        "[...document.querySelectorAll('figure')].map(f => [f.dataset.figure, "
+        "f.querySelector('svg.chart').getBoundingClientRect().height])"
     )
-    assert {name for name, _ in drawn} == {"accuracy", "loss", "epsilon", "fairness", "noise", "clipping", "seconds", "traffic"}
+    assert {name for name, _ in drawn} == {
+        "accuracy",
+        "loss",
+        "epsilon",
+        "fairness",
+        "noise",
+        "clipping",
+        "seconds",
+        "traffic",
+    }
     assert all(height > 150 for _, height in drawn)
     line = "getComputedStyle(document.querySelector('[data-figure=accuracy] path.line'))"
-    assert browser.evaluate(f"{line}.stroke") == "rgb(47, 95, 208)"  # the style sheet passed its own policy
+    # the style sheet passed its own policy
+    assert browser.evaluate(f"{line}.stroke") == "rgb(47, 95, 208)"
 
 
 def test_pointing_at_a_chart_shows_the_nearest_round(browser: Browser, pages: Path) -> None:
     browser.open(pages / "one.html")
-    browser.evaluate("document.querySelector('[data-figure=accuracy] svg.chart').scrollIntoView({block: 'center'})")
+    browser.evaluate(
+        "document.querySelector('[data-figure=accuracy] svg.chart').scrollIntoView({block: "
+        "'center'})"
+    )
     box = browser.evaluate(
-        "(b => [b.left, b.top, b.width, b.height])(document.querySelector('[data-figure=accuracy] svg.chart').getBoundingClientRect())"
+        "(b => [b.left, b.top, b.width, b.height])(document.querySelector('[data-figure=accuracy] "
+        "svg.chart').getBoundingClientRect())"
     )
     assert browser.evaluate("document.getElementById('tip').hidden") is True
     browser.point_at(box[0] + box[2] - 12, box[1] + box[3] / 2)
@@ -67,7 +94,9 @@ def test_pointing_at_a_chart_shows_the_nearest_round(browser: Browser, pages: Pa
     assert "round 12" in shown
     last = RunFolder.open(next((pages / "a").iterdir())).rounds()[-1]
     assert f"{100 * (last.accuracy or 0):.1f}\u00a0%" in shown
-    tip = browser.evaluate("(b => [b.left, b.right, b.top])(document.getElementById('tip').getBoundingClientRect())")
+    tip = browser.evaluate(
+        "(b => [b.left, b.right, b.top])(document.getElementById('tip').getBoundingClientRect())"
+    )
     assert 0 <= tip[0] < tip[1] <= 1280
     assert tip[2] >= 0
     browser.point_at(2, 2)
@@ -76,7 +105,9 @@ def test_pointing_at_a_chart_shows_the_nearest_round(browser: Browser, pages: Pa
 
 @pytest.mark.parametrize("width", [1440, 1024, 768, 390, 320])
 @pytest.mark.parametrize("name", ["one", "two", "hostile"])
-def test_nothing_sticks_out_at_any_width(browser: Browser, pages: Path, name: str, width: int) -> None:
+def test_nothing_sticks_out_at_any_width(
+    browser: Browser, pages: Path, name: str, width: int
+) -> None:
     browser.resize(width, 900)
     browser.open(pages / f"{name}.html")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
@@ -84,7 +115,9 @@ def test_nothing_sticks_out_at_any_width(browser: Browser, pages: Path, name: st
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Browser, pages: Path) -> None:
-    """The attacker names a silo so that the report of everybody else runs its code, loads something or shows other numbers."""
+    """The attacker names a silo so that the report of everybody else runs its code, loads something
+    or shows other numbers.
+    """
     browser.complaints.clear()
     browser.open(pages / "hostile.html")
     assert browser.evaluate("document.scripts.length") == 1
@@ -94,10 +127,16 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Browser, pages: Path) -
     assert browser.complaints == []
 
 
-def test_even_a_page_with_a_smuggled_script_does_not_run_it(browser: Browser, pages: Path, tmp_path: Path) -> None:
+def test_even_a_page_with_a_smuggled_script_does_not_run_it(
+    browser: Browser, pages: Path, tmp_path: Path
+) -> None:
     """Second line of defence: the page's own policy allows its script by hash and no other."""
     smuggled = tmp_path / "smuggled.html"
-    smuggled.write_text((pages / "one.html").read_text().replace("</article>", "<script>document.title = 'owned'</script></article>"))
+    smuggled.write_text(
+        (pages / "one.html")
+        .read_text()
+        .replace("</article>", "<script>document.title = 'owned'</script></article>")
+    )
     browser.open(smuggled)
     assert browser.evaluate("document.title") != "owned"
     assert any("Content Security Policy" in each for each in browser.complaints)
@@ -109,24 +148,35 @@ def test_dark_and_light_both_have_readable_text(tmp_path: Path, pages: Path) -> 
         with Browser(tmp_path / f"profile-{dark}", dark=dark) as opened:
             opened.open(pages / "one.html")
             colours = opened.evaluate(
-                "['body', '.tile-remark', 'figcaption', '.terms dt', '.verdict'].map(s => { const e = document.querySelector(s);"
-                " let b = e; while (getComputedStyle(b).backgroundColor === 'rgba(0, 0, 0, 0)') b = b.parentElement;"
+                "['body', '.tile-remark', 'figcaption', '.terms dt', '.verdict'].map(s => { const "
+                "e = document.querySelector(s);"
+                " let b = e; while (getComputedStyle(b).backgroundColor === 'rgba(0, 0, 0, 0)') b "
+                "= b.parentElement;"
                 " return [getComputedStyle(e).color, getComputedStyle(b).backgroundColor]; })"
             )
             for text, ground in colours:
                 assert contrast(text, ground) >= 4.0, (dark, text, ground)
 
 
-def test_a_printed_page_fits_a4_and_opens_what_a_signed_copy_needs(browser: Browser, pages: Path) -> None:
+def test_a_printed_page_fits_a4_and_opens_what_a_signed_copy_needs(
+    browser: Browser, pages: Path
+) -> None:
     browser.open(pages / "one.html")
     assert browser.evaluate("getComputedStyle(document.querySelector('.sign')).display") == "none"
     document = browser.printed()
     assert document.startswith(b"%PDF")
-    boxes = {tuple(map(float, box.split())) for box in re.findall(rb"/MediaBox\s*\[([^\]]*)\]", document)}
+    boxes = {
+        tuple(map(float, box.split())) for box in re.findall(rb"/MediaBox\s*\[([^\]]*)\]", document)
+    }
     assert all(abs(box[2] - 595) < 2 and abs(box[3] - 842) < 2 for box in boxes)
     assert boxes
     assert document.count(b"/Type /Page\n") <= 7
-    assert browser.evaluate("[...document.querySelectorAll('details[data-print]')].every(each => each.open)") is True
+    assert (
+        browser.evaluate(
+            "[...document.querySelectorAll('details[data-print]')].every(each => each.open)"
+        )
+        is True
+    )
 
 
 def contrast(one: str, two: str) -> float:
@@ -134,7 +184,9 @@ def contrast(one: str, two: str) -> float:
 
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     high, low = sorted((luminance(one), luminance(two)), reverse=True)

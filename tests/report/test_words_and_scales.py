@@ -1,14 +1,23 @@
-"""Words and axes: the stated detection rate is a bound that a known attack meets, and numbers are shown in units people read."""
+"""Words and axes: the stated detection rate is a bound that a known attack meets, and numbers are
+shown in units people read.
+"""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds, linear_axis, on_axis, round_axis
+from sumus.report.scales import (
+    as_bytes,
+    as_number,
+    as_percent,
+    as_seconds,
+    linear_axis,
+    on_axis,
+    round_axis,
+)
 from sumus.report.words import most_detected
 
 
@@ -18,8 +27,12 @@ def spelled(text: str) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(epsilon=st.floats(0.0, 8.0), delta=st.floats(0.0, 0.01), alarms=st.floats(0.0, 1.0))
-def test_no_test_against_the_worst_mechanism_finds_more_than_stated(epsilon: float, delta: float, alarms: float) -> None:
-    """Oracle: randomised response that leaks outright with probability δ is the worst (ε, δ) mechanism; its best test is a threshold."""
+def test_no_test_against_the_worst_mechanism_finds_more_than_stated(
+    epsilon: float, delta: float, alarms: float
+) -> None:
+    """Oracle: randomised response that leaks outright with probability δ is the worst (ε, δ)
+    mechanism; its best test is a threshold.
+    """
     heads = math.exp(epsilon) / (1.0 + math.exp(epsilon))
     worlds = [  # (probability if the record was used, probability if not), most telling first
         (delta, 0.0),
@@ -32,7 +45,8 @@ def test_no_test_against_the_worst_mechanism_finds_more_than_stated(epsilon: flo
         share = 1.0 if unused <= left else left / unused
         power, left = power + share * used, max(left - share * unused, 0.0)
     assert most_detected(epsilon, delta, false_alarms=alarms) >= power - 1e-9
-    assert most_detected(epsilon, delta, false_alarms=alarms) <= power + 2.0 * delta + 1e-9  # and it is not idle talk
+    # and it is not idle talk
+    assert most_detected(epsilon, delta, false_alarms=alarms) <= power + 2.0 * delta + 1e-9
 
 
 def test_known_detection_rates() -> None:

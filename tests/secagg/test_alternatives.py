@@ -10,14 +10,22 @@ from oracles.secagg_federation import modular_sum
 from sumus.errors import RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import secure_sum
-from sumus.secagg.alternatives.galois import degree_for, evaluation_weights, multiply_blocks, power_rows
+from sumus.secagg.alternatives.galois import (
+    degree_for,
+    evaluation_weights,
+    multiply_blocks,
+    power_rows,
+)
 from sumus.secagg.alternatives.gopa import gopa_neighbours
 from sumus.secagg.alternatives.turbo import turbo_groups
 
 
 def vectors(silos: int, bits: int, length: int = 11) -> list[np.ndarray]:
     generator = np.random.default_rng(silos)
-    return [generator.integers(0, 2**64, length, dtype=np.uint64) >> np.uint64(64 - bits) for _ in range(silos)]
+    return [
+        generator.integers(0, 2**64, length, dtype=np.uint64) >> np.uint64(64 - bits)
+        for _ in range(silos)
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["trusted", "gopa", "turbo"])
@@ -36,7 +44,9 @@ def test_gopa_cannot_go_on_when_a_neighbour_vanishes_before_rolling_back() -> No
     given = vectors(10, 32)
     with pytest.raises(RoundAborted, match="rolled back"):
         secure_sum(given, drop={"masked": {3}, "unmask": {4}}, protocol="gopa")
-    assert secure_sum(given, drop={"unmask": {4}}, protocol="gopa").survivors == frozenset(range(10))
+    assert secure_sum(given, drop={"unmask": {4}}, protocol="gopa").survivors == frozenset(
+        range(10)
+    )
 
 
 def test_gopa_neighbours_are_mutual_and_few() -> None:
@@ -76,7 +86,9 @@ def test_the_galois_ring_interpolates_every_polynomial(degree: int) -> None:
     shares = []
     for point in points:
         share = coefficients[0].copy()
-        for coefficient, power in zip(coefficients[1:], power_rows(point, powers=len(points) - 1, degree=degree), strict=True):
+        for coefficient, power in zip(
+            coefficients[1:], power_rows(point, powers=len(points) - 1, degree=degree), strict=True
+        ):
             share += multiply_blocks(coefficient, power)
         shares.append(share)
     opened = np.zeros_like(shares[0])

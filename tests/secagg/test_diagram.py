@@ -9,7 +9,9 @@ PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 
 def test_the_documentation_shows_the_diagrams_of_this_code() -> None:
-    """To update: replace the text between the two markers by the output of `python -m sumus.secagg.diagram`."""
+    """To update: replace the text between the two markers by the output of `python -m
+    sumus.secagg.diagram`.
+    """
     text = PROTOCOL.read_text()
     shown = text.split("<!-- diagrams: begin -->\n")[1].split("\n<!-- diagrams: end -->")[0]
     assert shown == render()
@@ -19,19 +21,31 @@ def test_every_message_is_sent_by_one_side_and_taken_by_the_other() -> None:
     silo_steps, server_steps = steps_of(silo), steps_of(server)
     for kind in messages._KINDS.values():
         name = kind.__name__
-        sent = [{name} & {sent for step in steps for sent in step.sends} for steps in (silo_steps, server_steps)]
-        taken = [{name} & {taken for step in steps for taken in step.takes} for steps in (server_steps, silo_steps)]
+        sent = [
+            {name} & {sent for step in steps for sent in step.sends}
+            for steps in (silo_steps, server_steps)
+        ]
+        taken = [
+            {name} & {taken for step in steps for taken in step.takes}
+            for steps in (server_steps, silo_steps)
+        ]
         assert sent == taken, name
         assert sum(map(bool, sent)) == 1, name
 
 
 def test_a_round_takes_three_exchanges() -> None:
     replies = [step for step in steps_of(silo) if step.sends and step.sends != ("KeyAdvert",)]
-    assert {sent for step in replies for sent in step.sends} == {"MaskedInput", "SetSignature", "RevealedShares"}
+    assert {sent for step in replies for sent in step.sends} == {
+        "MaskedInput",
+        "SetSignature",
+        "RevealedShares",
+    }
 
 
 def test_every_attack_the_documentation_names_exists() -> None:
-    """The table of pitfalls names tests as `file::test`; a renamed test must not leave a dangling promise."""
+    """The table of pitfalls names tests as `file::test`; a renamed test must not leave a dangling
+    promise.
+    """
     tests = PROTOCOL.parents[1] / "tests"
     named = [word for word in PROTOCOL.read_text().replace("`", " ").split() if "::test_" in word]
     assert len(named) >= 20

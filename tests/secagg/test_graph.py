@@ -11,8 +11,8 @@ from scipy.stats import hypergeom
 
 from oracles.secagg_federation import terms_for
 from sumus.errors import PlanError
+from sumus.secagg import Terms
 from sumus.secagg.graph import GRINDING_BITS, sparse_numbers, tail, topology_of
-from sumus.secagg.terms import Terms
 
 SESSION = hashlib.sha256(b"session").digest()
 
@@ -21,13 +21,21 @@ def sparse_terms(silos: int = 300, *, dropouts: int = 15, colluding: int = 15) -
     return terms_for(silos, dropouts=dropouts, colluding=colluding, graph="sparse")
 
 
-@pytest.mark.parametrize(("population", "marked", "drawn", "more"), [(50, 7, 12, 2), (1000, 50, 53, 27), (10, 0, 5, 0)])
+@pytest.mark.parametrize(
+    ("population", "marked", "drawn", "more"), [(50, 7, 12, 2), (1000, 50, 53, 27), (10, 0, 5, 0)]
+)
 def test_the_tail_is_hypergeometric(population: int, marked: int, drawn: int, more: int) -> None:
-    assert float(tail(population, marked, drawn, more)) == pytest.approx(hypergeom.sf(more, population, marked, drawn), rel=1e-9)
+    assert float(tail(population, marked, drawn, more)) == pytest.approx(
+        hypergeom.sf(more, population, marked, drawn), rel=1e-9
+    )
 
 
-@pytest.mark.parametrize(("silos", "dropouts", "colluding"), [(150, 7, 0), (150, 7, 7), (300, 15, 15), (1000, 50, 50)])
-def test_sparse_numbers_meet_both_parameters_by_another_road(silos: int, dropouts: int, colluding: int) -> None:
+@pytest.mark.parametrize(
+    ("silos", "dropouts", "colluding"), [(150, 7, 0), (150, 7, 7), (300, 15, 15), (1000, 50, 50)]
+)
+def test_sparse_numbers_meet_both_parameters_by_another_road(
+    silos: int, dropouts: int, colluding: int
+) -> None:
     """Security and correctness recomputed with SciPy from the numbers alone."""
     numbers = sparse_numbers(silos, dropouts=dropouts, colluding=colluding)
     assert numbers is not None
@@ -36,7 +44,9 @@ def test_sparse_numbers_meet_both_parameters_by_another_road(silos: int, dropout
     corrupt_on_committee = 2 * numbers.quorum - numbers.committee - 1
     bad_committee = hypergeom.sf(corrupt_on_committee, silos, colluding, numbers.committee)
     assert bad_window + bad_committee <= 2.0 ** -(40 + GRINDING_BITS)
-    stuck = silos * hypergeom.sf(numbers.degree + 1 - numbers.threshold, silos, dropouts, numbers.degree + 1)
+    stuck = silos * hypergeom.sf(
+        numbers.degree + 1 - numbers.threshold, silos, dropouts, numbers.degree + 1
+    )
     unsigned = hypergeom.sf(numbers.committee - numbers.quorum, silos, dropouts, numbers.committee)
     assert stuck + unsigned <= 2.0**-30
     assert numbers.threshold <= numbers.degree + 1 <= silos
@@ -44,7 +54,9 @@ def test_sparse_numbers_meet_both_parameters_by_another_road(silos: int, dropout
 
 def test_the_degree_grows_like_a_logarithm() -> None:
     degrees = [sparse_numbers(n, dropouts=n // 20, colluding=0) for n in (200, 2_000, 20_000)]
-    assert all(numbers is not None and numbers.degree <= 12 * math.log2(20_000) for numbers in degrees)
+    assert all(
+        numbers is not None and numbers.degree <= 12 * math.log2(20_000) for numbers in degrees
+    )
     assert degrees[2] is not None
     assert degrees[1] is not None
     assert degrees[2].degree < 1.2 * degrees[1].degree
@@ -91,12 +103,16 @@ def components(alive: set[int], circles: dict[int, frozenset[int]]) -> list[set[
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_choice_of_dropped_silos_splits_the_sum(seed: int) -> None:
-    """The theorem of graph.py on small rings with every window within its bound: if all survivors can be opened, they are tied together."""
+    """The theorem of graph.py on small rings with every window within its bound: if all survivors
+    can be opened, they are tied together.
+    """
     generator = random.Random(seed)
     silos, degree, corrupt_in_window = 18, 6, 1
     threshold = degree // 2 + corrupt_in_window + 2
     ring = list(range(silos))
-    circles = {s: frozenset((s + o) % silos for o in range(-degree // 2, degree // 2 + 1)) for s in ring}
+    circles = {
+        s: frozenset((s + o) % silos for o in range(-degree // 2, degree // 2 + 1)) for s in ring
+    }
     corrupt = set()
     for silo in generator.sample(ring, silos):
         trial = corrupt | {silo}
@@ -117,5 +133,10 @@ def test_no_choice_of_dropped_silos_splits_the_sum(seed: int) -> None:
 
 
 def test_probabilities_are_exact_fractions() -> None:
-    total = sum((tail(9, 4, 3, more - 1) - tail(9, 4, 3, more) for more in range(1, 4)), Fraction(0))
-    assert total == 1 - Fraction(len(list(itertools.combinations(range(5), 3))), len(list(itertools.combinations(range(9), 3))))
+    total = sum(
+        (tail(9, 4, 3, more - 1) - tail(9, 4, 3, more) for more in range(1, 4)), Fraction(0)
+    )
+    assert total == 1 - Fraction(
+        len(list(itertools.combinations(range(5), 3))),
+        len(list(itertools.combinations(range(9), 3))),
+    )

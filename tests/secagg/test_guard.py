@@ -32,7 +32,8 @@ def test_claims_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "rounds"
     program = (
         "import os, pathlib; from sumus.secagg import FileRoundGuard;"
-        f"FileRoundGuard(pathlib.Path({str(path)!r})).claim(bytes(range(32)), 'input', b'one'); os._exit(9)"
+        f"FileRoundGuard(pathlib.Path({str(path)!r})).claim(bytes(range(32)), 'input', b'one'); "
+        "os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
     again = FileRoundGuard(path)
@@ -79,7 +80,9 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     FileRoundGuard(tmp_path / "rounds").close()
 
 
-def test_the_claim_is_on_disk_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_claim_is_on_disk_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[bytes] = []
     path = tmp_path / "rounds"
     guard = FileRoundGuard(path)

@@ -26,14 +26,26 @@ def test_text_forms_come_back(identities: list[SiloIdentity]) -> None:
 def test_the_digest_names_silos_and_keys(identities: list[SiloIdentity]) -> None:
     keys = {identity.name: identity.public_key for identity in identities}
     swapped = keys | {"north": keys["south"], "south": keys["north"]}
-    assert len({Roster(keys).digest(), Roster(swapped).digest(), Roster({"north": keys["north"]}).digest()}) == 3
+    assert (
+        len(
+            {
+                Roster(keys).digest(),
+                Roster(swapped).digest(),
+                Roster({"north": keys["north"]}).digest(),
+            }
+        )
+        == 3
+    )
 
 
 def test_only_the_named_silos_signature_verifies(identities: list[SiloIdentity]) -> None:
     roster = Roster({identity.name: identity.public_key for identity in identities})
     signature = identities[0].sign(b"message")
     roster.verify(roster.number("north"), signature=signature, message=b"message")
-    for number, message in ((roster.number("south"), b"message"), (roster.number("north"), b"massage")):
+    for number, message in (
+        (roster.number("south"), b"message"),
+        (roster.number("north"), b"massage"),
+    ):
         with pytest.raises(PeerProtocolError, match="does not verify"):
             roster.verify(number, signature=signature, message=message)
 
@@ -56,14 +68,24 @@ def test_rosters_that_blur_who_is_who_are_refused(identities: list[SiloIdentity]
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "[silos]\na = 1", '[silos]\na = "ed25519:AA"', '[other]\na = "x"', '[silos]\na = "rsa:AAAA"', "[silos"],
+    [
+        "",
+        "x",
+        "[silos]\na = 1",
+        '[silos]\na = "ed25519:AA"',
+        '[other]\na = "x"',
+        '[silos]\na = "rsa:AAAA"',
+        "[silos",
+    ],
 )
 def test_files_that_are_no_roster_are_refused(text: str) -> None:
     with pytest.raises(DataError):
         Roster.parse(text)
 
 
-@pytest.mark.parametrize("text", ["", "north", "north ed25519-secret:AA", "north ed25519:AAAA", "no rth x"])
+@pytest.mark.parametrize(
+    "text", ["", "north", "north ed25519-secret:AA", "north ed25519:AAAA", "no rth x"]
+)
 def test_files_that_are_no_identity_are_refused(text: str) -> None:
     with pytest.raises(DataError):
         SiloIdentity.parse(text)

@@ -3,17 +3,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.masking import add_masks, as_integers, as_words, pack, packed_bytes, reduce, unpack, word_type, write_masked
+from sumus.secagg.masking import (
+    add_masks,
+    as_integers,
+    as_words,
+    pack,
+    packed_bytes,
+    reduce,
+    unpack,
+    word_type,
+    write_masked,
+)
 
 
 @given(bits=st.integers(1, 64), length=st.integers(1, 70), seed=st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_packing_is_the_little_endian_bit_stream_and_back(bits: int, length: int, seed: int) -> None:
-    values = [int(v) >> (64 - bits) for v in np.random.default_rng(seed).integers(0, 2**64, length, dtype=np.uint64)]
+def test_packing_is_the_little_endian_bit_stream_and_back(
+    bits: int, length: int, seed: int
+) -> None:
+    values = [
+        int(v) >> (64 - bits)
+        for v in np.random.default_rng(seed).integers(0, 2**64, length, dtype=np.uint64)
+    ]
     words = np.array(values, dtype=word_type(bits))
     packed = bytes(pack(words, bits))
     expected = sum(value << (bits * place) for place, value in enumerate(values))
@@ -26,7 +40,11 @@ def test_packing_is_the_little_endian_bit_stream_and_back(bits: int, length: int
 def test_a_mask_is_the_keystream_added_in_the_ring(bits: int, length: int) -> None:
     seed = bytes(range(32))
     word = word_type(bits)
-    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(length * word.itemsize))
+    stream = (
+        Cipher(algorithms.AES(seed), modes.CTR(bytes(16)))
+        .encryptor()
+        .update(bytes(length * word.itemsize))
+    )
     words = as_words(np.arange(length), modulus_bits=bits, length=length)
     before = words.copy()
     add_masks(words, [(seed, 1)])
@@ -45,15 +63,23 @@ def test_many_masks_over_many_pieces_are_their_keystreams() -> None:
     add_masks(words, masks)
     expected = np.zeros_like(words)
     for seed, sign in masks:
-        stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(words.nbytes))
-        (np.add if sign > 0 else np.subtract)(expected, np.frombuffer(stream, dtype=np.uint32), out=expected)
+        stream = (
+            Cipher(algorithms.AES(seed), modes.CTR(bytes(16)))
+            .encryptor()
+            .update(bytes(words.nbytes))
+        )
+        (np.add if sign > 0 else np.subtract)(
+            expected, np.frombuffer(stream, dtype=np.uint32), out=expected
+        )
     assert np.array_equal(words, expected)
 
 
 @pytest.mark.parametrize("bits", [1, 13, 16, 20, 31, 32, 33, 48, 64])
 @pytest.mark.parametrize("length", [1, 7, 16_384, 65_537, 140_001])
 @pytest.mark.parametrize("kind", [np.int64, np.uint32, np.int16])
-def test_a_message_holds_the_packed_sum_of_vector_and_masks(bits: int, length: int, kind: type[np.integer]) -> None:
+def test_a_message_holds_the_packed_sum_of_vector_and_masks(
+    bits: int, length: int, kind: type[np.integer]
+) -> None:
     limits = np.iinfo(kind)
     vector = np.random.default_rng(bits).integers(limits.min, limits.max, length, dtype=kind)
     masks = [(bytes([number] * 32), 1 if number % 2 else -1) for number in range(3)]
@@ -77,7 +103,10 @@ def test_the_callers_vector_is_left_alone() -> None:
     assert vector.tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("vector", [np.zeros(3), np.zeros((3, 1), dtype=int), np.zeros(4, dtype=int), np.array(["a"] * 3)])
+@pytest.mark.parametrize(
+    "vector",
+    [np.zeros(3), np.zeros((3, 1), dtype=int), np.zeros(4, dtype=int), np.array(["a"] * 3)],
+)
 def test_what_is_no_integer_vector_of_the_agreed_length_is_refused(vector: np.ndarray) -> None:
     with pytest.raises(LocalProtocolError):
         as_words(vector, modulus_bits=32, length=3)

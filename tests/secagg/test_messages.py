@@ -8,16 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg import DroppedSet, Invitation, KeyDirectory, decode_any
 from sumus.secagg.messages import (
     SERVER,
-    DroppedSet,
-    Invitation,
     KeyAdvert,
-    KeyDirectory,
     MaskedInput,
     Message,
     RevealedShares,
@@ -25,7 +22,6 @@ from sumus.secagg.messages import (
     SetCertificate,
     SetSignature,
     decode,
-    decode_any,
 )
 
 digests = st.binary(min_size=32, max_size=32)
@@ -59,7 +55,9 @@ def messages(draw: Callable[..., object]) -> Message:
     if kind == 1:
         return KeyAdvert(**envelope, agreement_key=draw(digests), signature=draw(signatures))
     if kind == 2:
-        return KeyDirectory(**envelope, adverts=tuple((silo, draw(digests), draw(signatures)) for silo in silos))
+        return KeyDirectory(
+            **envelope, adverts=tuple((silo, draw(digests), draw(signatures)) for silo in silos)
+        )
     if kind == 3:
         return Invitation(**in_round, header=header, payload=draw(fields))
     if kind == 4:
@@ -93,7 +91,9 @@ def test_every_message_survives_its_own_encoding(message: Message) -> None:
 
 
 @given(headers(), fields, fields, fields)
-def test_a_vector_written_in_place_gives_the_same_bytes(header: RoundHeader, corrections: bytes, tags: bytes, vector: bytes) -> None:
+def test_a_vector_written_in_place_gives_the_same_bytes(
+    header: RoundHeader, corrections: bytes, tags: bytes, vector: bytes
+) -> None:
     message = MaskedInput(
         sender=1,
         session=header.session,
@@ -113,7 +113,9 @@ def test_a_vector_written_in_place_gives_the_same_bytes(header: RoundHeader, cor
 
 @given(messages(), st.data())
 @settings(max_examples=500, deadline=None)
-def test_a_changed_byte_string_is_refused_or_canonical(message: Message, data: st.DataObject) -> None:
+def test_a_changed_byte_string_is_refused_or_canonical(
+    message: Message, data: st.DataObject
+) -> None:
     """Cut, extend, flip, splice: what still decodes encodes to exactly the bytes that came in."""
     raw = bytearray(message.encode())
     match data.draw(st.sampled_from(["cut", "extend", "flip", "splice"])):
@@ -136,7 +138,12 @@ def test_a_changed_byte_string_is_refused_or_canonical(message: Message, data: s
 @given(st.binary(max_size=300))
 @settings(max_examples=500, deadline=None)
 def test_arbitrary_bytes_behind_a_right_start_never_crash(noise: bytes) -> None:
-    for start in (b"", b"SUMU", b"SUMU\x01", *(b"SUMU\x01" + bytes([kind]) for kind in range(1, 9))):
+    for start in (
+        b"",
+        b"SUMU",
+        b"SUMU\x01",
+        *(b"SUMU\x01" + bytes([kind]) for kind in range(1, 9)),
+    ):
         try:
             again = decode_any(start + noise)
         except PeerProtocolError:
@@ -151,15 +158,29 @@ def test_a_length_of_2_to_the_63_costs_nothing() -> None:
 
 
 def test_a_bitmap_costs_its_length_and_not_the_square() -> None:
-    """Eight times the silos may cost three times as much as eight times the time (measured: 8 times; a square: 64 times)."""
+    """Eight times the silos may cost three times as much as eight times the time (measured: 8
+    times; a square: 64 times).
+    """
     envelope = {"sender": SERVER, "session": bytes(32), "round_id": b"\1" * 32}
     least = []
     for silos in (8_000, 64_000):
         everyone = frozenset(range(silos))
-        header = RoundHeader(session=bytes(32), round_id=b"\1" * 32, payload_digest=bytes(32), silos=silos, participants=everyone)
+        header = RoundHeader(
+            session=bytes(32),
+            round_id=b"\1" * 32,
+            payload_digest=bytes(32),
+            silos=silos,
+            participants=everyone,
+        )
         message = DroppedSet(**envelope, header=header, dropped=everyone).encode()
         assert decode(message, DroppedSet).dropped == everyone
-        least.append(min(timeit.repeat(partial(decode_any, message), timer=time.process_time, repeat=7, number=1)))
+        least.append(
+            min(
+                timeit.repeat(
+                    partial(decode_any, message), timer=time.process_time, repeat=7, number=1
+                )
+            )
+        )
     assert least[1] < 24 * least[0]
 
 
@@ -167,7 +188,14 @@ def test_a_bitmap_costs_its_length_and_not_the_square() -> None:
 def test_a_bitmap_names_exactly_its_silos_and_nobody_off_the_roster(silos: int) -> None:
     """Against the definition: bit i of the little-endian number is silo i."""
     size = (silos + 7) // 8
-    start = b"SUMU\x01\x05" + SERVER.to_bytes(2, "little") + bytes(32) + b"\1" * 32 + bytes(32) + silos.to_bytes(2, "little")
+    start = (
+        b"SUMU\x01\x05"
+        + SERVER.to_bytes(2, "little")
+        + bytes(32)
+        + b"\1" * 32
+        + bytes(32)
+        + silos.to_bytes(2, "little")
+    )
     for bits in {0, 1, 1 << silos >> 1, (1 << silos) - 1, 0x5A5A5 % (1 << silos)}:
         message = decode(start + bits.to_bytes(size, "little") + bytes(size), DroppedSet)
         assert message.header.participants == {silo for silo in range(silos) if bits >> silo & 1}
@@ -177,7 +205,9 @@ def test_a_bitmap_names_exactly_its_silos_and_nobody_off_the_roster(silos: int) 
 
 
 def test_other_versions_kinds_and_stray_rounds_are_refused() -> None:
-    good = KeyAdvert(sender=0, session=bytes(32), agreement_key=bytes(32), signature=bytes(64)).encode()
+    good = KeyAdvert(
+        sender=0, session=bytes(32), agreement_key=bytes(32), signature=bytes(64)
+    ).encode()
     for change in ({4: 2}, {5: 99}, {0: 0}, {44: 1}):
         raw = bytearray(good)
         for place, value in change.items():
@@ -208,4 +238,10 @@ def test_the_transcript_covers_every_field_of_the_header() -> None:
 @pytest.mark.parametrize("bad", [b"", bytes(32), b"\1" * 31])
 def test_a_round_id_is_32_bytes_and_not_zero(bad: bytes) -> None:
     with pytest.raises(LocalProtocolError, match="round id"):
-        RoundHeader(session=bytes(32), round_id=bad, payload_digest=bytes(32), silos=1, participants=frozenset({0}))
+        RoundHeader(
+            session=bytes(32),
+            round_id=bad,
+            payload_digest=bytes(32),
+            silos=1,
+            participants=frozenset({0}),
+        )

@@ -6,7 +6,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from sumus.errors import PeerProtocolError
-from sumus.secagg.schedule import OwnKey, OwnRoot, PairKey, agree, expand, refuse_low_order, seed_tag
+from sumus.secagg.schedule import (
+    OwnKey,
+    OwnRoot,
+    PairKey,
+    agree,
+    expand,
+    refuse_low_order,
+    seed_tag,
+)
 
 
 def key(byte: int) -> X25519PrivateKey:
@@ -28,7 +36,9 @@ def test_both_ends_agree_and_no_other_session_does() -> None:
 
 P = 2**255 - 19
 ORDER_EIGHT = 325606250916557431795983626356110631294008115727848805560023387167927233504
-"""u-coordinate of a point of order 8; u = 0, 1 and −1 have order 1, 2 or 4, and p, p + 1, 2^255 and 2^255 + 1 spell 0 and 1 again."""
+"""u-coordinate of a point of order 8; u = 0, 1 and −1 have order 1, 2 or 4, and p, p + 1, 2^255 and
+2^255 + 1 spell 0 and 1 again.
+"""
 
 
 @pytest.mark.parametrize("u", [0, 1, ORDER_EIGHT, P - 1, P, P + 1, 2**255, 2**255 + 1], ids=hex)
@@ -48,14 +58,23 @@ def test_no_other_key_is_refused_on_the_curve_or_its_twist() -> None:
 def test_all_leaves_differ_and_change_with_transcript_and_salt() -> None:
     leaves: list[bytes] = []
     for transcript, salt in ((bytes(32), bytes(8)), (b"\1" * 32, bytes(8)), (bytes(32), b"\1" * 8)):
-        pair, own = PairKey.derive(b"p" * 32, transcript), OwnRoot(b"o" * 32).submission(transcript, salt)
+        pair, own = (
+            PairKey.derive(b"p" * 32, transcript),
+            OwnRoot(b"o" * 32).submission(transcript, salt),
+        )
         leaves += [pair.pads(0, salt=salt, count=2)[:32], pair.pads(1, salt=salt, count=2)[:32]]
         leaves += [own.self_seed(), own.pads(1), *own.removable_seeds(3)]
-    leaves += [PairKey.derive(b"p" * 32, transcript).mask_seed() for transcript in (bytes(32), b"\1" * 32)]
+    leaves += [
+        PairKey.derive(b"p" * 32, transcript).mask_seed() for transcript in (bytes(32), b"\1" * 32)
+    ]
     assert len(set(leaves)) == len(leaves) == 23
     assert len({seed_tag(leaf) for leaf in leaves}) == 23
 
 
 def test_secrets_do_not_show_themselves() -> None:
-    for shown in (repr(PairKey(b"secret" * 5)), repr(OwnRoot(b"secret" * 5)), repr(OwnKey(b"secret" * 5))):
+    for shown in (
+        repr(PairKey(b"secret" * 5)),
+        repr(OwnRoot(b"secret" * 5)),
+        repr(OwnKey(b"secret" * 5)),
+    ):
         assert "secret" not in shown

@@ -11,11 +11,15 @@ SILOS, REMOVABLE = 5, 2
 
 def layout(owner: int) -> SecretLayout:
     topology = topology_of(terms_for(SILOS), bytes(32))
-    return SecretLayout.of(topology, owner=owner, participants=frozenset(range(SILOS)), removable=REMOVABLE)
+    return SecretLayout.of(
+        topology, owner=owner, participants=frozenset(range(SILOS)), removable=REMOVABLE
+    )
 
 
 def test_whatever_is_dropped_nobody_is_asked_for_both_masks_of_one_input() -> None:
-    """All 32 dropped sets: a dropped silo opens nothing; a survivor opens its self mask and its masks towards the dropped only."""
+    """All 32 dropped sets: a dropped silo opens nothing; a survivor opens its self mask and its
+    masks towards the dropped only.
+    """
     for size in range(SILOS + 1):
         for dropped in map(frozenset, itertools.combinations(range(SILOS), size)):
             for owner in range(SILOS):

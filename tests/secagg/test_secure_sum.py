@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oracles.secagg_federation import modular_sum
 from sumus.errors import LocalProtocolError, PlanError, ProtocolError, RoundAborted
@@ -19,7 +18,10 @@ EARLY = ("keys", "shares", "masked")
 
 def random_vectors(silos: int, length: int, bits: int, seed: int) -> list[npt.NDArray[np.uint64]]:
     generator = np.random.default_rng(seed)
-    return [generator.integers(0, 2**64, length, dtype=np.uint64) >> np.uint64(64 - bits) for _ in range(silos)]
+    return [
+        generator.integers(0, 2**64, length, dtype=np.uint64) >> np.uint64(64 - bits)
+        for _ in range(silos)
+    ]
 
 
 @given(st.data())
@@ -33,15 +35,23 @@ def test_the_sum_is_exact_for_all_moduli_and_tolerated_drop_outs(data: st.DataOb
     if least > silos:
         return
     tolerated = silos - (least if threshold is None else threshold)
-    gone = data.draw(st.lists(st.integers(0, silos - 1), max_size=tolerated, unique=True), label="gone")
+    gone = data.draw(
+        st.lists(st.integers(0, silos - 1), max_size=tolerated, unique=True), label="gone"
+    )
     drop: dict[str, set[int]] = {}
     for silo in gone:
         drop.setdefault(data.draw(st.sampled_from(STAGES)), set()).add(silo)
-    vectors = random_vectors(silos, data.draw(st.integers(1, 40)), bits, data.draw(st.integers(0, 2**32)))
-    result = secure_sum(vectors, modulus_bits=bits, threshold=threshold, drop=drop, colluding=colluding)
+    vectors = random_vectors(
+        silos, data.draw(st.integers(1, 40)), bits, data.draw(st.integers(0, 2**32))
+    )
+    result = secure_sum(
+        vectors, modulus_bits=bits, threshold=threshold, drop=drop, colluding=colluding
+    )
     early = {silo for stage in EARLY for silo in drop.get(stage, ())}
     assert result.survivors == frozenset(range(silos)) - early
-    assert result.total.tolist() == modular_sum([vectors[silo] for silo in sorted(result.survivors)], bits)
+    assert result.total.tolist() == modular_sum(
+        [vectors[silo] for silo in sorted(result.survivors)], bits
+    )
 
 
 def test_every_stage_alone_and_every_pair_of_stages_is_survived() -> None:
@@ -142,4 +152,6 @@ def test_whatever_the_drop_outs_the_answer_is_right_or_refused(data: st.DataObje
         return
     early = {silo for stage in EARLY for silo in drop.get(stage, ())}
     assert result.survivors == frozenset(range(silos)) - early
-    assert result.total.tolist() == modular_sum([vectors[silo] for silo in sorted(result.survivors)], 20)
+    assert result.total.tolist() == modular_sum(
+        [vectors[silo] for silo in sorted(result.survivors)], 20
+    )

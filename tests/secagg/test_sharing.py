@@ -4,8 +4,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.sharing import ELEMENT_BYTES, FIELD_PRIME, corrections, recover
@@ -65,15 +64,21 @@ def test_corrections_are_those_of_the_textbook_polynomial(data: st.DataObject) -
     found = corrections(secrets, pads, threshold=threshold)
     expected = []
     for place, secret in enumerate(secrets):
-        points = {0: as_int(secret)} | {i: as_int(cut(pads[i - 1], place)) for i in range(1, threshold)}
+        points = {0: as_int(secret)} | {
+            i: as_int(cut(pads[i - 1], place)) for i in range(1, threshold)
+        }
         for i in range(threshold, holders + 1):
             expected.append((lagrange(points, i) - as_int(cut(pads[i - 1], place))) % FIELD_PRIME)
     assert [as_int(cut(found, place)) for place in range(len(found) // 32)] == expected
 
 
 @pytest.mark.parametrize(("holders", "threshold"), [(120, 61), (200, 3), (130, 127), (64, 40)])
-def test_corrections_of_a_polynomial_chosen_by_its_coefficients(holders: int, threshold: int) -> None:
-    """Many holders, where differences pile up: secret and first pads are read off a known polynomial, evaluated by Horner's rule."""
+def test_corrections_of_a_polynomial_chosen_by_its_coefficients(
+    holders: int, threshold: int
+) -> None:
+    """Many holders, where differences pile up: secret and first pads are read off a known
+    polynomial, evaluated by Horner's rule.
+    """
     generator = random.Random(holders)
     coefficients = [generator.randrange(FIELD_PRIME) for _ in range(threshold)]
 
@@ -83,9 +88,14 @@ def test_corrections_of_a_polynomial_chosen_by_its_coefficients(holders: int, th
             total = (total * at + coefficient) % FIELD_PRIME
         return total
 
-    pads = [value(i).to_bytes(32, "little") if i < threshold else generator.randbytes(32) for i in range(1, holders + 1)]
+    pads = [
+        value(i).to_bytes(32, "little") if i < threshold else generator.randbytes(32)
+        for i in range(1, holders + 1)
+    ]
     found = corrections([value(0).to_bytes(32, "little")], pads, threshold=threshold)
-    expected = [(value(i) - as_int(pads[i - 1])) % FIELD_PRIME for i in range(threshold, holders + 1)]
+    expected = [
+        (value(i) - as_int(pads[i - 1])) % FIELD_PRIME for i in range(threshold, holders + 1)
+    ]
     assert [as_int(cut(found, place)) for place in range(len(expected))] == expected
 
 
@@ -101,7 +111,9 @@ def test_every_set_of_t_holders_opens_the_secret(holders: int, threshold: int) -
 
 @pytest.mark.parametrize("known", itertools.combinations(range(1, 6), 2))
 def test_t_minus_one_pads_and_all_corrections_fit_every_secret(known: tuple[int, ...]) -> None:
-    """For any other secret there are pads of the other holders that give the same public corrections."""
+    """For any other secret there are pads of the other holders that give the same public
+    corrections.
+    """
     generator, threshold, holders = random.Random(3), 3, 5
     secret = generator.randrange(FIELD_PRIME).to_bytes(32, "little")
     pads = {i: generator.randbytes(32) for i in range(1, holders + 1)}

@@ -1,19 +1,29 @@
-"""Random drop-outs, restarts, reorderings and duplicates: every schedule ends in the right sum or a clean refusal."""
+"""Random drop-outs, restarts, reorderings and duplicates: every schedule ends in the right sum or a
+clean refusal.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import PeerProtocolError, ProtocolError
-from sumus.secagg import RoundSum, ServerCertifying, ServerCollecting, ServerUnmasking, SiloInvited, answer
+from sumus.secagg import (
+    RoundSum,
+    ServerCertifying,
+    ServerCollecting,
+    ServerUnmasking,
+    SiloInvited,
+    answer,
+)
 
 
 class RoundUnderFire(RuleBasedStateMachine):
-    """The test is the network: it holds every message ever sent and delivers any of them to anyone, as often as it likes."""
+    """The test is the network: it holds every message ever sent and delivers any of them to anyone,
+    as often as it likes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,11 +38,18 @@ class RoundUnderFire(RuleBasedStateMachine):
         self.rounds = 0
         self.sums = 0
 
-    @initialize(silos=st.integers(3, 20), bits=st.sampled_from([16, 20, 32, 64]), sparse=st.booleans(), seed=st.integers(0, 99))
+    @initialize(
+        silos=st.integers(3, 20),
+        bits=st.sampled_from([16, 20, 32, 64]),
+        sparse=st.booleans(),
+        seed=st.integers(0, 99),
+    )
     def set_up(self, silos: int, bits: int, sparse: bool, seed: int) -> None:
         graph = "sparse" if sparse and silos >= 16 else "complete"
         dropouts = 3 if graph == "sparse" else (silos - 1) // 2
-        self.world = federation(terms_for(silos, length=3, modulus_bits=bits, dropouts=dropouts, graph=graph), seed=seed)
+        self.world = federation(
+            terms_for(silos, length=3, modulus_bits=bits, dropouts=dropouts, graph=graph), seed=seed
+        )
         self.start_round()
 
     @precondition(lambda self: self.server is None)
@@ -40,7 +57,9 @@ class RoundUnderFire(RuleBasedStateMachine):
     def start_round(self) -> None:
         self.rounds += 1
         self.label = round_id(self.rounds)
-        self.server, invitation = self.world.server.invite(self.label, payload=bytes([self.rounds % 256]))
+        self.server, invitation = self.world.server.invite(
+            self.label, payload=bytes([self.rounds % 256])
+        )
         self.broadcasts.append(invitation)
         self.inputs[self.label] = self.world.inputs(self.rounds)
         self.counted = set()
@@ -77,7 +96,9 @@ class RoundUnderFire(RuleBasedStateMachine):
         self._answer(silo, message, change=1)
 
     def _answer(self, silo: int, message: bytes, *, change: int = 0) -> None:
-        """The silo has no memory but its guard; an old invitation finds its old vector or a refusal."""
+        """The silo has no memory but its guard; an old invitation finds its old vector or a
+        refusal.
+        """
         computed: dict[bytes, np.ndarray] = {}
 
         def vector(invited: SiloInvited) -> np.ndarray:

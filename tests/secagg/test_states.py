@@ -8,14 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import chi2
 
 from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, InProcessFederation, MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup, answer
+from sumus.secagg import (
+    FileRoundGuard,
+    InProcessFederation,
+    MemoryRoundGuard,
+    Roster,
+    ServerSetup,
+    SiloIdentity,
+    SiloSetup,
+    answer,
+)
 from sumus.secagg.messages import MaskedInput, decode
 
 ROUNDS = itertools.count()
@@ -68,7 +76,9 @@ def masked(world: Federation, label: object, vector: np.ndarray, silo: int = 0) 
 
 
 def test_masked_inputs_are_uniform_whatever_the_input() -> None:
-    """Chi-square on the low and the high byte over many rounds of one constant input; false-alarm rate 4e-8 in all."""
+    """Chi-square on the low and the high byte over many rounds of one constant input; false-alarm
+    rate 4e-8 in all.
+    """
     wide = federation(terms_for(3, length=4096))
     counts = {"low": np.zeros(256), "high": np.zeros(256)}
     for turn in range(25):
@@ -82,11 +92,14 @@ def test_masked_inputs_are_uniform_whatever_the_input() -> None:
 
 
 def test_two_masked_inputs_with_the_same_data_share_nothing() -> None:
-    """Their difference is uniform too, and equal words are as rare as chance; false-alarm rate below 1e-7."""
+    """Their difference is uniform too, and equal words are as rare as chance; false-alarm rate
+    below 1e-7.
+    """
     wide = federation(terms_for(3, length=65_536))
     same = np.full(65_536, 3, dtype=np.uint32)
     first, second = masked(wide, "a", same), masked(wide, "b", same)
-    assert np.count_nonzero(first == second) <= 3  # Poisson with mean 2^-16: more than 3 has probability below 1e-20
+    # Poisson with mean 2^-16: more than 3 has probability below 1e-20
+    assert np.count_nonzero(first == second) <= 3
     seen = np.bincount((first - second) & 255, minlength=256)
     statistic = float(((seen - 256.0) ** 2 / 256.0).sum())
     assert chi2.ppf(1e-8, 255) < statistic < chi2.isf(1e-8, 255)
@@ -102,15 +115,25 @@ def test_a_round_takes_one_submission(world: Federation) -> None:
 
 
 def restarted(world: Federation, silo: int, path: Path) -> tuple[FileRoundGuard, object]:
-    """The silo's process starts again from what it keeps on disk: identity, set-up secret, directory, round memory."""
+    """The silo's process starts again from what it keeps on disk: identity, set-up secret,
+    directory, round memory.
+    """
     guard = FileRoundGuard(path)
     identity = SiloIdentity.parse(world.identities[silo].secret_text())
-    setup, advert = SiloSetup.restore(identity, world.roster, terms=world.terms, secret=world.setups[silo].secret, random=RandomSource())
+    setup, advert = SiloSetup.restore(
+        identity,
+        world.roster,
+        terms=world.terms,
+        secret=world.setups[silo].secret,
+        random=RandomSource(),
+    )
     assert advert == world.adverts[silo]
     return guard, setup.receive(world.directories[silo], guard)
 
 
-def test_a_round_id_serves_one_input_even_across_a_restart(world: Federation, tmp_path: Path) -> None:
+def test_a_round_id_serves_one_input_even_across_a_restart(
+    world: Federation, tmp_path: Path
+) -> None:
     _, invitation = world.server.invite(round_id("restart"))
     guard, session = restarted(world, 2, tmp_path / "memory")
     vector = world.inputs()[2]
@@ -126,13 +149,17 @@ def test_a_round_id_serves_one_input_even_across_a_restart(world: Federation, tm
     guard.close()
 
 
-def test_a_silo_that_restarts_in_every_exchange_finishes_the_round(world: Federation, tmp_path: Path) -> None:
+def test_a_silo_that_restarts_in_every_exchange_finishes_the_round(
+    world: Federation, tmp_path: Path
+) -> None:
     inputs = world.inputs(9)
     state, message = world.server.invite(round_id("restless"))
     for _ in range(3):
         for silo in range(5):
             guard, session = restarted(world, silo, tmp_path / f"memory-{silo}")
-            assert session.released(round_id("restless")) == (type(state).__name__ != "ServerCollecting")
+            assert session.released(round_id("restless")) == (
+                type(state).__name__ != "ServerCollecting"
+            )
             state.receive(answer(session, message, lambda _, silo=silo: inputs[silo]))
             assert session.released(round_id("restless"))
             guard.close()
@@ -158,7 +185,8 @@ def test_removable_seeds_are_opened_from_the_end_and_by_shares() -> None:
     for silo in (0, 1, 2, 3):
         unmasking.receive(submitted[silo].reveal(certificate)[1])
     outcome = unmasking.close()
-    # silo 6 never came and silo 5 dropped out: two are missing, so of seeds 0, 1, 2 only seed 2 (component 3) is not needed
+    # silo 6 never came and silo 5 dropped out: two are missing, so of seeds 0, 1, 2 only seed 2
+    # (component 3) is not needed
     assert outcome.removed_seeds == {silo: {2: seeds[silo][2]} for silo in range(5)}
     assert len({seed for own in seeds.values() for seed in own}) == 15
 
@@ -211,10 +239,14 @@ def test_states_after_the_input_hold_no_secret_of_the_round(world: Federation) -
 def test_what_the_own_side_does_wrong_is_a_local_error(world: Federation) -> None:
     stranger = SiloIdentity.generate("stranger", RandomSource.simulation(5))
     with pytest.raises(DataError, match="not on the roster"):
-        SiloSetup.start(stranger, world.roster, terms=world.terms, random=RandomSource.simulation(5))
+        SiloSetup.start(
+            stranger, world.roster, terms=world.terms, random=RandomSource.simulation(5)
+        )
     impostor = SiloIdentity.generate("silo-001", RandomSource.simulation(5))
     with pytest.raises(LocalProtocolError, match="another key"):
-        SiloSetup.start(impostor, world.roster, terms=world.terms, random=RandomSource.simulation(5))
+        SiloSetup.start(
+            impostor, world.roster, terms=world.terms, random=RandomSource.simulation(5)
+        )
     with pytest.raises(LocalProtocolError, match="roster names"):
         ServerSetup(Roster({"a": bytes(32)}), world.terms)
     with pytest.raises(LocalProtocolError, match="sent no keys"):
@@ -234,7 +266,9 @@ def test_too_few_keys_end_the_set_up_cleanly(world: Federation) -> None:
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObject) -> None:
-    """Real messages with changed bytes, to every state of both sides: accepted unchanged in meaning or refused."""
+    """Real messages with changed bytes, to every state of both sides: accepted unchanged in meaning
+    or refused.
+    """
     label = round_id(("fuzz", next(ROUNDS)))
     collecting, invitation = world.server.invite(label)
     submitted, messages = world.submit_all(invitation, world.inputs())
@@ -281,7 +315,9 @@ def test_the_plan_hash_binds_every_message(world: Federation) -> None:
 
 
 def test_what_a_silo_draws_does_not_depend_on_who_was_asked_first() -> None:
-    """A round that is repeated with the same random bits opens the same removable noise, however many threads asked the silos."""
+    """A round that is repeated with the same random bits opens the same removable noise, however
+    many threads asked the silos.
+    """
     terms = terms_for(5, dropouts=2, removable=2)
 
     def seeds(order: list[int]) -> dict[int, tuple[bytes, ...]]:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oracles.secagg_federation import terms_for
 from sumus.errors import PlanError
 
 
 @given(silos=st.integers(1, 300), dropouts=st.integers(0, 200), colluding=st.integers(0, 200))
-def test_accepted_terms_leave_no_room_for_two_survivor_sets(silos: int, dropouts: int, colluding: int) -> None:
+def test_accepted_terms_leave_no_room_for_two_survivor_sets(
+    silos: int, dropouts: int, colluding: int
+) -> None:
     possible = silos > 2 * dropouts + colluding
     try:
         terms = terms_for(silos, dropouts=dropouts, colluding=colluding)
@@ -60,4 +61,6 @@ def test_every_field_changes_the_digest() -> None:
         {"security_bits": 41},
         {"correctness_bits": 31},
     ]
-    assert len({terms_for(**({"silos": 10, "dropouts": 3} | change)).digest() for change in changes}) == len(changes)
+    assert len(
+        {terms_for(**({"silos": 10, "dropouts": 3} | change)).digest() for change in changes}
+    ) == len(changes)

@@ -1,4 +1,6 @@
-"""A run goes on with the function that it began with: not with one of the same name, layers and weights that computes something else."""
+"""A run goes on with the function that it began with: not with one of the same name, layers and
+weights that computes something else.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,12 @@ import pytest
 import torch
 
 from sumus.cli import main
-from sumus.data import load
-from sumus.data.synthetic import write_patients
+from sumus.data import load, write_patients
 from sumus.errors import GuaranteeError
+from sumus.features import feature_map
 from sumus.plan import TrainingPlan
-from sumus.training.features import feature_map
-from sumus.training.recording import record
-from sumus.training.run import RunOptions, TrainedRun, train
+from sumus.purity.recording import record
+from sumus.runs import RunOptions, TrainedRun, train
 
 PLAN = """
 [privacy]
@@ -77,7 +78,9 @@ def shifted(self: Scaled, x: torch.Tensor) -> torch.Tensor:
 
 def arrays(silos: int = 3) -> list[tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(7)
-    return [(rng.normal(size=(40, 6)).astype(np.float32), rng.integers(0, 3, 40)) for _ in range(silos)]
+    return [
+        (rng.normal(size=(40, 6)).astype(np.float32), rng.integers(0, 3, 40)) for _ in range(silos)
+    ]
 
 
 def begin(plan: TrainingPlan, **keywords: Any) -> Path:
@@ -97,16 +100,21 @@ def go_on(path: Path, model: torch.nn.Module) -> TrainedRun:
 
 
 @pytest.mark.parametrize("overrides", [{}, WHOLE_SILOS], ids=["split-noise", "silo"])
-def test_a_run_is_not_resumed_with_a_model_that_only_looks_the_same(overrides: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sumus.training.run.fresh_secret", lambda: b"\7" * 32)
+def test_a_run_is_not_resumed_with_a_model_that_only_looks_the_same(
+    overrides: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
     plan = TrainingPlan.from_toml(PLAN).with_overrides(overrides)
-    whole = train(plan, model=Scaled(), silos=arrays(), options=RunOptions(threads=1, root=Path("whole")))
+    whole = train(
+        plan, model=Scaled(), silos=arrays(), options=RunOptions(threads=1, root=Path("whole"))
+    )
     path = begin(plan, model=Scaled(), silos=arrays())
     assert str(Scaled(100.0)) == str(Scaled())
     with pytest.raises(GuaranteeError, match="another model"):
         go_on(path, Scaled(100.0))
     with pytest.raises(GuaranteeError, match="another model"):
-        go_on(path, Scaled(float(np.nextafter(1.0, 2.0))))  # no made-up record has another gradient, but the code is another
+        # no made-up record has another gradient, but the code is another
+        go_on(path, Scaled(float(np.nextafter(1.0, 2.0))))
     with monkeypatch.context() as patch:
         patch.setattr(Scaled, "forward", shifted)
         with pytest.raises(GuaranteeError, match="another model"):
@@ -124,7 +132,12 @@ def test_a_recording_is_told_apart_by_its_operators_and_by_its_constants() -> No
 
     same = torch.arange(4.0)
     assert digest(lambda x: x * table) == digest(lambda x: x * same)
-    others = [digest(lambda x: x * table), digest(lambda x: x * other), digest(lambda x: x + table), digest(lambda x: x * 3.0)]
+    others = [
+        digest(lambda x: x * table),
+        digest(lambda x: x * other),
+        digest(lambda x: x + table),
+        digest(lambda x: x * 3.0),
+    ]
     assert len({*others, digest(lambda x: x * 3.0000000000000004)}) == 5
 
 
@@ -144,7 +157,10 @@ def test_a_run_is_not_resumed_after_the_file_of_its_model_was_edited(
     Path("mymodule.py").write_text(text)
     forget(monkeypatch)
     path = begin(TrainingPlan.from_toml(PLAN + 'model = "mymodule:Net"\n' + TABLE))
-    for edited, code in ((text.replace("self.head(x)", "self.head(3 * x)"), 3), (text + "# a comment is no code\n", 0)):
+    for edited, code in (
+        (text.replace("self.head(x)", "self.head(3 * x)"), 3),
+        (text + "# a comment is no code\n", 0),
+    ):
         Path("mymodule.py").write_text(edited)
         forget(monkeypatch)
         capsys.readouterr()
@@ -152,12 +168,18 @@ def test_a_run_is_not_resumed_after_the_file_of_its_model_was_edited(
         assert ("another model" in capsys.readouterr().err) == (code == 3)
 
 
-def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
-    images = [(rng.random((40, 3, 8, 8)).astype(np.float32), rng.integers(0, 2, 40)) for _ in range(3)]
+    images = [
+        (rng.random((40, 3, 8, 8)).astype(np.float32), rng.integers(0, 2, 40)) for _ in range(3)
+    ]
     Path("mymodule.py").write_text(MAP)
     forget(monkeypatch)
-    plan = TrainingPlan.from_toml(PLAN + 'model = "softmax"\nfeatures = "mymodule:Pooled?pixels=8"\ndimension = 8\n')
+    plan = TrainingPlan.from_toml(
+        PLAN + 'model = "softmax"\nfeatures = "mymodule:Pooled?pixels=8"\ndimension = 8\n'
+    )
     path = begin(plan, silos=images)
     Path("mymodule.py").write_text(MAP.replace("mean", "amax"))
     forget(monkeypatch)

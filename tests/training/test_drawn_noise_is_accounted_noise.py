@@ -1,8 +1,10 @@
-"""For every shipped plan: the noise in the released sum, through the whole pipeline, has the variance that the account rests on.
+"""For every shipped plan: the noise in the released sum, through the whole pipeline, has the
+variance that the account rests on.
 
-All silos are given no records, so what the server decodes is noise and nothing else (an empty batch adds its noise as always). Measured:
-the ratio of its variance to the plan's (σ·r)²·Σ w² · N/k. False alarm below 1e-9 per plan: seven standard errors, since a
-variance of some thousand draws has the heavier upper tail of χ².
+All silos are given no records, so what the server decodes is noise and nothing else (an empty batch
+adds its noise as always). Measured: the ratio of its variance to the plan's (σ·r)²·Σ w² · N/k.
+False alarm below 1e-9 per plan: seven standard errors, since a variance of some thousand draws has
+the heavier upper tail of χ².
 """
 
 from __future__ import annotations
@@ -13,17 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumus.data import public_facts
-from sumus.data.silos import Records
-from sumus.design import NoiseDesign
+from sumus.data import Records, public_facts
 from sumus.errors import DataError
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan
+from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.parties import SecureAggregation
+from sumus.plan import TrainingPlan, feature_shape, resolve
 from sumus.randomness import RandomSource
-from sumus.resolve import resolve
-from sumus.shapes import feature_shape
-from sumus.training.aggregation import SecureAggregation
-from sumus.training.local_update import local_updater
+from sumus.training import local_updater
 from sumus.training.models import build_model
 
 PLANS = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
@@ -47,15 +45,23 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
     dimension = training.dimension or 1
     if convex:
         outputs = 1 if training.model == "logistic" else classes
-        nothing = Records(np.zeros((0, dimension // outputs), dtype=np.float32), np.zeros(0, dtype=np.int64))
+        nothing = Records(
+            np.zeros((0, dimension // outputs), dtype=np.float32), np.zeros(0, dtype=np.int64)
+        )
         model = build_model("softmax", shape=(2,), classes=2)
     else:
         nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model(training.model, shape=behind, classes=classes, hidden=training.hidden)
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
-    adder = SecureAggregation(built, dimension, lambda silo, parameters, seeds: updaters[silo](parameters, RandomSource(), seeds).vector)
+    adder = SecureAggregation(
+        built,
+        dimension,
+        lambda silo, parameters, seeds: updaters[silo](parameters, RandomSource(), seeds).vector,
+    )
     everybody = frozenset(range(len(updaters)))
-    return np.concatenate([adder(number, np.zeros(dimension), everybody, {}).total for number in range(rounds)]).astype(np.float64)
+    return np.concatenate(
+        [adder(number, np.zeros(dimension), everybody, {}).total for number in range(rounds)]
+    ).astype(np.float64)
 
 
 @pytest.mark.parametrize("path", PLANS, ids=[path.stem for path in PLANS])
@@ -65,7 +71,9 @@ def test_the_released_noise_has_the_accounted_variance(path: Path) -> None:
         pytest.skip(f"{path.name} draws no integer noise")
     weights2 = sum(weight**2 for weight in built.step_weights[: built.queries_per_round])
     sigma_grid = (built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution
-    present = 1.0 if built.plan.noise.removable else len(built.silos) / built.plan.noise_contributors
+    present = (
+        1.0 if built.plan.noise.removable else len(built.silos) / built.plan.noise_contributors
+    )
     accounted = sigma_grid**2 * weights2 * present
     noise = _noise(built, shape, classes, max(1, 2000 // (built.plan.training.dimension or 1)))
     ratio = float(np.square(noise).mean()) / accounted

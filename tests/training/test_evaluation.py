@@ -1,4 +1,6 @@
-"""Secure metrics: one test record moves the counts by at most what is accounted, whatever the others are."""
+"""Secure metrics: one test record moves the counts by at most what is accounted, whatever the
+others are.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from sumus.data import from_arrays
-from sumus.data.silos import Records
+from sumus.data import Records, from_arrays
 from sumus.errors import PlanError
-from sumus.mechanism.noise import Skellam
+from sumus.guarantee import METRIC_COORDINATES, count_noise, counts_of
+from sumus.guarantee.counts import COUNT_SENSITIVITY, LOSS_CAP, count_release
+from sumus.noise import Skellam
+from sumus.parties import Federation
 from sumus.randomness import RandomSource
-from sumus.secure_counts import COUNT_SENSITIVITY, LOSS_CAP, METRIC_COORDINATES, count_noise, count_release, counts_of
-from sumus.training.evaluation import SecureMetrics, _per_record, evaluate
-from sumus.training.federation import Federation
+from sumus.training import SecureMetrics, evaluate
+from sumus.training.evaluation import _per_record
 from sumus.training.models import build_model
 
 FEATURES, CLASSES = 6, 3
@@ -25,12 +27,17 @@ FEATURES, CLASSES = 6, 3
 
 def _records(count: int, seed: int, scale: float) -> Records:
     generator = np.random.default_rng(seed)
-    return Records((scale * generator.normal(size=(count, FEATURES))).astype(np.float32), generator.integers(0, CLASSES, count))
+    return Records(
+        (scale * generator.normal(size=(count, FEATURES))).astype(np.float32),
+        generator.integers(0, CLASSES, count),
+    )
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 150), st.integers(0, 1000), st.sampled_from([1e-3, 1.0, 1e4]), st.data())
-def test_a_removed_record_changes_no_other_records_result(count: int, seed: int, scale: float, data: st.DataObject) -> None:
+def test_a_removed_record_changes_no_other_records_result(
+    count: int, seed: int, scale: float, data: st.DataObject
+) -> None:
     model = build_model("mlp", shape=(FEATURES,), classes=CLASSES, hidden=(5,))
     records, gone = _records(count, seed, scale), data.draw(st.integers(0, count - 1))
     parameters = np.random.default_rng(seed).normal(size=sum(p.numel() for p in model.parameters()))
@@ -46,14 +53,22 @@ def test_a_removed_record_changes_no_other_records_result(count: int, seed: int,
 
 
 @pytest.fixture
-def counted(federation: Callable[..., Federation], monkeypatch: pytest.MonkeyPatch) -> Callable[[Records], np.ndarray]:
-    """A silo's counts without their noise, through the code that a silo runs, under one fixed model."""
-    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64))
+def counted(
+    federation: Callable[..., Federation], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Records], np.ndarray]:
+    """A silo's counts without their noise, through the code that a silo runs, under one fixed
+    model.
+    """
+    monkeypatch.setattr(
+        Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64)
+    )
     run = federation({"evaluation.metrics": "secure"})
     parameters = np.random.default_rng(3).normal(size=len(run.server.parameters))
 
     def count(records: Records) -> np.ndarray:
-        vector = SecureMetrics(run.design).encode(run.bench.model, parameters, records, RandomSource())
+        vector = SecureMetrics(run.design).encode(
+            run.bench.model, parameters, records, RandomSource()
+        )
         assert not vector[METRIC_COORDINATES:].any()
         return vector[:METRIC_COORDINATES]
 
@@ -65,22 +80,31 @@ def _spoilt(records: Records, seed: int) -> Records:
     draw = np.random.default_rng(seed)
     x = records.x.copy()
     places = draw.random(x.shape) < 0.1
-    x[places] = draw.choice(np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 0.0], dtype=np.float32), places.sum())
+    x[places] = draw.choice(
+        np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 0.0], dtype=np.float32), places.sum()
+    )
     return Records(x, records.y)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])
-def test_one_record_moves_the_counts_by_at_most_the_accounted_length(counted: Callable[[Records], np.ndarray], seed: int) -> None:
+def test_one_record_moves_the_counts_by_at_most_the_accounted_length(
+    counted: Callable[[Records], np.ndarray], seed: int
+) -> None:
     records = _spoilt(_records(15, seed, 10.0**seed), seed)
     whole = counted(records)
     for gone in range(15):
         kept = np.delete(np.arange(15), gone)
         moved = whole - counted(Records(records.x[kept], records.y[kept]))
-        assert int((moved**2).sum()) <= COUNT_SENSITIVITY**2  # in integers: no rounding hides an excess
+        # in integers: no rounding hides an excess
+        assert int((moved**2).sum()) <= COUNT_SENSITIVITY**2
 
 
-def test_the_accounted_length_is_reached_and_never_passed_by_a_search(counted: Callable[[Records], np.ndarray]) -> None:
-    """Hill climbing on one record against a silo of twenty; a record of loss 0 and one beyond the cap reach the bound exactly."""
+def test_the_accounted_length_is_reached_and_never_passed_by_a_search(
+    counted: Callable[[Records], np.ndarray],
+) -> None:
+    """Hill climbing on one record against a silo of twenty; a record of loss 0 and one beyond the
+    cap reach the bound exactly.
+    """
     draw = np.random.default_rng(0)
     others = _records(20, 1, 3.0)
     before = counted(others)
@@ -88,8 +112,12 @@ def test_the_accounted_length_is_reached_and_never_passed_by_a_search(counted: C
     for start in range(CLASSES):
         x, best = draw.normal(size=(1, FEATURES)).astype(np.float32), -1
         for _ in range(12):
-            candidate = (x * draw.choice([0.5, 2.0, 4.0]) + draw.normal(size=x.shape)).astype(np.float32)
-            joined = Records(np.concatenate([others.x, candidate]), np.append(others.y, start % CLASSES))
+            candidate = (x * draw.choice([0.5, 2.0, 4.0]) + draw.normal(size=x.shape)).astype(
+                np.float32
+            )
+            joined = Records(
+                np.concatenate([others.x, candidate]), np.append(others.y, start % CLASSES)
+            )
             length = int(((counted(joined) - before) ** 2).sum())
             assert length <= COUNT_SENSITIVITY**2
             if length >= best:
@@ -99,33 +127,54 @@ def test_the_accounted_length_is_reached_and_never_passed_by_a_search(counted: C
 
 
 def test_the_length_of_one_records_counts_is_three_units_on_the_grid() -> None:
-    """The oracle: all that a record can add is (±2, 2, t) with t in [−1, 1], on 256 grid steps per unit."""
+    """The oracle: all that a record can add is (±2, 2, t) with t in [−1, 1], on 256 grid steps per
+    unit.
+    """
     assert COUNT_SENSITIVITY == 256 * 3 == 256 * math.isqrt(2 * 2 + 2 * 2 + 1 * 1)
-    losses = np.array([0.0, 1e-300, 1.0, 2.0, 3.999, LOSS_CAP, 1e300, np.inf, -np.inf, -1.0, np.nan])
+    losses = np.array(
+        [0.0, 1e-300, 1.0, 2.0, 3.999, LOSS_CAP, 1e300, np.inf, -np.inf, -1.0, np.nan]
+    )
     for right in (False, True):
         for loss in losses:
-            first, second, third = (int(value) for value in counts_of(np.array([right]), np.array([loss])))
+            first, second, third = (
+                int(value) for value in counts_of(np.array([right]), np.array([loss]))
+            )
             assert (abs(first), second) == (512, 512)
             assert abs(third) <= 256
             assert (first > 0) == (right and not math.isnan(loss))
 
 
-def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(counted: Callable[[Records], np.ndarray]) -> None:
+def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
+    counted: Callable[[Records], np.ndarray],
+) -> None:
     """torch calls NaN the largest logit, so the class that it stands for would count as right."""
     x = np.full((CLASSES, FEATURES), np.nan, dtype=np.float32)
-    assert counted(Records(x, np.arange(CLASSES))).tolist() == [-512 * CLASSES, 512 * CLASSES, 256 * CLASSES]
+    assert counted(Records(x, np.arange(CLASSES))).tolist() == [
+        -512 * CLASSES,
+        512 * CLASSES,
+        256 * CLASSES,
+    ]
     model = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
     parameters = np.ones(sum(each.numel() for each in model.parameters()))
     assert evaluate(model, parameters, Records(x, np.arange(CLASSES))).accuracy == 0.0
 
 
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
-def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(federation: Callable[..., Federation], mechanism: str) -> None:
-    run = federation({"evaluation.metrics": "secure", "noise.mechanism": mechanism, "federation.colluding": 1})
+def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(
+    federation: Callable[..., Federation], mechanism: str
+) -> None:
+    run = federation(
+        {"evaluation.metrics": "secure", "noise.mechanism": mechanism, "federation.colluding": 1}
+    )
     plan, empty = run.design.plan, _records(0, 0, 1.0)
     law = count_noise(plan)
-    drawn = SecureMetrics(run.design).encode(run.bench.model, run.server.parameters, empty, RandomSource.simulation(4))
-    assert drawn[:METRIC_COORDINATES].tolist() == law.sample(METRIC_COORDINATES, RandomSource.simulation(4)).tolist()
+    drawn = SecureMetrics(run.design).encode(
+        run.bench.model, run.server.parameters, empty, RandomSource.simulation(4)
+    )
+    assert (
+        drawn[:METRIC_COORDINATES].tolist()
+        == law.sample(METRIC_COORDINATES, RandomSource.simulation(4)).tolist()
+    )
     assert len(drawn) == len(run.server.parameters)
     (step,) = count_release(plan, measurements=1)
     accounted = step.gaussian_multiplier * COUNT_SENSITIVITY
@@ -133,28 +182,60 @@ def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(federation: Call
     assert plan.noise_contributors == 2
 
 
-def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(federation: Callable[..., Federation]) -> None:
-    """2,000 sums with real noise: the truth of these records is inside in more than 90 of 100, or by chance below 1e-14 not."""
+def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
+    federation: Callable[..., Federation],
+) -> None:
+    """2,000 sums with real noise: the truth of these records is inside in more than 90 of 100, or
+    by chance below 1e-14 not.
+    """
     run = federation({"evaluation.metrics": "secure", "privacy.epsilon": 0.3})
     draw = np.random.default_rng(2)
     correct, losses = draw.random(150) < 0.8, draw.exponential(0.7, 150)
     exact = counts_of(correct, losses)
-    noise = count_noise(run.design.plan).sample((2000, 4, METRIC_COORDINATES), RandomSource()).sum(axis=1)
+    noise = (
+        count_noise(run.design.plan)
+        .sample((2000, 4, METRIC_COORDINATES), RandomSource())
+        .sum(axis=1)
+    )
     found = [SecureMetrics(run.design).decode(exact + each, survivors=4) for each in noise]
     truth = correct.mean(), np.minimum(losses, LOSS_CAP).mean()
-    assert np.mean([abs(each.accuracy - truth[0]) <= (each.accuracy_plus_minus or 0.0) for each in found]) > 0.9
-    assert np.mean([abs(each.loss - truth[1]) <= (each.loss_plus_minus or 0.0) for each in found]) > 0.9
+    assert (
+        np.mean(
+            [abs(each.accuracy - truth[0]) <= (each.accuracy_plus_minus or 0.0) for each in found]
+        )
+        > 0.9
+    )
+    assert (
+        np.mean([abs(each.loss - truth[1]) <= (each.loss_plus_minus or 0.0) for each in found])
+        > 0.9
+    )
     alone = [SecureMetrics(run.design).decode(exact + each, survivors=1) for each in noise]
-    half = np.mean([(one.accuracy_plus_minus or 1.0) / (each.accuracy_plus_minus or 1.0) for one, each in zip(alone, found, strict=True)])
+    half = np.mean(
+        [
+            (one.accuracy_plus_minus or 1.0) / (each.accuracy_plus_minus or 1.0)
+            for one, each in zip(alone, found, strict=True)
+        ]
+    )
     assert half < 0.8, "four silos' noise counts as that of four"
 
 
 @pytest.mark.parametrize("empty", [1, 3])
-def test_silos_without_test_records_take_part_in_metrics(federation: Callable[..., Federation], empty: int) -> None:
+def test_silos_without_test_records_take_part_in_metrics(
+    federation: Callable[..., Federation], empty: int
+) -> None:
     draw = np.random.default_rng(1)
-    train = [(draw.normal(size=(40, FEATURES)).astype(np.float32), draw.integers(0, CLASSES, 40)) for _ in range(3)]
-    tests = [(part[0][: 0 if silo < empty else 30], part[1][: 0 if silo < empty else 30]) for silo, part in enumerate(train)]
-    run = federation({"evaluation.metrics": "secure", "federation.rounds": 1, "privacy.epsilon": 8.0}, data=from_arrays(train, tests=tests))
+    train = [
+        (draw.normal(size=(40, FEATURES)).astype(np.float32), draw.integers(0, CLASSES, 40))
+        for _ in range(3)
+    ]
+    tests = [
+        (part[0][: 0 if silo < empty else 30], part[1][: 0 if silo < empty else 30])
+        for silo, part in enumerate(train)
+    ]
+    run = federation(
+        {"evaluation.metrics": "secure", "federation.rounds": 1, "privacy.epsilon": 8.0},
+        data=from_arrays(train, tests=tests),
+    )
     found = run.round(0).metrics
     assert found is not None
     assert 0.0 <= found.accuracy <= 1.0
@@ -163,6 +244,10 @@ def test_silos_without_test_records_take_part_in_metrics(federation: Callable[..
         assert found.accuracy_plus_minus > 0.3
 
 
-def test_counts_of_single_records_are_no_guarantee_for_a_silo(federation: Callable[..., Federation]) -> None:
+def test_counts_of_single_records_are_no_guarantee_for_a_silo(
+    federation: Callable[..., Federation],
+) -> None:
     with pytest.raises(PlanError, match=r"evaluation\.metrics"):
-        federation({"evaluation.metrics": "secure", "training.algorithm": "silo", "privacy.unit": "silo"})
+        federation(
+            {"evaluation.metrics": "secure", "training.algorithm": "silo", "privacy.unit": "silo"}
+        )

@@ -1,4 +1,6 @@
-"""Models: the counts that need no torch, the public first parameters, the flat order, and clear refusals."""
+"""Models: the counts that need no torch, the public first parameters, the flat order, and clear
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from sumus.errors import PlanError
-from sumus.shapes import parameter_count
-from sumus.training.models import build_model, flat_parameters, load_flat
+from sumus.plan.sizes import parameter_count
+from sumus.training import flat_parameters, load_flat
+from sumus.training.models import build_model
 
 
 def counted(model: nn.Module) -> int:
@@ -28,7 +30,10 @@ def test_the_papers_network_has_26010_parameters() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(["softmax", "linear", "logistic", "mlp", "cnn"]),
-    shape=st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 3), st.integers(18, 33), st.integers(18, 33))),
+    shape=st.one_of(
+        st.tuples(st.integers(1, 40)),
+        st.tuples(st.integers(1, 3), st.integers(18, 33), st.integers(18, 33)),
+    ),
     classes=st.integers(2, 12),
     hidden=st.lists(st.integers(1, 9), max_size=3),
     bias=st.booleans(),
@@ -41,14 +46,18 @@ def test_counts_without_torch_equal_counts_with_torch(
             parameter_count(name, shape=shape, classes=classes)
         return
     model = build_model(name, shape=shape, classes=classes, hidden=hidden, bias=bias)
-    assert parameter_count(name, shape=shape, classes=classes, hidden=hidden, bias=bias) == counted(model)
+    assert parameter_count(name, shape=shape, classes=classes, hidden=hidden, bias=bias) == counted(
+        model
+    )
     outputs = model(torch.zeros(3, *shape))
     assert outputs.shape == (3, 1 if name == "logistic" else classes)
 
 
 def test_counting_does_not_import_torch() -> None:
     count = "parameter_count('cnn', shape=(1, 28, 28), classes=2)"
-    program = f"import sys; from sumus.shapes import *; {count}; sys.exit('torch' in sys.modules)"
+    program = (
+        f"import sys; from sumus.plan.sizes import *; {count}; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -58,8 +67,12 @@ def test_first_parameters_depend_on_the_public_seed_only() -> None:
     first = flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=3))
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(8)
-    assert torch.equal(first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=3)))
-    assert not torch.equal(first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=4)))
+    assert torch.equal(
+        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=3))
+    )
+    assert not torch.equal(
+        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=4))
+    )
 
 
 @pytest.mark.parametrize("name", ["softmax", "linear", "logistic"])
@@ -96,7 +109,9 @@ def test_a_users_class_is_called_with_the_numbers_it_names() -> None:
         ("math:gcd", (4,), 2, "torch.nn.Module"),
     ],
 )
-def test_bad_models_are_refused_in_one_line(name: str, shape: tuple[int, ...], classes: int, message: str) -> None:
+def test_bad_models_are_refused_in_one_line(
+    name: str, shape: tuple[int, ...], classes: int, message: str
+) -> None:
     with pytest.raises(PlanError, match=message) as caught:
         build_model(name, shape=shape, classes=classes)
     assert "\n" not in str(caught.value)

@@ -1,1 +1,47 @@
+"""What is composed becomes ε: releases, accountants, calibration. Knows no plan and no algorithm.
 
+A release is described apart from who computes with it (`release`, compare `DpEvent` of
+dp_accounting); `accountant` computes ε of one, `calibration` the least noise for a target,
+`calculator` answers `sumus.epsilon` and `sumus.calibrate`, `search` prices hyper-parameter
+searches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.accounting.accountant import epsilon_of as epsilon_of, renyi_values as renyi_values
+    from sumus.accounting.averaging import AveragedModels as AveragedModels, average as average
+    from sumus.accounting.calculator import calibrate as calibrate, epsilon as epsilon
+    from sumus.accounting.calibration import least_noise as least_noise
+    from sumus.accounting.dominating import TAIL_LOG_MASS as TAIL_LOG_MASS, unit_shift as unit_shift
+    from sumus.accounting.heterogeneous import (
+        even_groups as even_groups,
+        joining_rate as joining_rate,
+    )
+    from sumus.accounting.loss_distribution import epsilon_gaussian as epsilon_gaussian
+    from sumus.accounting.poisson_binomial import (
+        LARGEST_COINS as LARGEST_COINS,
+        poisson_binomial_curve as poisson_binomial_curve,
+    )
+    from sumus.accounting.release import Release as Release, Step as Step, noisy_step as noisy_step
+    from sumus.accounting.renyi import ORDERS as ORDERS, Values as Values
+    from sumus.accounting.search import epsilon_of_search as epsilon_of_search
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    accountant="epsilon_of renyi_values",
+    averaging="AveragedModels average",
+    calculator="calibrate epsilon",
+    calibration="least_noise",
+    dominating="TAIL_LOG_MASS unit_shift",
+    heterogeneous="even_groups joining_rate",
+    loss_distribution="epsilon_gaussian",
+    poisson_binomial="LARGEST_COINS poisson_binomial_curve",
+    release="Release Step noisy_step",
+    renyi="ORDERS Values",
+    search="epsilon_of_search",
+)

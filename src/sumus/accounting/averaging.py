@@ -1,4 +1,6 @@
-"""Post-hoc averaging (section 5 and table 1 of the paper): N models trained apart under local DP, released only as their average."""
+"""Post-hoc averaging (section 5 and table 1 of the paper): N models trained apart under local DP,
+released only as their average.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from sumus.accounting.query import calibrate, epsilon
-from sumus.plan_rules import whole
+from sumus.accounting.calculator import calibrate, epsilon
+from sumus.files import whole
 
 __all__ = ["AveragedModels", "average"]
 
@@ -18,8 +20,9 @@ __all__ = ["AveragedModels", "average"]
 class AveragedModels:
     """What averaging `parties` models buys against an adversary who sees the average only.
 
-    `epsilon` follows the paper's theorem 4.5; `proved_epsilon` is what is proved: the same for a single party, and for the exact sum of one
-    local step each; the parties' own ε (post-processing) otherwise. `rounded`: the models were rounded party by party, as files are.
+    `epsilon` follows the paper's theorem 4.5; `proved_epsilon` is what is proved: the same for a
+    single party, and for the exact sum of one local step each; the parties' own ε (post-processing)
+    otherwise. `rounded`: the models were rounded party by party, as files are.
     """
 
     parties: int
@@ -41,15 +44,24 @@ def average(
     mechanism: str = "skellam",
     rounded: bool = False,
 ) -> list[AveragedModels]:
-    """ε of the average of N models, each trained with the noise that makes it (local_epsilon, δ)-DP on its own.
+    """ε of the average of N models, each trained with the noise that makes it (local_epsilon, δ)-DP
+    on its own.
 
-    Guarantee: `proved_epsilon` holds for the average. The noise of all parties counts only where their exact vectors are added: a float
-        that is rounded after its noise was added may lose that noise, and then says nothing of the others' either.
+    Guarantee: `proved_epsilon` holds for the average. The noise of all parties counts only where
+        their exact vectors are added: a float that is rounded after its noise was added may lose
+        that noise, and then says nothing of the others' either.
 
     Args:
-        rounded: the models are floating-point numbers that were rounded one by one, for example checkpoint files.
+        rounded: the models are floating-point numbers that were rounded one by one, for example
+            checkpoint files.
     """
-    options = {"delta": delta, "steps": steps, "sampling_rate": sampling_rate, "accountant": accountant, "mechanism": mechanism}
+    options = {
+        "delta": delta,
+        "steps": steps,
+        "sampling_rate": sampling_rate,
+        "accountant": accountant,
+        "mechanism": mechanism,
+    }
     local = calibrate(epsilon=local_epsilon, **options)  # type: ignore[arg-type]
     rows = []
     for count in parties:

@@ -1,4 +1,6 @@
-"""The least noise for a target ε, always from the safe side: ε(calibrate(ε)) ≤ ε, and within 0.1 % of it."""
+"""The least noise for a target ε, always from the safe side: ε(calibrate(ε)) ≤ ε, and within 0.1 %
+of it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ from sumus.errors import GuaranteeError, PlanError
 
 __all__ = ["least_noise"]
 
-_TOLERANCE = {"pld": 2e-4, "renyi": 2e-6, "renyi-mironov": 2e-6}  # relative, on ε; the promise is 1e-3
+# relative, on ε; the promise is 1e-3
+_TOLERANCE = {"pld": 2e-4, "renyi": 2e-6, "renyi-mironov": 2e-6}
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 1e-6, 1e7
 _EVALUATIONS = 80
 _SPREAD_ORDERS = 16
-_RENYI_EXCESS = 0.92  # the privacy-loss accountant usually needs about this share of the noise that Rényi asks for
+# the privacy-loss accountant usually needs about this share of the noise that Rényi asks for
+_RENYI_EXCESS = 0.92
 
 
 def least_noise(
@@ -32,51 +36,84 @@ def least_noise(
 ) -> float:
     """The smallest noise multiplier σ with ε(build(σ)) ≤ epsilon, rounded up.
 
-    A Rényi search finds the neighbourhood of σ in milliseconds, so that the privacy-loss accountant is asked only a few times. `limit` may
-    give a cheaper release (continuous Gaussian noise) for that search; the answer is always evaluated with `build`.
+    A Rényi search finds the neighbourhood of σ in milliseconds, so that the privacy-loss accountant
+    is asked only a few times. `limit` may give a cheaper release (continuous Gaussian noise) for
+    that search; the answer is always evaluated with `build`.
 
-    Guarantee: the returned σ satisfies ε(build(σ)) ≤ epsilon under `accountant`; otherwise `GuaranteeError`.
+    Guarantee: the returned σ satisfies ε(build(σ)) ≤ epsilon under `accountant`; otherwise
+        `GuaranteeError`.
     """
     if not (epsilon > 0.0 and math.isfinite(epsilon)):
-        raise PlanError("epsilon", epsilon, "must be a finite number above 0", "Give a target such as 1.0.")
+        raise PlanError(
+            "epsilon", epsilon, "must be a finite number above 0", "Give a target such as 1.0."
+        )
     if not 0.0 < delta < 1.0:
-        raise PlanError("delta", delta, "must be a number in (0, 1)", "A usual choice is below one over the number of records.")
+        raise PlanError(
+            "delta",
+            delta,
+            "must be a number in (0, 1)",
+            "A usual choice is below one over the number of records.",
+        )
     if accountant not in _TOLERANCE:
-        raise PlanError("accountant", accountant, "must be one of pld, renyi, renyi-mironov", "Choose one of them.")
+        raise PlanError(
+            "accountant",
+            accountant,
+            "must be one of pld, renyi, renyi-mironov",
+            "Choose one of them.",
+        )
     search = limit or build
     closed_form = accountant == "pld" and all(step.sampling_rate == 1.0 for step in search(1.0))
     if closed_form and all(step.surge_rate == 0.0 for step in search(1.0)):
-        # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian limit
+        # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian
+        # limit
         mu_at_one = math.sqrt(sum(step.count / step.gaussian_multiplier**2 for step in search(1.0)))
         start = mu_at_one / gdp_parameter(epsilon, delta)
     else:
         start = _renyi_start(search, epsilon=epsilon, delta=delta, accountant=accountant)
     exact = lambda sigma: epsilon_of(build(sigma), delta=delta, accountant=accountant)  # noqa: E731 - what anybody who asks later gets
-    return _least(exact, epsilon, start=start, tolerance=1e-6 if closed_form else _TOLERANCE[accountant])
+    return _least(
+        exact, epsilon, start=start, tolerance=1e-6 if closed_form else _TOLERANCE[accountant]
+    )
 
 
-def _renyi_start(search: Callable[[float], Release], *, epsilon: float, delta: float, accountant: str) -> float:
-    """A σ close to the answer from a few Rényi orders: spread out first, then all of them around the best."""
-    orders, bounds = (PAPER_ORDERS, mironov_bounds) if accountant == "renyi-mironov" else (ORDERS, cks_bounds)
+def _renyi_start(
+    search: Callable[[float], Release], *, epsilon: float, delta: float, accountant: str
+) -> float:
+    """A σ close to the answer from a few Rényi orders: spread out first, then all of them around
+    the best.
+    """
+    orders, bounds = (
+        (PAPER_ORDERS, mironov_bounds) if accountant == "renyi-mironov" else (ORDERS, cks_bounds)
+    )
 
     def at(some: Orders) -> Callable[[float], float]:
-        return lambda sigma: max(0.0, float(np.min(bounds(some, renyi_values(search(sigma), some), delta))))
+        return lambda sigma: max(
+            0.0, float(np.min(bounds(some, renyi_values(search(sigma), some), delta)))
+        )
 
     places = np.unique(np.searchsorted(orders, np.geomspace(orders[0], orders[-1], _SPREAD_ORDERS)))
     # ε ≈ √(2 log(1/δ)·Σ count·q²)/σ once the noise is large; only where the search begins
-    spread = sum(step.count * (step.sampling_rate / step.gaussian_multiplier) ** 2 for step in search(1.0))
+    spread = sum(
+        step.count * (step.sampling_rate / step.gaussian_multiplier) ** 2 for step in search(1.0)
+    )
     start = math.sqrt(-2.0 * math.log(delta) * spread) / epsilon
     start = min(max(start, 1e-2), 1e4) if start > 0.0 else 1.0
     sigma = _least(at(orders[places]), epsilon, start=start, tolerance=1e-2)
     if accountant == "pld":
         return sigma * _RENYI_EXCESS
-    best = int(np.argmin(bounds(orders[places], renyi_values(search(sigma), orders[places]), delta)))
+    best = int(
+        np.argmin(bounds(orders[places], renyi_values(search(sigma), orders[places]), delta))
+    )
     around = orders[places[max(best - 1, 0)] : places[min(best + 1, len(places) - 1)] + 1]
     return _least(at(around), epsilon, start=sigma, tolerance=_TOLERANCE[accountant] / 2.0)
 
 
-def _least(evaluate: Callable[[float], float], target: float, *, start: float, tolerance: float) -> float:
-    """σ with evaluate(σ) in [(1 − tolerance)·target, target], for a decreasing function: secant steps in log-log, kept inside a bracket."""
+def _least(
+    evaluate: Callable[[float], float], target: float, *, start: float, tolerance: float
+) -> float:
+    """σ with evaluate(σ) in [(1 − tolerance)·target, target], for a decreasing function: secant
+    steps in log-log, kept inside a bracket.
+    """
     sigma, slope = start, -1.3
     unsafe, safe = 0.0, math.inf  # evaluate(unsafe) > target ≥ evaluate(safe)
     before: tuple[float, float] | None = None
@@ -95,14 +132,23 @@ def _least(evaluate: Callable[[float], float], target: float, *, start: float, t
         if before and sigma != before[0] and 0.0 < value < math.inf and 0.0 < before[1] < math.inf:
             slope = min(-0.05, math.log(value / before[1]) / math.log(sigma / before[0]))
         before = sigma, value
-        sigma = _next(sigma, value, slope, aim=(1.0 - tolerance / 2.0) * target, unsafe=unsafe, safe=safe)
+        sigma = _next(
+            sigma, value, slope, aim=(1.0 - tolerance / 2.0) * target, unsafe=unsafe, safe=safe
+        )
     if safe < math.inf:
         return safe
-    raise GuaranteeError(f"epsilon {target:g} cannot be certified with a noise multiplier up to {_LARGEST_MULTIPLIER:g}.")
+    raise GuaranteeError(
+        f"epsilon {target:g} cannot be certified with a noise multiplier up to "
+        f"{_LARGEST_MULTIPLIER:g}."
+    )
 
 
-def _next(sigma: float, value: float, slope: float, *, aim: float, unsafe: float, safe: float) -> float:
-    """The next σ to try: where the power law through (σ, value) meets the aim, or the middle of the bracket."""
+def _next(
+    sigma: float, value: float, slope: float, *, aim: float, unsafe: float, safe: float
+) -> float:
+    """The next σ to try: where the power law through (σ, value) meets the aim, or the middle of the
+    bracket.
+    """
     if 0.0 < value < math.inf:
         guess = sigma * min(max(math.pow(aim / value, 1.0 / slope), 1.0 / 64.0), 64.0)
     else:

@@ -1,6 +1,8 @@
-"""Privacy-loss distributions: the tightest accountant, through Google's dp-accounting; closed form without subsampling.
+"""Privacy-loss distributions: the tightest accountant, through Google's dp-accounting; closed form
+without subsampling.
 
-Reference: Doroshenko et al. 2022 (arXiv 2207.04380, connect-the-dots; pessimistic, so every ε is an upper bound);
+Reference: Doroshenko et al. 2022 (arXiv 2207.04380, connect-the-dots; pessimistic, so every ε is an
+    upper bound);
 Balle, Wang 2018 (arXiv 1805.06530, thm 8) for the Gaussian without subsampling.
 """
 
@@ -21,10 +23,13 @@ from sumus.errors import GuaranteeError, PlanError
 __all__ = ["epsilon_gaussian", "epsilon_pld", "gdp_parameter"]
 
 _LARGEST_EPSILON = 1e9
-_TRANSFORM_ERROR = 1e-15  # of δ, per composition and 100 more: twenty times what float64 transforms were seen to lose against closed forms
+# of δ, per composition and 100 more: twenty times what float64 transforms were seen to lose against
+# closed forms
+_TRANSFORM_ERROR = 1e-15
 
 _LARGEST_TABLE = 2e7  # buckets of one query's privacy loss, up to about 1/(2σ²) + 15/σ
-_ROUNDING = 1e-9  # relative; covers the cancellation in `_log_delta` and the tolerance of the root finder
+# relative; covers the cancellation in `_log_delta` and the tolerance of the root finder
+_ROUNDING = 1e-9
 
 
 def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> float:
@@ -36,18 +41,31 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
     if all(step.sampling_rate == 1.0 for step in release):
         return _epsilon_unsampled(release, delta)
     if any(step.surge_rate > 0.0 for step in release):
-        reason = "a query whose sensitivity may double cannot be composed with subsampled ones by privacy-loss distributions"
+        reason = (
+            "a query whose sensitivity may double cannot be composed with subsampled ones by "
+            "privacy-loss distributions"
+        )
         raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
     transform_error = _TRANSFORM_ERROR * (100 + sum(step.count for step in release))
     if delta < 10.0 * transform_error:
-        rule = f"must be at least {10.0 * transform_error:.3g} for the privacy-loss accountant (its Fourier transforms are no better)"
+        rule = (
+            f"must be at least {10.0 * transform_error:.3g} for the privacy-loss accountant (its "
+            "Fourier transforms are no better)"
+        )
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
     composed: Any = None
     for step in release:
-        if (0.5 / step.gaussian_multiplier + 15.0) / step.gaussian_multiplier > _LARGEST_TABLE * interval:
+        if (
+            0.5 / step.gaussian_multiplier + 15.0
+        ) / step.gaussian_multiplier > _LARGEST_TABLE * interval:
             noise = f"noise multiplier {step.gaussian_multiplier:.3g}"
-            raise GuaranteeError(f'{noise} is too small for the privacy-loss accountant. Add noise, or use accountant = "renyi".')
-        part = _loss_distribution(step.gaussian_multiplier, step.sampling_rate, interval).self_compose(step.count)
+            raise GuaranteeError(
+                f"{noise} is too small for the privacy-loss accountant. Add noise, or use "
+                'accountant = "renyi".'
+            )
+        part = _loss_distribution(
+            step.gaussian_multiplier, step.sampling_rate, interval
+        ).self_compose(step.count)
         composed = part if composed is None else composed.compose(part)
     epsilon = float(composed.get_epsilon_for_delta(delta - transform_error))
     if not math.isfinite(epsilon):
@@ -56,23 +74,41 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
 
 
 def _epsilon_unsampled(release: Release, delta: float) -> float:
-    """Closed form without subsampling; surges make it a mixture of Gaussians over the number of queries that surged.
+    """Closed form without subsampling; surges make it a mixture of Gaussians over the number of
+    queries that surged.
 
     δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other steps)
     """
     surging = [step for step in release if step.surge_rate > 0.0]
     if not surging:
-        return epsilon_gaussian(math.sqrt(sum(s.count / s.gaussian_multiplier**2 for s in release)), delta)
+        return epsilon_gaussian(
+            math.sqrt(sum(s.count / s.gaussian_multiplier**2 for s in release)), delta
+        )
     if len(surging) > 1:
-        raise GuaranteeError("only one kind of surging query can be accounted exactly. Give all rounds the same noise.")
+        raise GuaranteeError(
+            "only one kind of surging query can be accounted exactly. Give all rounds the same "
+            "noise."
+        )
     (step,) = surging
     base2 = sum(s.count / s.gaussian_multiplier**2 for s in release)
     surges = np.arange(step.count + 1)
-    log_choices = gammaln(step.count + 1.0) - gammaln(surges + 1.0) - gammaln(step.count - surges + 1.0)
-    log_weights = log_choices + xlogy(surges, step.surge_rate) + xlog1py(step.count - surges, -step.surge_rate)
+    log_choices = (
+        gammaln(step.count + 1.0) - gammaln(surges + 1.0) - gammaln(step.count - surges + 1.0)
+    )
+    log_weights = (
+        log_choices
+        + xlogy(surges, step.surge_rate)
+        + xlog1py(step.count - surges, -step.surge_rate)
+    )
     parameters = np.sqrt(base2 + 3.0 * surges / step.gaussian_multiplier**2)
-    kept = log_weights > math.log(delta) - 60.0  # what is left out has weight below δ·e^-60·T: nothing against the rounding up
-    return _root_of(lambda epsilon: float(np.logaddexp.reduce(log_weights[kept] + _log_delta(epsilon, parameters[kept]))), delta)
+    # what is left out has weight below δ·e^-60·T: nothing against the rounding up
+    kept = log_weights > math.log(delta) - 60.0
+    return _root_of(
+        lambda epsilon: float(
+            np.logaddexp.reduce(log_weights[kept] + _log_delta(epsilon, parameters[kept]))
+        ),
+        delta,
+    )
 
 
 @lru_cache(maxsize=32)
@@ -110,7 +146,9 @@ def _root_of(log_delta: Callable[[float], float], delta: float) -> float:
         high *= 2.0
         if high > _LARGEST_EPSILON:
             raise GuaranteeError(f"no finite ε at δ = {delta:g}. Add noise.")
-    root = float(brentq(lambda epsilon: log_delta(epsilon) - target, 0.0, high, xtol=1e-13, rtol=1e-13))
+    root = float(
+        brentq(lambda epsilon: log_delta(epsilon) - target, 0.0, high, xtol=1e-13, rtol=1e-13)
+    )
     return root * (1.0 + _ROUNDING)
 
 
@@ -118,10 +156,20 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
     """μ(ε, δ): the largest μ whose μ-GDP curve gives (ε, δ), rounded down."""
     low, high = 1e-12, 1.0
     if epsilon > _LARGEST_EPSILON:
-        raise GuaranteeError(f"epsilon = {epsilon:g} is more than can be computed with. Use at most {_LARGEST_EPSILON:g}.")
+        raise GuaranteeError(
+            f"epsilon = {epsilon:g} is more than can be computed with. Use at most "
+            f"{_LARGEST_EPSILON:g}."
+        )
     if not _log_delta(epsilon, low) < math.log(delta):
-        raise GuaranteeError(f"epsilon = {epsilon:g} at delta = {delta:g} is beyond what can be computed. Ask for more.")
+        raise GuaranteeError(
+            f"epsilon = {epsilon:g} at delta = {delta:g} is beyond what can be computed. Ask for "
+            "more."
+        )
     while _log_delta(epsilon, high) < math.log(delta):
         high *= 2.0
-    root = float(brentq(lambda m: _log_delta(epsilon, m) - math.log(delta), low, high, xtol=1e-14, rtol=1e-13))
+    root = float(
+        brentq(
+            lambda m: _log_delta(epsilon, m) - math.log(delta), low, high, xtol=1e-14, rtol=1e-13
+        )
+    )
     return root * (1.0 - _ROUNDING)

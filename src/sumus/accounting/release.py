@@ -1,7 +1,8 @@
 """What is released, described apart from who computes with it.
 
-A `Release` is a list of steps that are composed adaptively. Each step is a Poisson-subsampled query whose noise is dominated by a
-Gaussian with the given multiplier; the same value serves the Rényi accountant, the privacy-loss accountant and the calibration.
+A `Release` is a list of steps that are composed adaptively. Each step is a Poisson-subsampled query
+whose noise is dominated by a Gaussian with the given multiplier; the same value serves the Rényi
+accountant, the privacy-loss accountant and the calibration.
 """
 
 from __future__ import annotations
@@ -12,13 +13,21 @@ from dataclasses import dataclass
 from typing import final
 
 from sumus.accounting.dominating import gaussian_multiplier
-from sumus.accounting.renyi import RenyiCurve, discrete_gaussian_curve, gaussian_curve, minimum, skellam_curve, surging_curve
+from sumus.accounting.renyi import (
+    RenyiCurve,
+    discrete_gaussian_curve,
+    gaussian_curve,
+    minimum,
+    skellam_curve,
+    surging_curve,
+)
 from sumus.errors import PlanError
-from sumus.mechanism.noise import DiscreteGaussian, DiscreteGaussianSum, Gaussian, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, Gaussian, IntegerNoise, Skellam
 
 __all__ = ["Release", "Step", "noisy_step"]
 
-_SMALLEST_MULTIPLIER = 1e-9  # keeps every exponent of the accountants far from overflow; protects nobody anyway
+# keeps every exponent of the accountants far from overflow; protects nobody anyway
+_SMALLEST_MULTIPLIER = 1e-9
 
 
 @final
@@ -30,8 +39,10 @@ class Step:
         gaussian_multiplier: standard deviation of the dominating Gaussian over the L2 sensitivity.
         sampling_rate: q, probability that a record joins the query; 1 means always.
         count: repetitions.
-        curve: Rényi curve of the query before subsampling; by default that of the dominating Gaussian.
-        surge_rate: probability in (0, 1), independent in every repetition and known to the adversary, that the sensitivity doubles.
+        curve: Rényi curve of the query before subsampling; by default that of the dominating
+            Gaussian.
+        surge_rate: probability in (0, 1), independent in every repetition and known to the
+            adversary, that the sensitivity doubles.
     """
 
     gaussian_multiplier: float
@@ -42,15 +53,37 @@ class Step:
 
     def __post_init__(self) -> None:
         if not _SMALLEST_MULTIPLIER <= self.gaussian_multiplier < math.inf:  # NaN fails too
-            raise PlanError("noise_multiplier", self.gaussian_multiplier, "must be a finite number of at least 1e-9", "Add noise.")
+            raise PlanError(
+                "noise_multiplier",
+                self.gaussian_multiplier,
+                "must be a finite number of at least 1e-9",
+                "Add noise.",
+            )
         if not 0.0 < self.sampling_rate <= 1.0:
-            raise PlanError("sampling_rate", self.sampling_rate, "must be a number in (0, 1]", "Give a probability.")
+            raise PlanError(
+                "sampling_rate",
+                self.sampling_rate,
+                "must be a number in (0, 1]",
+                "Give a probability.",
+            )
         if not (isinstance(self.count, int) and self.count >= 1):
-            raise PlanError("steps", self.count, "must be a whole number at least 1", "Count every noisy query.")
+            raise PlanError(
+                "steps", self.count, "must be a whole number at least 1", "Count every noisy query."
+            )
         if not 0.0 <= self.surge_rate < 1.0:
-            raise PlanError("surge_rate", self.surge_rate, "must be a number in [0, 1)", "Double the sensitivity instead.")
+            raise PlanError(
+                "surge_rate",
+                self.surge_rate,
+                "must be a number in [0, 1)",
+                "Double the sensitivity instead.",
+            )
         if self.surge_rate > 0.0 and self.sampling_rate < 1.0:
-            raise PlanError("surge_rate", self.surge_rate, "must be 0 for a subsampled query", "Double the sensitivity instead.")
+            raise PlanError(
+                "surge_rate",
+                self.surge_rate,
+                "must be 0 for a subsampled query",
+                "Double the sensitivity instead.",
+            )
 
     @property
     def renyi(self) -> RenyiCurve:
@@ -63,7 +96,9 @@ class Step:
 @final
 @dataclass(frozen=True)
 class Release:
-    """Steps that are composed adaptively: the adversary sees all of them and may choose each after the last."""
+    """Steps that are composed adaptively: the adversary sees all of them and may choose each after
+    the last.
+    """
 
     steps: tuple[Step, ...]
 
@@ -80,10 +115,12 @@ def noisy_step(
     count: int = 1,
     surge_rate: float = 0.0,
 ) -> Step:
-    """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise is drawn from `noise`.
+    """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise
+    is drawn from `noise`.
 
-    Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of the drawn law, for every
-        integer query of `dimension` coordinates with that sensitivity (docs/mathematics.md, "integer noise as a Gaussian").
+    Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of
+        the drawn law, for every integer query of `dimension` coordinates with that sensitivity
+        (docs/mathematics.md, "integer noise as a Gaussian").
     """
     if isinstance(noise, Gaussian):
         return Step(noise.std / l2_grid, sampling_rate, count, None, surge_rate)
@@ -97,7 +134,11 @@ def _published_curve(noise: IntegerNoise, *, l2_grid: float, dimension: int) -> 
     if isinstance(noise, Skellam):
         return skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
     if isinstance(noise, DiscreteGaussian):
-        return discrete_gaussian_curve(noise.scale2_grid, count=1, l2_grid=l2_grid, dimension=dimension)
+        return discrete_gaussian_curve(
+            noise.scale2_grid, count=1, l2_grid=l2_grid, dimension=dimension
+        )
     if isinstance(noise, DiscreteGaussianSum):
-        return discrete_gaussian_curve(noise.scale2_grid, count=noise.count, l2_grid=l2_grid, dimension=dimension)
+        return discrete_gaussian_curve(
+            noise.scale2_grid, count=noise.count, l2_grid=l2_grid, dimension=dimension
+        )
     return None

@@ -1,7 +1,10 @@
-"""Rényi differential privacy at integer orders: curves of single queries, Poisson subsampling, conversions to (ε, δ).
+"""Rényi differential privacy at integer orders: curves of single queries, Poisson subsampling,
+conversions to (ε, δ).
 
-References: Mironov 2017 (arXiv 1702.07476); Agarwal, Kairouz, Liu 2021 (arXiv 2110.04995); Canonne, Kamath, Steinke 2020
-(arXiv 2004.00010); Kairouz, Liu, Steinke 2021 (arXiv 2102.06387); Zhu, Wang 2019 (ICML) and Steinke 2022 (arXiv 2210.00597, thm 11).
+References: Mironov 2017 (arXiv 1702.07476); Agarwal, Kairouz, Liu 2021 (arXiv 2110.04995); Canonne,
+    Kamath, Steinke 2020
+(arXiv 2004.00010); Kairouz, Liu, Steinke 2021 (arXiv 2102.06387); Zhu, Wang 2019 (ICML) and Steinke
+2022 (arXiv 2210.00597, thm 11).
 """
 
 from __future__ import annotations
@@ -35,12 +38,17 @@ __all__ = [
 Orders = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 RenyiCurve = Callable[[Orders], Values]
-"""Integer orders α ≥ 2 to an upper bound ε(α) on the Rényi divergence of neighbouring outputs, in both directions."""
+"""Integer orders α ≥ 2 to an upper bound ε(α) on the Rényi divergence of neighbouring outputs, in
+both directions.
+"""
 
 PAPER_ORDERS: Orders = np.arange(2, 256)
-ORDERS: Orders = np.concatenate([np.arange(2, 129), np.unique(np.geomspace(130, 2048, 40).astype(np.int64))])
+ORDERS: Orders = np.concatenate(
+    [np.arange(2, 129), np.unique(np.geomspace(130, 2048, 40).astype(np.int64))]
+)
 _LOW_ORDER = 128
-_MAXIMUM_ORDER_SUBSAMPLED = 512  # orders above are never the best one once a sampling rate enters, and cost a long sum each
+# orders above are never the best one once a sampling rate enters, and cost a long sum each
+_MAXIMUM_ORDER_SUBSAMPLED = 512
 
 
 def gaussian_curve(noise_multiplier: float) -> RenyiCurve:
@@ -49,7 +57,8 @@ def gaussian_curve(noise_multiplier: float) -> RenyiCurve:
 
 
 def skellam_curve(variance_grid: float, *, l2_grid: float, dimension: int) -> RenyiCurve:
-    """The published bound for symmetric Skellam noise of variance v on integer vectors (Agarwal, Kairouz, Liu 2021, thm 3.5).
+    """The published bound for symmetric Skellam noise of variance v on integer vectors (Agarwal,
+    Kairouz, Liu 2021, thm 3.5).
 
         ε(α) ≤ αΔ₂²/(2v) + min{ ((2α − 1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v) },   Δ₁ = Δ₂·min(√d, Δ₂)
 
@@ -59,13 +68,19 @@ def skellam_curve(variance_grid: float, *, l2_grid: float, dimension: int) -> Re
 
     def curve(orders: Orders) -> Values:
         first = ((2.0 * orders - 1.0) * l2_grid**2 + 6.0 * l1_grid) / (4.0 * variance_grid**2)
-        return np.asarray(orders * l2_grid**2 / (2.0 * variance_grid) + np.minimum(first, 3.0 * l1_grid / (2.0 * variance_grid)))
+        return np.asarray(
+            orders * l2_grid**2 / (2.0 * variance_grid)
+            + np.minimum(first, 3.0 * l1_grid / (2.0 * variance_grid))
+        )
 
     return curve
 
 
-def discrete_gaussian_curve(scale2_grid: float, *, count: int, l2_grid: float, dimension: int) -> RenyiCurve:
-    """Sum of `count` discrete Gaussians with parameter σ² each: α·ε²/2 with the ε of Kairouz, Liu, Steinke 2021, theorem 1.
+def discrete_gaussian_curve(
+    scale2_grid: float, *, count: int, l2_grid: float, dimension: int
+) -> RenyiCurve:
+    """Sum of `count` discrete Gaussians with parameter σ² each: α·ε²/2 with the ε of Kairouz, Liu,
+    Steinke 2021, theorem 1.
 
         ε = min{ √(Δ₂²/(nσ²) + τd/2), Δ₂/(√n·σ) + τ√d },   τ = 10 Σ_{k<n} e^{−2π²σ²k/(k+1)}
 
@@ -76,7 +91,10 @@ def discrete_gaussian_curve(scale2_grid: float, *, count: int, l2_grid: float, d
     terms = np.arange(1, count)
     tau = 10.0 * float(np.exp(-2.0 * math.pi**2 * scale2_grid * terms / (terms + 1)).sum())
     total2 = count * scale2_grid
-    root = min(math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0), l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension))
+    root = min(
+        math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0),
+        l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension),
+    )
     return lambda orders: np.asarray(orders * (root**2 / 2.0), dtype=np.float64)
 
 
@@ -86,28 +104,36 @@ def minimum(*curves: RenyiCurve) -> RenyiCurve:
 
 
 def surging_curve(noise_multiplier: float, surge_rate: float) -> RenyiCurve:
-    """A Gaussian whose sensitivity doubles with a revealed probability p: e^{(α−1)ε(α)} = (1−p)·e^{(α−1)α/2σ²} + p·e^{(α−1)·4α/2σ²}."""
+    """A Gaussian whose sensitivity doubles with a revealed probability p: e^{(α−1)ε(α)} =
+    (1−p)·e^{(α−1)α/2σ²} + p·e^{(α−1)·4α/2σ²}.
+    """
 
     def curve(orders: Orders) -> Values:
         exponent = (orders - 1.0) * orders / (2.0 * noise_multiplier**2)
-        log_mean = np.logaddexp(math.log1p(-surge_rate) + exponent, math.log(surge_rate) + 4.0 * exponent)
+        log_mean = np.logaddexp(
+            math.log1p(-surge_rate) + exponent, math.log(surge_rate) + 4.0 * exponent
+        )
         return np.asarray(log_mean / (orders - 1.0), dtype=np.float64)
 
     return curve
 
 
 def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Values:
-    """Rényi curve of the query on a Poisson sample, at integer orders (Zhu, Wang 2019; Steinke 2022, thm 11).
+    """Rényi curve of the query on a Poisson sample, at integer orders (Zhu, Wang 2019; Steinke
+    2022, thm 11).
 
-        ε′(α) = 1/(α−1)·log[ (1−q)^{α−1}(1 + (α−1)q) + Σ_{j=2}^{α} C(α, j)(1−q)^{α−j} q^j e^{(j−1)ε(j)} ]
+        ε′(α) = 1/(α−1)·log[ (1−q)^{α−1}(1 + (α−1)q) + Σ_{j=2}^{α} C(α, j)(1−q)^{α−j} q^j
+        e^{(j−1)ε(j)} ]
 
-    Guarantee: upper bound in both directions of add/remove neighbours for additive symmetric noise, whose neighbouring laws are mirror
-        images (docs/mathematics.md, "Rényi"). Orders above 512 come back infinite when q < 1.
+    Guarantee: upper bound in both directions of add/remove neighbours for additive symmetric noise,
+        whose neighbouring laws are mirror images (docs/mathematics.md, "Rényi"). Orders above 512
+        come back infinite when q < 1.
     """
     if sampling_rate == 1.0:
         return curve(orders)
     out = np.full(len(orders), math.inf)
-    low = orders <= _LOW_ORDER  # apart, because a row has as many terms as the largest order beside it
+    # apart, because a row has as many terms as the largest order beside it
+    low = orders <= _LOW_ORDER
     for part in (low, ~low & (orders <= _MAXIMUM_ORDER_SUBSAMPLED)):
         if part.any():
             out[part] = _subsampled(curve, sampling_rate, orders[part])
@@ -116,7 +142,9 @@ def subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Value
 
 def _subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Values:
     inner = np.arange(2, int(orders[-1]) + 1)
-    log_terms = _log_binomial_table(tuple(orders.tolist()), sampling_rate) + (inner - 1.0) * curve(inner)
+    log_terms = _log_binomial_table(tuple(orders.tolist()), sampling_rate) + (inner - 1.0) * curve(
+        inner
+    )
     peak = log_terms.max(axis=1)
     log_sum = peak + np.log(np.exp(log_terms - peak[:, None]).sum(axis=1))
     log_rest = (orders - 1) * math.log1p(-sampling_rate) + np.log1p((orders - 1) * sampling_rate)
@@ -125,7 +153,9 @@ def _subsampled(curve: RenyiCurve, sampling_rate: float, orders: Orders) -> Valu
 
 @lru_cache(maxsize=64)
 def _log_binomial_table(orders: tuple[int, ...], sampling_rate: float) -> Values:
-    """log[C(α, j)(1−q)^{α−j} q^j] with a row per order α and a column per j = 2 … max α; −∞ where j > α."""
+    """log[C(α, j)(1−q)^{α−j} q^j] with a row per order α and a column per j = 2 … max α; −∞ where j
+    > α.
+    """
     alpha = np.array(orders)[:, None]
     j = np.arange(2, orders[-1] + 1)[None, :]
     inside = np.maximum(alpha - j, 0)
@@ -143,7 +173,9 @@ def epsilon_mironov(orders: Orders, values: Values, delta: float) -> float:
 
 
 def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
-    """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12); never worse than Mironov's."""
+    """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12);
+    never worse than Mironov's.
+    """
     return max(0.0, float(np.min(cks_bounds(orders, values, delta))))
 
 
@@ -154,9 +186,13 @@ def mironov_bounds(orders: Orders, values: Values, delta: float) -> Values:
 
 def cks_bounds(orders: Orders, values: Values, delta: float) -> Values:
     """The ε of Canonne, Kamath and Steinke's conversion at every order."""
-    return _known(values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+    return _known(
+        values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    )
 
 
 def _known(bounds: Values) -> Values:
-    """An order whose bound is not a number (an infinite curve, subsampled) says nothing; `max(0, nan)` would say ε = 0."""
+    """An order whose bound is not a number (an infinite curve, subsampled) says nothing; `max(0,
+    nan)` would say ε = 0.
+    """
     return np.where(np.isnan(bounds), math.inf, bounds)

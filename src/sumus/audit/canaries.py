@@ -1,10 +1,14 @@
-"""Gradient canaries in the released-sum view: worst-case records in otherwise empty silos, on the silos' own code.
+"""Gradient canaries in the released-sum view: worst-case records in otherwise empty silos, on the
+silos' own code.
 
-The adversary of the proof may choose the other records, the models and the canaries, so the audit does: all silos are empty but for the
-first, which holds each of m canaries or not by a secret fair coin. A canary's gradient is far longer than the clip norm and lies in a
-direction of its own, so that after honest clipping it moves the sum by exactly what is accounted for one record. Sampling, clipping,
-rounding, noise, weights, saturation and the secure sum are the real ones. The score of a canary is the released sum in its direction,
-over all rounds, in standard deviations of the accounted noise; directions without a canary are pure noise and are checked as such.
+The adversary of the proof may choose the other records, the models and the canaries, so the audit
+    does: all silos are empty but for the
+first, which holds each of m canaries or not by a secret fair coin. A canary's gradient is far
+longer than the clip norm and lies in a direction of its own, so that after honest clipping it moves
+the sum by exactly what is accounted for one record. Sampling, clipping, rounding, noise, weights,
+saturation and the secure sum are the real ones. The score of a canary is the released sum in its
+direction, over all rounds, in standard deviations of the accounted noise; directions without a
+canary are pure noise and are checked as such.
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from sumus.data.silos import Records
-from sumus.design import LARGEST_WEIGHT_NORM, NoiseDesign
+from sumus.data import Records
 from sumus.errors import PlanError
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
+from sumus.parties import Aggregator, SecureAggregation, TrustedAggregation
 from sumus.randomness import RandomSource
-from sumus.training.aggregation import Aggregator, SecureAggregation, TrustedAggregation
-from sumus.training.local_update import LocalUpdater, local_updater
+from sumus.training import LocalUpdater, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
 
@@ -35,7 +39,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class CanaryModel(nn.Module):
-    """A model whose record j has the gradient ± _LOUD/2 in the coordinate that the record names, whatever the parameters."""
+    """A model whose record j has the gradient ± _LOUD/2 in the coordinate that the record names,
+    whatever the parameters.
+    """
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -70,18 +76,33 @@ class CanaryRounds:
     Args:
         design: of the plan under audit.
         canaries: m.
-        view: "sum" (the server and its colluders) or "silo" (everybody else colludes: what `local` promises).
+        view: "sum" (the server and its colluders) or "silo" (everybody else colludes: what `local`
+            promises).
         new_source: one call gives the random bits of one silo for one round.
     """
 
-    def __init__(self, design: NoiseDesign, canaries: int, *, view: str, new_source: Callable[[], RandomSource] = RandomSource) -> None:
+    def __init__(
+        self,
+        design: NoiseDesign,
+        canaries: int,
+        *,
+        view: str,
+        new_source: Callable[[], RandomSource] = RandomSource,
+    ) -> None:
         algorithm = design.plan.training.algorithm
         if algorithm not in ("dp-sgd", "single-step", "split-noise", "convex-pass"):
-            raise PlanError("training.algorithm", algorithm, "must protect single records to be audited", 'For example "convex-pass".')
+            raise PlanError(
+                "training.algorithm",
+                algorithm,
+                "must protect single records to be audited",
+                'For example "convex-pass".',
+            )
         self._design, self._view, self._new_source = design, view, new_source
         self._dimension = design.plan.training.dimension or 1
         self._directions: _Gradients | _Features = (
-            _Features(design, canaries) if algorithm == "convex-pass" else _Gradients(design, canaries)
+            _Features(design, canaries)
+            if algorithm == "convex-pass"
+            else _Gradients(design, canaries)
         )
         self.canaries = self._directions.canaries
         self._updaters: list[LocalUpdater] = []
@@ -94,16 +115,24 @@ class CanaryRounds:
         """Expected score of an included canary."""
         design, silo = self._design, self._design.silos[0]
         weights = design.step_weights if design.queries_per_round > 1 else (1,)
-        signal = self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
+        signal = (
+            self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
+        )
         return design.plan.federation.rounds * signal / self._noise_std
 
     @property
     def _noise_std(self) -> float:
         """Of the accounted noise in a score: all rounds, all counted silos."""
         design = self._design
-        counted = design.silos[: design.plan.noise_contributors] if self._view == "sum" else design.silos[:1]
+        counted = (
+            design.silos[: design.plan.noise_contributors]
+            if self._view == "sum"
+            else design.silos[:1]
+        )
         weights = design.step_weights[: design.queries_per_round]
-        per_round = sum(design.drawn_by(silo).variance_grid for silo in counted) * sum(weight**2 for weight in weights)
+        per_round = sum(design.drawn_by(silo).variance_grid for silo in counted) * sum(
+            weight**2 for weight in weights
+        )
         return math.sqrt(design.plan.federation.rounds * per_round)
 
     def run(self) -> CanaryScores:
@@ -113,7 +142,8 @@ class CanaryRounds:
         empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
         held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
         self._updaters = [
-            local_updater(design, silo, records, self._directions.model()) for silo, records in zip(design.silos, held, strict=True)
+            local_updater(design, silo, records, self._directions.model())
+            for silo, records in zip(design.silos, held, strict=True)
         ]
         seen = np.stack([self._round() for _ in range(rounds)])
         scores = self._directions.project(seen).sum(axis=0) / self._noise_std
@@ -124,7 +154,9 @@ class CanaryRounds:
         """What the adversary sees of one round: the sum, less what its colluders sent."""
         self._vectors = {}
         everybody = frozenset(range(len(self._design.silos)))
-        total = self._aggregate(self._number, self._directions.parameters, everybody, {}).total.astype(np.float64)
+        total = self._aggregate(
+            self._number, self._directions.parameters, everybody, {}
+        ).total.astype(np.float64)
         self._number += 1
         if self._design.plan.noise.removable:  # what nobody needed is out of the sum already
             return np.asarray(total)
@@ -133,7 +165,9 @@ class CanaryRounds:
             total = total - self._vectors[silo]
         return np.asarray(total)
 
-    def _answer(self, silo: int, parameters: Floats, seeds: Sequence[bytes]) -> npt.NDArray[np.int64] | Floats:
+    def _answer(
+        self, silo: int, parameters: Floats, seeds: Sequence[bytes]
+    ) -> npt.NDArray[np.int64] | Floats:
         vector = self._updaters[silo](parameters, self._new_source(), seeds).vector
         self._vectors[silo] = np.asarray(vector)
         return vector
@@ -146,7 +180,9 @@ class CanaryRounds:
 
 
 def _most(design: NoiseDesign, canaries: int, room: int) -> int:
-    """As many canaries as are wanted, fit into the directions and into the silo's public record bound."""
+    """As many canaries as are wanted, fit into the directions and into the silo's public record
+    bound.
+    """
     bound = design.silos[0].records or canaries
     return max(1, min(canaries, room, bound))
 
@@ -176,28 +212,38 @@ class _Gradients:
 
 @final
 class _Features:
-    """Convex pass: canary j is the record R·e_j, at weights that are certain of a wrong class for it."""
+    """Convex pass: canary j is the record R·e_j, at weights that are certain of a wrong class for
+    it.
+    """
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
         training = design.plan.training
         self._binary, self._bound = training.model == "logistic", training.feature_bound
         self._outputs = 1 if self._binary else 2
         dimension = training.dimension or 1
-        # a softmax has as many rows as classes; the canaries need to know the number of features only
+        # a softmax has as many rows as classes; the canaries need to know the number of features
+        # only
         self._classes = 1 if self._binary else _classes(design)
         self._features = dimension // self._classes
         # with three classes or more the other rows stay silent; with two, half of the features do
-        self.canaries = _most(design, canaries, self._features if self._classes > 2 else max(1, self._features // 2))
+        self.canaries = _most(
+            design, canaries, self._features if self._classes > 2 else max(1, self._features // 2)
+        )
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
         # as certain as the ball that silos accept weights from allows
-        certain = min(_CERTAIN / self._bound, LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20) / math.sqrt(self.canaries))
+        certain = min(
+            _CERTAIN / self._bound,
+            LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20) / math.sqrt(self.canaries),
+        )
         weights[0 if self._binary else 1, columns] = certain
         self.parameters = weights.reshape(-1)
         self._columns = columns
         used = (np.arange(self._outputs)[:, None] * self._features + columns[None, :]).reshape(-1)
         self.silent = np.setdiff1d(np.arange(dimension), used)[:4096]
-        reach = design.silos[0].learning_rate * design.silos[0].clip_norm / (training.divisor or 1.0)
+        reach = (
+            design.silos[0].learning_rate * design.silos[0].clip_norm / (training.divisor or 1.0)
+        )
         self.signal_grid = training.passes * reach / design.grid.granularity
 
     def model(self) -> nn.Module:

@@ -1,11 +1,14 @@
-"""`sumus audit membership`: who was in the training data of a released model? A likelihood-ratio attack with a few shadow models.
+"""`sumus audit membership`: who was in the training data of a released model? A likelihood-ratio
+attack with a few shadow models.
 
-Shadow models are trained by the same plan on random halves of each silo's records. For every record the attack compares the target's
-confidence with the shadows that had the record and with those that did not, both taken as normal with one common spread (few shadows):
+Shadow models are trained by the same plan on random halves of each silo's records. For every record
+the attack compares the target's confidence with the shadows that had the record and with those that
+did not, both taken as normal with one common spread (few shadows):
 
     score = log N(φ; mean_in, s²) − log N(φ; mean_out, s²),   φ = log p_y − log(1 − p_y)
 
-The same is done for a model trained without privacy, for comparison. This shows what an attack *finds*; it is no bound on what there is.
+The same is done for a model trained without privacy, for comparison. This shows what an attack
+*finds*; it is no bound on what there is.
 
 Reference: Carlini et al. 2022 (arXiv:2112.03570), the online attack with global variance.
 """
@@ -20,15 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sumus.data.silos import FederatedData, Records
-from sumus.design import NoiseDesign, design
+from sumus.data import FederatedData, Records
 from sumus.errors import DataError
+from sumus.gradients import one_torch_thread
+from sumus.guarantee import NoiseDesign, noise_design
+from sumus.parties import Federation
 from sumus.randomness import RandomSource
-from sumus.training.baselines import without_noise
-from sumus.training.federation import Federation
-from sumus.training.models import load_flat
-from sumus.training.side_by_side import one_torch_thread
-from sumus.training.workbench import Workbench, prepare
+from sumus.runs import without_noise
+from sumus.training import Workbench, load_flat, prepare
 
 __all__ = ["MembershipAudit", "MembershipCurve", "audit_membership", "roc"]
 
@@ -90,23 +92,39 @@ def audit_membership(
         shadows: models per attack, half of the records in each.
     """
     if shadows < 2:
-        raise DataError(f"shadows must be at least 2, got {shadows}. A record needs models with and without it.")
+        raise DataError(
+            f"shadows must be at least 2, got {shadows}. A record needs models with and without it."
+        )
     source = source or RandomSource()
-    quiet = built.plan.replace("evaluation", metrics="none").replace("aggregation", protocol="trusted")
-    private = design(quiet, tuple(silo.name for silo in built.silos))
+    quiet = built.plan.replace("evaluation", metrics="none").replace(
+        "aggregation", protocol="trusted"
+    )
+    private = noise_design(quiet, tuple(silo.name for silo in built.silos))
     curves = []
-    for name, chosen in ((f"with privacy ({built.plan.training.algorithm})", private), ("without privacy (fedavg)", _plain(private, data))):
+    for name, chosen in (
+        (f"with privacy ({built.plan.training.algorithm})", private),
+        ("without privacy (fedavg)", _plain(private, data)),
+    ):
         bench = prepare(chosen.plan, data)
         pool = _pool(bench)
         if not pool.member.any() or pool.member.all():
-            raise DataError(f"{data.name} needs both training and test records to tell them apart. Set data.test_fraction.")
-        target = released if released is not None and chosen is private else _train(chosen, bench, source)
+            raise DataError(
+                f"{data.name} needs both training and test records to tell them apart. Set "
+                "data.test_fraction."
+            )
+        target = (
+            released
+            if released is not None and chosen is private
+            else _train(chosen, bench, source)
+        )
         confidence = _confidence(bench, target, pool.records)
         shadow_confidences, held = [], []
         for number in range(shadows):
             progress(f"{name}: shadow {number + 1} of {shadows}")
             half, had = _half(bench, pool, source)
-            shadow_confidences.append(_confidence(bench, _train(chosen, half, source), pool.records))
+            shadow_confidences.append(
+                _confidence(bench, _train(chosen, half, source), pool.records)
+            )
             held.append(had)
         scores = _scores(confidence, np.stack(shadow_confidences), np.stack(held))
         curves.append(_curve(name, scores, pool.member))
@@ -131,13 +149,18 @@ def _pool(bench: Workbench) -> _Pool:
         for part in (silo.train, silo.validation, silo.test)
     ]
     return _Pool(
-        Records(np.concatenate([part.x for _, part, _ in parts]), np.concatenate([part.y for _, part, _ in parts])),
+        Records(
+            np.concatenate([part.x for _, part, _ in parts]),
+            np.concatenate([part.y for _, part, _ in parts]),
+        ),
         np.concatenate([np.full(len(part), number) for number, part, _ in parts]),
         np.concatenate([np.full(len(part), member) for _, part, member in parts]),
     )
 
 
-def _half(bench: Workbench, pool: _Pool, source: RandomSource) -> tuple[Workbench, npt.NDArray[np.bool_]]:
+def _half(
+    bench: Workbench, pool: _Pool, source: RandomSource
+) -> tuple[Workbench, npt.NDArray[np.bool_]]:
     """Every record in or out by a fair coin; no silo gets more than it had for training."""
     had = source.coins(0.5, len(pool.member))
     silos = []
@@ -146,8 +169,17 @@ def _half(bench: Workbench, pool: _Pool, source: RandomSource) -> tuple[Workbenc
         had[chosen[len(silo.train) :]] = False
         chosen = chosen[: len(silo.train)]
         nothing = Records(pool.records.x[:0], pool.records.y[:0])
-        silos.append(replace(silo, train=Records(pool.records.x[chosen], pool.records.y[chosen]), validation=nothing, test=nothing))
-    return Workbench(replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters), had
+        silos.append(
+            replace(
+                silo,
+                train=Records(pool.records.x[chosen], pool.records.y[chosen]),
+                validation=nothing,
+                test=nothing,
+            )
+        )
+    return Workbench(
+        replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters
+    ), had
 
 
 def _train(built: NoiseDesign, bench: Workbench, source: RandomSource) -> Floats:
@@ -159,11 +191,15 @@ def _train(built: NoiseDesign, bench: Workbench, source: RandomSource) -> Floats
 
 
 def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
-    """The same federation without noise: FedAvg with batches of about the plan's size, an epoch a round."""
+    """The same federation without noise: FedAvg with batches of about the plan's size, an epoch a
+    round.
+    """
     mean = float(np.mean([len(silo.train) for silo in data.silos]))
     batch = min(max(built.plan.training.divisor or 0.0, _LEAST_PLAIN_BATCH), mean)
-    plan = without_noise(built.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch)))
-    return design(plan, tuple(silo.name for silo in built.silos))
+    plan = without_noise(
+        built.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch))
+    )
+    return noise_design(plan, tuple(silo.name for silo in built.silos))
 
 
 def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Floats:
@@ -174,7 +210,9 @@ def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Float
         if logits.shape[1] == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
         own = logits.gather(1, torch.from_numpy(records.y)[:, None])
-        others = logits.scatter(1, torch.from_numpy(records.y)[:, None], -torch.inf).logsumexp(1, keepdim=True)
+        others = logits.scatter(1, torch.from_numpy(records.y)[:, None], -torch.inf).logsumexp(
+            1, keepdim=True
+        )
         return np.asarray((own - others)[:, 0].clamp(-50.0, 50.0).numpy(), dtype=np.float64)
 
 
@@ -201,7 +239,9 @@ def roc(scores: Floats, member: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
 def _curve(name: str, scores: Floats, member: npt.NDArray[np.bool_]) -> MembershipCurve:
     false_rates, true_rates = roc(scores, member)
     at = {f"{rate:g}": _at(false_rates, true_rates, rate) for rate in _RATES}
-    return MembershipCurve(name, float(np.trapezoid(true_rates, false_rates)), at, false_rates, true_rates)
+    return MembershipCurve(
+        name, float(np.trapezoid(true_rates, false_rates)), at, false_rates, true_rates
+    )
 
 
 def _at(false_rates: Floats, true_rates: Floats, rate: float) -> float:
@@ -209,8 +249,14 @@ def _at(false_rates: Floats, true_rates: Floats, rate: float) -> float:
 
 
 def released_of(arrays: dict[str, npt.NDArray[Any]], weight: float) -> Floats:
-    """The released parameters of a checkpoint: its iterate, or the running mean that the plan asks for."""
+    """The released parameters of a checkpoint: its iterate, or the running mean that the plan asks
+    for.
+    """
     missing: Sequence[str] = [name for name in ("iterate", "mean") if name not in arrays]
     if missing:
-        raise DataError(f"checkpoint lacks {missing[0]!r}; it is not one of a finished run. Name a run folder.")
-    return np.asarray((1.0 - weight) * arrays["iterate"] + weight * arrays["mean"], dtype=np.float64)
+        raise DataError(
+            f"checkpoint lacks {missing[0]!r}; it is not one of a finished run. Name a run folder."
+        )
+    return np.asarray(
+        (1.0 - weight) * arrays["iterate"] + weight * arrays["mean"], dtype=np.float64
+    )

@@ -1,7 +1,9 @@
-"""`sumus audit noise`: the samplers of a plan against their declared law, on this machine, before anything depends on them.
+"""`sumus audit noise`: the samplers of a plan against their declared law, on this machine, before
+anything depends on them.
 
-Every check has a p-value under the declared law and fails below `FALSE_ALARM`, so a correct machine fails with probability at most
-(number of checks) × `FALSE_ALARM`, which the result states. What each check looks for:
+Every check has a p-value under the declared law and fails below `FALSE_ALARM`, so a correct machine
+fails with probability at most (number of checks) × `FALSE_ALARM`, which the result states. What
+each check looks for:
 
 | check        | fails when                                                                        |
 |--------------|-----------------------------------------------------------------------------------|
@@ -28,12 +30,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binom, chi2, norm
 
-from sumus.design import NoiseDesign
-from sumus.mechanism.noise import Gaussian, IntegerNoise, noise_law
+from sumus.guarantee import NoiseDesign, count_noise
+from sumus.noise import Gaussian, IntegerNoise, noise_law
 from sumus.randomness import RandomSource
-from sumus.secure_counts import count_noise
 
-__all__ = ["FALSE_ALARM", "NoiseAudit", "SamplerCheck", "audit_noise", "check_law", "laws_of", "usual_laws"]
+__all__ = [
+    "FALSE_ALARM",
+    "NoiseAudit",
+    "SamplerCheck",
+    "audit_noise",
+    "check_law",
+    "laws_of",
+    "usual_laws",
+]
 
 FALSE_ALARM = 1e-9
 """Probability, per check, that a correct sampler fails it."""
@@ -114,7 +123,10 @@ def laws_of(built: NoiseDesign) -> dict[str, Law]:
     if built.state_noise is not None:
         laws["state noise"] = built.state_noise
     if built.plan.noise.removable:
-        laws |= {f"noise component {number}": law for number, law in enumerate(built.removable_components)}
+        laws |= {
+            f"noise component {number}": law
+            for number, law in enumerate(built.removable_components)
+        }
     if built.plan.evaluation.metrics == "secure":
         laws["metrics"] = count_noise(built.plan)
     return laws
@@ -130,19 +142,24 @@ def audit_noise(
     """Check every law.
 
     Args:
-        accounted: (share, number of counted silos, variance in grid steps² that is accounted for their sum).
+        accounted: (share, number of counted silos, variance in grid steps² that is accounted for
+            their sum).
         draws: per law.
         new_source: one call gives the random bits of one silo.
     """
     began = time.perf_counter()
-    checks = [check for name, law in laws.items() for check in check_law(name, law, draws, new_source)]
+    checks = [
+        check for name, law in laws.items() for check in check_law(name, law, draws, new_source)
+    ]
     if accounted is not None:
         checks.append(_check_sum(*accounted, draws // 4, new_source))
     checks += _check_fresh(new_source)
     return NoiseAudit(tuple(checks), draws * len(laws), time.perf_counter() - began)
 
 
-def check_law(name: str, law: Law, draws: int, new_source: Callable[[], RandomSource]) -> list[SamplerCheck]:
+def check_law(
+    name: str, law: Law, draws: int, new_source: Callable[[], RandomSource]
+) -> list[SamplerCheck]:
     """Moments, shape, tails and independence of one law."""
     values = law.sample(draws, new_source()).astype(np.float64)
     std = math.sqrt(law.variance_grid)
@@ -159,7 +176,11 @@ def check_law(name: str, law: Law, draws: int, new_source: Callable[[], RandomSo
         *_check_tails(name, values, distribution, std),
     ]
     lag = float(np.dot(values[:-1], values[1:])) / (law.variance_grid * math.sqrt(draws - 1))
-    checks.append(SamplerCheck(name, "neighbours", f"correlation {lag / math.sqrt(draws):+.1e}", _two_sided(lag)))
+    checks.append(
+        SamplerCheck(
+            name, "neighbours", f"correlation {lag / math.sqrt(draws):+.1e}", _two_sided(lag)
+        )
+    )
     return checks + _check_independence(name, law, draws // 32, new_source)
 
 
@@ -174,7 +195,9 @@ class _Distribution:
 
     @classmethod
     def of(cls, law: Law) -> _Distribution:
-        """Blocks of one point where the law is narrow; else the mass of a block is its width times the middle (off by 1e-7 of it)."""
+        """Blocks of one point where the law is narrow; else the mass of a block is its width times
+        the middle (off by 1e-7 of it).
+        """
         std = math.sqrt(law.variance_grid)
         reach = math.ceil(_REACH * std) + 40
         width = max(1, -(-2 * reach // _BLOCKS))
@@ -204,37 +227,64 @@ def _check_cells(name: str, values: Values, distribution: _Distribution) -> Samp
     kept = expected > 5.0
     statistic = float((np.square(observed[kept] - expected[kept]) / expected[kept]).sum())
     freedom = int(kept.sum()) - 1
-    return SamplerCheck(name, "cells", f"χ² {statistic:.1f} for {freedom} degrees of freedom", float(chi2.sf(statistic, freedom)))
+    return SamplerCheck(
+        name,
+        "cells",
+        f"χ² {statistic:.1f} for {freedom} degrees of freedom",
+        float(chi2.sf(statistic, freedom)),
+    )
 
 
-def _check_tails(name: str, values: Values, distribution: _Distribution, std: float) -> list[SamplerCheck]:
+def _check_tails(
+    name: str, values: Values, distribution: _Distribution, std: float
+) -> list[SamplerCheck]:
     checks = []
     for reach in (3.0, 4.0, 5.0):
         low, high = np.searchsorted(distribution.edges, [-reach * std, reach * std])
         mass = 1.0 - distribution.mass_between(int(low), int(high))
-        outside = int(np.count_nonzero((values < distribution.edges[low]) | (values > distribution.edges[high])))
+        outside = int(
+            np.count_nonzero(
+                (values < distribution.edges[low]) | (values > distribution.edges[high])
+            )
+        )
         if mass * len(values) < 1e-3:
             continue
-        p_value = 2.0 * min(binom.sf(outside - 1, len(values), mass), binom.cdf(outside, len(values), mass))
-        detail = f"{outside} draws beyond {reach:g} standard deviations, {mass * len(values):.1f} expected"
+        p_value = 2.0 * min(
+            binom.sf(outside - 1, len(values), mass), binom.cdf(outside, len(values), mass)
+        )
+        detail = (
+            f"{outside} draws beyond {reach:g} standard deviations, {mass * len(values):.1f} "
+            "expected"
+        )
         checks.append(SamplerCheck(name, "tail", detail, min(1.0, float(p_value))))
     return checks
 
 
-def _check_independence(name: str, law: Law, length: int, new_source: Callable[[], RandomSource]) -> list[SamplerCheck]:
+def _check_independence(
+    name: str, law: Law, length: int, new_source: Callable[[], RandomSource]
+) -> list[SamplerCheck]:
     """Correlations between silos, each with its own source, and between the rounds of one silo."""
     sources = [new_source() for _ in range(_SILOS)]
-    drawn = np.stack([[law.sample(length, source) for _ in range(_ROUNDS)] for source in sources]).astype(np.float64)
+    drawn = np.stack(
+        [[law.sample(length, source) for _ in range(_ROUNDS)] for source in sources]
+    ).astype(np.float64)
     drawn /= math.sqrt(law.variance_grid * length)
     silos = np.einsum("itx,jtx->ij", drawn, drawn)[np.triu_indices(_SILOS, 1)] / math.sqrt(_ROUNDS)
     rounds = np.einsum("itx,iux->tu", drawn, drawn)[np.triu_indices(_ROUNDS, 1)] / math.sqrt(_SILOS)
     return [
-        SamplerCheck(name, check, f"largest correlation {np.abs(found).max():.1e}", _largest(found * math.sqrt(length)))
+        SamplerCheck(
+            name,
+            check,
+            f"largest correlation {np.abs(found).max():.1e}",
+            _largest(found * math.sqrt(length)),
+        )
         for check, found in (("silos", silos), ("rounds", rounds))
     ]
 
 
-def _check_sum(share: Law, silos: int, variance_grid: float, draws: int, new_source: Callable[[], RandomSource]) -> SamplerCheck:
+def _check_sum(
+    share: Law, silos: int, variance_grid: float, draws: int, new_source: Callable[[], RandomSource]
+) -> SamplerCheck:
     draws = max(10_000, draws // silos)
     total = np.zeros(draws)
     for _ in range(silos):
@@ -245,7 +295,12 @@ def _check_sum(share: Law, silos: int, variance_grid: float, draws: int, new_sou
     spread = math.sqrt((summed_fourth - (silos * share.variance_grid) ** 2) / draws)
     found = float(np.square(total).mean())
     z = (found - variance_grid) / spread
-    return SamplerCheck(f"sum of {silos} silos", "sum", f"{found / variance_grid:.4f} of the accounted variance", _two_sided(z))
+    return SamplerCheck(
+        f"sum of {silos} silos",
+        "sum",
+        f"{found / variance_grid:.4f} of the accounted variance",
+        _two_sided(z),
+    )
 
 
 def _check_fresh(new_source: Callable[[], RandomSource]) -> list[SamplerCheck]:
@@ -253,8 +308,18 @@ def _check_fresh(new_source: Callable[[], RandomSource]) -> list[SamplerCheck]:
     alike = len(heads) - len(set(heads))
     secure = all(new_source().secure for _ in range(4))
     return [
-        SamplerCheck("random bits", "fresh", f"{alike} of {len(heads)} sources start alike", 0.0 if alike else 1.0),
-        SamplerCheck("random bits", "secret", "keys come from the operating system" if secure else "a public seed", 1.0 if secure else 0.0),
+        SamplerCheck(
+            "random bits",
+            "fresh",
+            f"{alike} of {len(heads)} sources start alike",
+            0.0 if alike else 1.0,
+        ),
+        SamplerCheck(
+            "random bits",
+            "secret",
+            "keys come from the operating system" if secure else "a public seed",
+            1.0 if secure else 0.0,
+        ),
     ]
 
 

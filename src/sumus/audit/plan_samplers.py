@@ -1,4 +1,5 @@
-"""Everything random that a silo of a plan does, against its declared law: noise, and also who joins a step and how coins are tossed.
+"""Everything random that a silo of a plan does, against its declared law: noise, and also who joins
+a step and how coins are tossed.
 
 | check | fails when                                                                                                         |
 |-------|--------------------------------------------------------------------------------------------------------------------|
@@ -19,21 +20,23 @@ import numpy.typing as npt
 from scipy.stats import binom, chi2, norm
 
 from sumus.audit.noise import NoiseAudit, SamplerCheck, audit_noise, laws_of
-from sumus.design import NoiseDesign
 from sumus.errors import GuaranteeError
-from sumus.mechanism.noise import Gaussian, IntegerNoise
-from sumus.mechanism.poisson_binomial import PoissonBinomial
+from sumus.guarantee import NoiseDesign
+from sumus.noise import Gaussian, IntegerNoise, PoissonBinomial
 from sumus.randomness import RandomSource
-from sumus.training.sampling import poisson_batch
+from sumus.training import poisson_batch
 
 __all__ = ["audit_samplers", "described"]
 
 NewSource = Callable[[], RandomSource]
 
-_LEAST_EXPECTED = 50.0  # draws a χ² cell must expect, so that its tail is one at the false-alarm rate too
+# draws a χ² cell must expect, so that its tail is one at the false-alarm rate too
+_LEAST_EXPECTED = 50.0
 
 
-def audit_samplers(built: NoiseDesign, *, draws: int = 1_000_000, new_source: NewSource = RandomSource) -> NoiseAudit:
+def audit_samplers(
+    built: NoiseDesign, *, draws: int = 1_000_000, new_source: NewSource = RandomSource
+) -> NoiseAudit:
     """Check every sampler of a calibrated design.
 
     Args:
@@ -42,7 +45,10 @@ def audit_samplers(built: NoiseDesign, *, draws: int = 1_000_000, new_source: Ne
     """
     algorithm = built.plan.training.algorithm
     if algorithm == "fedavg":
-        raise GuaranteeError("fedavg draws no noise; there is nothing to check. Choose an algorithm with a guarantee.")
+        raise GuaranteeError(
+            "fedavg draws no noise; there is nothing to check. Choose an algorithm with a "
+            "guarantee."
+        )
     began = time.perf_counter()
     if built.coins is not None:
         audit = audit_noise({}, draws=draws, new_source=new_source)
@@ -53,23 +59,39 @@ def audit_samplers(built: NoiseDesign, *, draws: int = 1_000_000, new_source: Ne
         audit = audit_noise(laws_of(built), accounted=accounted, draws=draws, new_source=new_source)
         checks = []
     if algorithm == "convex-pass":
-        checks.append(_check_bins(max(silo.local_steps for silo in built.silos), draws, new_source()))
+        checks.append(
+            _check_bins(max(silo.local_steps for silo in built.silos), draws, new_source())
+        )
     else:
-        for rate in sorted({silo.sampling_rate for silo in built.silos if silo.sampling_rate < 1.0}):
+        for rate in sorted(
+            {silo.sampling_rate for silo in built.silos if silo.sampling_rate < 1.0}
+        ):
             checks += _check_batches(rate, draws, new_source())
-    return NoiseAudit((*audit.checks, *checks), audit.draws + draws * len({check.law for check in checks}), time.perf_counter() - began)
+    return NoiseAudit(
+        (*audit.checks, *checks),
+        audit.draws + draws * len({check.law for check in checks}),
+        time.perf_counter() - began,
+    )
 
 
 def described(built: NoiseDesign) -> list[str]:
     """The laws of a plan in words, by what they are for."""
     if built.coins is not None:
-        return [f"coins: {built.coins.trials} per coordinate, leaning by at most {built.coins.theta:.4g}"]
-    return [f"{name}: {_in_words(law, built.grid.resolution)}" for name, law in laws_of(built).items()]
+        return [
+            f"coins: {built.coins.trials} per coordinate, leaning by at most "
+            f"{built.coins.theta:.4g}"
+        ]
+    return [
+        f"{name}: {_in_words(law, built.grid.resolution)}" for name, law in laws_of(built).items()
+    ]
 
 
 def _in_words(law: IntegerNoise | Gaussian, resolution: int) -> str:
     std = math.sqrt(law.variance_grid)
-    return f"{type(law).__name__}, standard deviation {std:.6g} grid steps ({std / resolution:.4g} of one record's reach)"
+    return (
+        f"{type(law).__name__}, standard deviation {std:.6g} grid steps ({std / resolution:.4g} of "
+        "one record's reach)"
+    )
 
 
 def _check_batches(rate: float, draws: int, source: RandomSource) -> list[SamplerCheck]:
@@ -77,13 +99,21 @@ def _check_batches(rate: float, draws: int, source: RandomSource) -> list[Sample
     joined = np.zeros(draws, dtype=np.bool_)
     joined[poisson_batch(draws, rate, source)] = True
     count = int(joined.sum())
-    p_value = min(1.0, 2.0 * min(float(binom.sf(count - 1, draws, rate)), float(binom.cdf(count, draws, rate))))
+    p_value = min(
+        1.0,
+        2.0 * min(float(binom.sf(count - 1, draws, rate)), float(binom.cdf(count, draws, rate))),
+    )
     centred = joined - rate
     lag = float(np.dot(centred[:-1], centred[1:])) / (rate * (1.0 - rate) * math.sqrt(draws - 1))
     name = f"sampling rate {rate:.4g}"
     return [
         SamplerCheck(name, "rate", f"{count / draws / rate:.5f} of the declared", p_value),
-        SamplerCheck(name, "runs", f"correlation {lag / math.sqrt(draws):+.1e}", float(2.0 * norm.sf(abs(lag)))),
+        SamplerCheck(
+            name,
+            "runs",
+            f"correlation {lag / math.sqrt(draws):+.1e}",
+            float(2.0 * norm.sf(abs(lag))),
+        ),
     ]
 
 
@@ -95,19 +125,37 @@ def _check_bins(bins: int, draws: int, source: RandomSource) -> SamplerCheck:
 
 def _check_tosses(coins: PoissonBinomial, draws: int, source: RandomSource) -> list[SamplerCheck]:
     checks = []
-    for place, value in (("zero", 0.0), ("largest", coins.coordinate_clip), ("smallest", -coins.coordinate_clip)):
+    for place, value in (
+        ("zero", 0.0),
+        ("largest", coins.coordinate_clip),
+        ("smallest", -coins.coordinate_clip),
+    ):
         tossed = coins.encode(np.full(draws // 4, value), source)
         lean = coins.theta * value / coins.coordinate_clip
         expected = binom.pmf(np.arange(coins.trials + 1), coins.trials, 0.5 + lean) * len(tossed)
-        checks.append(_chi_square(f"coins, {place} value", "coins", np.bincount(tossed, minlength=coins.trials + 1), expected))
+        checks.append(
+            _chi_square(
+                f"coins, {place} value",
+                "coins",
+                np.bincount(tossed, minlength=coins.trials + 1),
+                expected,
+            )
+        )
     return checks
 
 
-def _chi_square(law: str, check: str, counted: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]) -> SamplerCheck:
+def _chi_square(
+    law: str, check: str, counted: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]
+) -> SamplerCheck:
     """Cells that expect too little are taken together."""
     rare = expected < _LEAST_EXPECTED
     cells = np.append(counted[~rare], counted[rare].sum()).astype(np.float64)
     wanted = np.append(expected[~rare], expected[rare].sum())
     cells, wanted = (cells, wanted) if wanted[-1] >= _LEAST_EXPECTED else (cells[:-1], wanted[:-1])
     statistic, freedom = float((np.square(cells - wanted) / wanted).sum()), max(len(cells) - 1, 1)
-    return SamplerCheck(law, check, f"χ² {statistic:.1f} for {freedom} degrees of freedom", float(chi2.sf(statistic, freedom)))
+    return SamplerCheck(
+        law,
+        check,
+        f"χ² {statistic:.1f} for {freedom} degrees of freedom",
+        float(chi2.sf(statistic, freedom)),
+    )

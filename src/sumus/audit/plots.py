@@ -40,12 +40,19 @@ class RocPoint:
     true_limits: tuple[float, float]
 
     def epsilon(self, delta: float) -> tuple[float, float, float, float] | None:
-        """(false rate, ε that the rates show, its lower limit, its upper limit); None if nothing was counted."""
+        """(false rate, ε that the rates show, its lower limit, its upper limit); None if nothing
+        was counted.
+        """
         if self.false_rate <= 0.0 or self.true_limits[0] <= delta:
             return None
         shown = math.log((self.true_rate - delta) / self.false_rate)
         low = math.log((self.true_limits[0] - delta) / self.false_limits[1])
-        return self.false_rate, shown, low, math.log((self.true_limits[1] - delta) / self.false_limits[0])
+        return (
+            self.false_rate,
+            shown,
+            low,
+            math.log((self.true_limits[1] - delta) / self.false_limits[0]),
+        )
 
 
 @final
@@ -65,9 +72,18 @@ def _matplotlib() -> Iterator[Any]:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError:
-        raise PlanError("--plot", "a folder", "needs matplotlib", "Run: pip install 'sumus[report]'") from None
+        raise PlanError(
+            "--plot", "a folder", "needs matplotlib", "Run: pip install 'sumus[report]'"
+        ) from None
     mpl.use("Agg")
-    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "sumus"}):
+    with mpl.rc_context(
+        {
+            "font.family": "DejaVu Sans",
+            "font.size": 10,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "sumus",
+        }
+    ):
         yield mpl
 
 
@@ -100,9 +116,17 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def draw_roc(
-    folder: Path, *, title: str, subtitle: str, epsilon: float, delta: float, curves: Sequence[RocCurve], others: Sequence[RocCurve]
+    folder: Path,
+    *,
+    title: str,
+    subtitle: str,
+    epsilon: float,
+    delta: float,
+    curves: Sequence[RocCurve],
+    others: Sequence[RocCurve],
 ) -> list[Path]:
-    """Left: ROC curves of attacks and the limit that (ε, δ) sets. Right: the ε that each point shows, also for proved analyses.
+    """Left: ROC curves of attacks and the limit that (ε, δ) sets. Right: the ε that each point
+    shows, also for proved analyses.
 
     Args:
         curves: on the claimed mechanism, in both panels.
@@ -113,7 +137,9 @@ def draw_roc(
 
         figure = Figure(figsize=(12.4, 5.4), layout="constrained")
         left, right = figure.subplots(1, 2)
-        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=13, color=_INK, fontweight="bold")
+        figure.suptitle(
+            f"{title}\n", x=0.012, ha="left", fontsize=13, color=_INK, fontweight="bold"
+        )
         figure.text(0.012, 0.945, subtitle, fontsize=9.5, color=_SOFT, va="top")
         for axes in (left, right):
             _tidy(axes)
@@ -128,15 +154,40 @@ def _draw_rates(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCu
     false_rates = np.geomspace(_LEAST_RATE, 1.0, 400)
     limit = np.minimum(1.0, math.exp(epsilon) * false_rates + delta)
     axes.fill_between(false_rates, limit, 2.0, color=_FORBIDDEN, linewidth=0)
-    axes.plot(false_rates, limit, color=_INK, linestyle=_DASHED, linewidth=1.6, label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})")
+    axes.plot(
+        false_rates,
+        limit,
+        color=_INK,
+        linestyle=_DASHED,
+        linewidth=1.6,
+        label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})",
+    )
     axes.plot(false_rates, false_rates, color=_CLAIM, linewidth=1.0, label="guessing")
     for curve in curves:
-        axes.plot(false_rates, norm.sf(norm.isf(false_rates) - curve.separation), color=curve.colour, linewidth=1.2)
+        axes.plot(
+            false_rates,
+            norm.sf(norm.isf(false_rates) - curve.separation),
+            color=curve.colour,
+            linewidth=1.2,
+        )
         rates = [(point.false_rate, point.true_rate, *point.true_limits) for point in curve.points]
-        _draw_points(axes, curve, [(x, y, low, high) for x, y, low, high in rates if x > 0.0], label=curve.name)
+        _draw_points(
+            axes,
+            curve,
+            [(x, y, low, high) for x, y, low, high in rates if x > 0.0],
+            label=curve.name,
+        )
     axes.set(yscale="log", ylim=(_LEAST_RATE, 1.25))
     axes.set_ylabel('says "in" with the record (true positive rate)')
-    axes.text(0.03, 0.965, "not possible under the claim", transform=axes.transAxes, fontsize=9.5, color="#b91c1c", va="top")
+    axes.text(
+        0.03,
+        0.965,
+        "not possible under the claim",
+        transform=axes.transAxes,
+        fontsize=9.5,
+        color="#b91c1c",
+        va="top",
+    )
     axes.legend(loc="lower right", frameon=False, fontsize=9)
 
 
@@ -144,32 +195,70 @@ def _draw_shown(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCu
     false_rates = np.geomspace(_LEAST_RATE, 1.0, 400)
     highest = epsilon
     for curve in curves:
-        exact = np.log(np.maximum(norm.sf(norm.isf(false_rates) - curve.separation) - delta, 1e-12) / false_rates)
+        exact = np.log(
+            np.maximum(norm.sf(norm.isf(false_rates) - curve.separation) - delta, 1e-12)
+            / false_rates
+        )
         highest = max(highest, float(exact.max()))
         axes.plot(false_rates, exact, color=curve.colour, linewidth=1.2)
-        _draw_points(axes, curve, [found for point in curve.points if (found := point.epsilon(delta)) is not None], label=curve.name)
+        _draw_points(
+            axes,
+            curve,
+            [found for point in curve.points if (found := point.epsilon(delta)) is not None],
+            label=curve.name,
+        )
     top = 1.25 * highest
     axes.axhspan(epsilon, top, color=_FORBIDDEN, linewidth=0, zorder=0)
     axes.axhline(epsilon, color=_INK, linestyle=_DASHED, linewidth=1.6)
-    axes.text(0.97, epsilon + 0.015 * top, f"ε = {epsilon:.4g}", transform=axes.get_yaxis_transform(), ha="right", fontsize=9.5, color=_INK)
-    axes.text(0.03, 0.965, "more than claimed", transform=axes.transAxes, fontsize=9.5, color="#b91c1c", va="top")
+    axes.text(
+        0.97,
+        epsilon + 0.015 * top,
+        f"ε = {epsilon:.4g}",
+        transform=axes.get_yaxis_transform(),
+        ha="right",
+        fontsize=9.5,
+        color=_INK,
+    )
+    axes.text(
+        0.03,
+        0.965,
+        "more than claimed",
+        transform=axes.transAxes,
+        fontsize=9.5,
+        color="#b91c1c",
+        va="top",
+    )
     axes.set(ylim=(0.0, top))
     axes.set_ylabel("ε that the point shows: log((TPR − δ)/FPR)")
     axes.legend(loc="upper right", frameon=False, fontsize=9)
 
 
-def _draw_points(axes: Axes, curve: RocCurve, points: Sequence[tuple[float, float, float, float]], *, label: str) -> None:
+def _draw_points(
+    axes: Axes, curve: RocCurve, points: Sequence[tuple[float, float, float, float]], *, label: str
+) -> None:
     """Measured points (x, y, lower limit, upper limit) with their bars."""
     if not points:
         return
     x, y, low, high = (np.array(column) for column in zip(*points, strict=True))
     bars = np.vstack([np.maximum(y - low, 0.0), np.maximum(high - y, 0.0)])
-    style: dict[str, Any] = {"fmt": curve.marker, "markersize": 5, "markerfacecolor": "white", "linewidth": 1.1, "capsize": 2}
+    style: dict[str, Any] = {
+        "fmt": curve.marker,
+        "markersize": 5,
+        "markerfacecolor": "white",
+        "linewidth": 1.1,
+        "capsize": 2,
+    }
     axes.errorbar(x, y, yerr=bars, label=label, color=curve.colour, **style)
 
 
 def draw_bounds(
-    folder: Path, *, title: str, subtitle: str, upper: float, upper_name: str, lower: Sequence[tuple[str, float]]
+    folder: Path,
+    *,
+    title: str,
+    subtitle: str,
+    upper: float,
+    upper_name: str,
+    lower: Sequence[tuple[str, float]],
 ) -> list[Path]:
     """Measured lower bounds as bars against the proved upper bound as a line."""
     with _matplotlib():
@@ -179,7 +268,15 @@ def draw_bounds(
         colours = ["#b91c1c" if value > upper else "#1f77b4" for value in values]
         axes.barh(positions, values, color=colours, height=0.55)
         axes.axvline(upper, color=_INK, linestyle=_DASHED, linewidth=1.6)
-        axes.text(upper, len(names) - 0.45, f"{upper_name}: ε ≤ {upper:.3g} ", color=_INK, fontsize=9, va="bottom", ha="right")
+        axes.text(
+            upper,
+            len(names) - 0.45,
+            f"{upper_name}: ε ≤ {upper:.3g} ",
+            color=_INK,
+            fontsize=9,
+            va="bottom",
+            ha="right",
+        )
         for position, value in enumerate(values):
             axes.text(value, position, f" ε ≥ {value:.3g}", va="center", fontsize=9, color=_INK)
         axes.set_yticks(positions, names)
@@ -191,14 +288,26 @@ def draw_bounds(
 
 
 def draw_membership(
-    folder: Path, curves: Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]], *, subtitle: str, records: int
+    folder: Path,
+    curves: Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]],
+    *,
+    subtitle: str,
+    records: int,
 ) -> list[Path]:
     """ROC curves of membership inference, with and without privacy."""
     with _matplotlib():
         figure, axes = _figure("Who was in the training data?", subtitle)
         lowest = 1.0 / records
-        for colour, (name, false_rates, true_rates) in zip((_COLOURS[2], _COLOURS[0]), curves, strict=False):
-            axes.step(np.maximum(false_rates, lowest / 2), np.maximum(true_rates, lowest / 2), where="post", color=colour, label=name)
+        for colour, (name, false_rates, true_rates) in zip(
+            (_COLOURS[2], _COLOURS[0]), curves, strict=False
+        ):
+            axes.step(
+                np.maximum(false_rates, lowest / 2),
+                np.maximum(true_rates, lowest / 2),
+                where="post",
+                color=colour,
+                label=name,
+            )
         guess = np.geomspace(lowest, 1.0, 100)
         axes.plot(guess, guess, color=_CLAIM, linewidth=1.0, label="guessing")
         axes.set(xscale="log", yscale="log", xlim=(lowest, 1.0), ylim=(lowest, 1.2))

@@ -1,9 +1,12 @@
-"""Real records as canaries: one training run on the plan's own data, some records of one silo mislabelled and left out by fair coins.
+"""Real records as canaries: one training run on the plan's own data, some records of one silo
+mislabelled and left out by fair coins.
 
-Two views of the same run. *Released sums*: the server sees every model and every averaged update u_t, and scores a record by how far the
-updates went along its own gradient, −Σ_t ⟨∇f_j(θ_{t−1}), u_t⟩ (directional derivatives, so no gradient is stored). *Final model*: a user
-sees the released model only, and scores a record by its loss. Either way the extreme scores are guessed and the bound for one run holds
-whatever the canaries do to each other (Steinke, Nasr, Jagielski 2023, arXiv:2305.08846).
+Two views of the same run. *Released sums*: the server sees every model and every averaged update
+u_t, and scores a record by how far the updates went along its own gradient, −Σ_t ⟨∇f_j(θ_{t−1}),
+u_t⟩ (directional derivatives, so no gradient is stored). *Final model*: a user sees the released
+model only, and scores a record by its loss. Either way the extreme scores are guessed and the bound
+for one run holds whatever the canaries do to each other (Steinke, Nasr, Jagielski 2023,
+arXiv:2305.08846).
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ from torch.func import functional_call, jvp
 from torch.nn import functional
 
 from sumus.audit.confidence import bound_by_extremes
-from sumus.data.silos import FederatedData, Records
-from sumus.design import NoiseDesign
+from sumus.data import FederatedData, Records
 from sumus.errors import GuaranteeError
+from sumus.gradients import one_torch_thread
+from sumus.guarantee import NoiseDesign
+from sumus.parties import Federation
 from sumus.randomness import RandomSource
-from sumus.training.federation import Federation
-from sumus.training.side_by_side import one_torch_thread
-from sumus.training.workbench import Workbench, prepare
+from sumus.training import Workbench, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]
 
@@ -46,7 +49,12 @@ class RealRecordView:
 
 
 def audit_real_records(
-    built: NoiseDesign, data: FederatedData, *, canaries: int, confidence: float, source: RandomSource | None = None
+    built: NoiseDesign,
+    data: FederatedData,
+    *,
+    canaries: int,
+    confidence: float,
+    source: RandomSource | None = None,
 ) -> tuple[RealRecordView, RealRecordView]:
     """(released sums, final model): train once on the plan's data and guess which canaries were in.
 
@@ -60,17 +68,27 @@ def audit_real_records(
     own = bench.data.silos[0].train
     count = min(canaries, len(own) // 2)
     if count < 2:
-        raise GuaranteeError(f"the first silo has {len(own)} records; an audit with real records needs at least 4.")
+        raise GuaranteeError(
+            f"the first silo has {len(own)} records; an audit with real records needs at least 4."
+        )
     chosen = source.permutation(len(own))[:count]
     wrong = own.y.copy()
-    wrong[chosen] = (own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)) % data.classes
+    wrong[chosen] = (
+        own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)
+    ) % data.classes
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
-    ready = Workbench(replace(bench.data, silos=(first, *bench.data.silos[1:])), bench.model, bench.first_parameters)
+    ready = Workbench(
+        replace(bench.data, silos=(first, *bench.data.silos[1:])),
+        bench.model,
+        bench.first_parameters,
+    )
     losses = _CanaryLosses(ready, Records(own.x[chosen], wrong[chosen]))
     plan = built.plan.replace("evaluation", metrics="none")
-    federation = Federation(replace(built, plan=plan), ready, source.bytes(32), threads=os.cpu_count() or 1)
+    federation = Federation(
+        replace(built, plan=plan), ready, source.bytes(32), threads=os.cpu_count() or 1
+    )
     followed = np.zeros(count)
     with one_torch_thread():
         for number in range(plan.federation.rounds):
@@ -79,7 +97,9 @@ def audit_real_records(
     guesses = 2 * max(1, round(count * _GUESSED))
 
     def view(scores: Floats) -> RealRecordView:
-        correct, bound = bound_by_extremes(scores, included, guesses, delta=plan.privacy.delta, confidence=confidence)
+        correct, bound = bound_by_extremes(
+            scores, included, guesses, delta=plan.privacy.delta, confidence=confidence
+        )
         return RealRecordView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
 
     return view(followed), view(-losses.at(federation.server.released))
@@ -91,7 +111,11 @@ class _CanaryLosses:
 
     def __init__(self, bench: Workbench, records: Records) -> None:
         self._model = bench.model
-        self._shapes = [(name, value.shape) for name, value in bench.model.named_parameters() if value.requires_grad]
+        self._shapes = [
+            (name, value.shape)
+            for name, value in bench.model.named_parameters()
+            if value.requires_grad
+        ]
         self._dtype = next(bench.model.parameters()).dtype
         self._x, self._y = torch.from_numpy(records.x).to(self._dtype), torch.from_numpy(records.y)
 
@@ -103,7 +127,9 @@ class _CanaryLosses:
     def slopes(self, parameters: Floats, direction: Floats) -> Floats:
         """⟨∇f_j, direction⟩ of every canary."""
         with torch.no_grad():
-            slopes: torch.Tensor = jvp(self._losses, (self._split(parameters),), (self._split(direction),))[1]
+            slopes: torch.Tensor = jvp(
+                self._losses, (self._split(parameters),), (self._split(direction),)
+            )[1]
         return np.asarray(slopes.numpy(), dtype=np.float64)
 
     def _split(self, flat: Floats) -> dict[str, torch.Tensor]:
@@ -116,5 +142,7 @@ class _CanaryLosses:
     def _losses(self, pieces: dict[str, torch.Tensor]) -> torch.Tensor:
         logits = functional_call(self._model, pieces, (self._x,))
         if logits.shape[1] == 1:
-            return functional.binary_cross_entropy_with_logits(logits[:, 0], self._y.to(logits.dtype), reduction="none")
+            return functional.binary_cross_entropy_with_logits(
+                logits[:, 0], self._y.to(logits.dtype), reduction="none"
+            )
         return functional.cross_entropy(logits, self._y, reduction="none")

@@ -1,11 +1,13 @@
 """`sumus audit run`: a plan's real pipeline against its proved ε, from below.
 
-Worst-case gradient canaries (canaries.py), in one training run or many, scored by the sum over all rounds: what the released sums and,
-for a server that adds them up, the final model show of them. Mislabelled real records (real_records.py) in one training run on the plan's
-data, in both views. Bounds: Steinke et al. 2023 for the canaries of one run, whatever they do to each other; Clopper–Pearson over all
-gradient canaries of all runs, which sit in different coordinates with noise drawn independently. A plan is contradicted when a bound
-exceeds the proved ε, when the counts contradict any other point of the proved privacy curve, or when the noise of silent directions is not
-the accounted one.
+Worst-case gradient canaries (canaries.py), in one training run or many, scored by the sum over all
+rounds: what the released sums and, for a server that adds them up, the final model show of them.
+Mislabelled real records (real_records.py) in one training run on the plan's data, in both views.
+Bounds: Steinke et al. 2023 for the canaries of one run, whatever they do to each other;
+Clopper–Pearson over all gradient canaries of all runs, which sit in different coordinates with
+noise drawn independently. A plan is contradicted when a bound exceeds the proved ε, when the counts
+contradict any other point of the proved privacy curve, or when the noise of silent directions is
+not the accounted one.
 """
 
 from __future__ import annotations
@@ -18,8 +20,7 @@ from typing import Any, final
 import numpy as np
 from scipy.stats import norm
 
-from sumus.accounting.accountant import epsilon_of
-from sumus.accounting.analyses import release_of
+from sumus.accounting import epsilon_of
 from sumus.audit.canaries import CanaryRounds, CanaryScores
 from sumus.audit.confidence import (
     Counts,
@@ -32,11 +33,10 @@ from sumus.audit.confidence import (
     refuted,
 )
 from sumus.audit.real_records import RealRecordView, audit_real_records
-from sumus.data.silos import FederatedData
-from sumus.design import NoiseDesign
-from sumus.guarantee import Account, account_of
+from sumus.data import FederatedData
+from sumus.gradients import one_torch_thread
+from sumus.guarantee import Account, NoiseDesign, account_of, release_of
 from sumus.randomness import RandomSource
-from sumus.training.side_by_side import one_torch_thread
 
 __all__ = ["ReleasedSumView", "RunAudit", "audit_released_sum", "audit_run"]
 
@@ -53,11 +53,13 @@ class ReleasedSumView:
     Args:
         one_run_lower_bound: from the first run alone (Steinke et al.).
         lower_bound: from all canaries of all runs at the plan's δ (Clopper–Pearson).
-        gaussian_lower_bound: ε at the plan's δ of the least Gaussian trade-off curve that fits the counts.
+        gaussian_lower_bound: ε at the plan's δ of the least Gaussian trade-off curve that fits the
+            counts.
         contradicts_curve: whether the counts contradict any point of the proved privacy curve.
         noise_ratio: variance of silent directions over the accounted one.
         noise_as_accounted: whether that ratio is 1 within its error (false alarm below 1e-9).
-        rounds_independent: whether silent directions of successive rounds are uncorrelated (likewise).
+        rounds_independent: whether silent directions of successive rounds are uncorrelated
+            (likewise).
     """
 
     canaries: int
@@ -78,7 +80,8 @@ class RunAudit:
 
     Args:
         released_sum: gradient canaries.
-        real_records_sum: mislabelled real records, seen through all released sums; None without data.
+        real_records_sum: mislabelled real records, seen through all released sums; None without
+            data.
         final_model: the same records, seen through the final model only.
     """
 
@@ -94,7 +97,11 @@ class RunAudit:
     @property
     def lower_bound(self) -> float:
         """The largest bound that needs no assumption on the shape of the privacy curve."""
-        real = [view.lower_bound for view in (self.real_records_sum, self.final_model) if view is not None]
+        real = [
+            view.lower_bound
+            for view in (self.real_records_sum, self.final_model)
+            if view is not None
+        ]
         return max(self.released_sum.lower_bound, self.released_sum.one_run_lower_bound, *real)
 
     @property
@@ -102,11 +109,17 @@ class RunAudit:
         """What contradicts the account, in words; empty if nothing does."""
         seen, found = self.released_sum, []
         if self.lower_bound > self.epsilon:
-            found.append(f"measured ε ≥ {self.lower_bound:.3g} exceeds the proved ε ≤ {self.epsilon:.3g}")
+            found.append(
+                f"measured ε ≥ {self.lower_bound:.3g} exceeds the proved ε ≤ {self.epsilon:.3g}"
+            )
         if seen.contradicts_curve:
-            found.append("the canaries were told apart more often than the proved privacy curve allows")
+            found.append(
+                "the canaries were told apart more often than the proved privacy curve allows"
+            )
         if not seen.noise_as_accounted:
-            found.append(f"the noise of the sum has {seen.noise_ratio:.3g} of the accounted variance")
+            found.append(
+                f"the noise of the sum has {seen.noise_ratio:.3g} of the accounted variance"
+            )
         if not seen.rounds_independent:
             found.append("the noise of different rounds is correlated")
         return found
@@ -118,7 +131,11 @@ class RunAudit:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
-        return asdict(self) | {"lower_bound": self.lower_bound, "findings": self.findings, "passed": self.passed}
+        return asdict(self) | {
+            "lower_bound": self.lower_bound,
+            "findings": self.findings,
+            "passed": self.passed,
+        }
 
 
 def audit_run(
@@ -134,14 +151,24 @@ def audit_run(
     """Audit a calibrated design; with data also with real records.
 
     Args:
-        canaries: m, in each run and view; fewer where the model or the silo's record bound has no room.
-        runs: training runs of the released-sum view (their silos are empty but for canaries, so they are cheap); omitted: as many as
-            give 4,096 guesses, at most 64.
+        canaries: m, in each run and view; fewer where the model or the silo's record bound has no
+            room.
+        runs: training runs of the released-sum view (their silos are empty but for canaries, so
+            they are cheap); omitted: as many as give 4,096 guesses, at most 64.
     """
     account = account_of(built)
-    each = 1.0 - (1.0 - confidence) / 5.0  # three bounds of gradient canaries and two of real records share the risk
+    # three bounds of gradient canaries and two of real records share the risk
+    each = 1.0 - (1.0 - confidence) / 5.0
     progress("gradient canaries through the real pipeline")
-    released = audit_released_sum(built, account, canaries=canaries, runs=runs, confidence=each, new_source=new_source, progress=progress)
+    released = audit_released_sum(
+        built,
+        account,
+        canaries=canaries,
+        runs=runs,
+        confidence=each,
+        new_source=new_source,
+        progress=progress,
+    )
     views: tuple[RealRecordView | None, RealRecordView | None] = (None, None)
     if data is not None:
         progress("mislabelled records through a training run on the plan's data")
@@ -158,7 +185,7 @@ def audit_run(
     )
 
 
-# -- released sum -------------------------------------------------------------------------------------------------------------------
+# -- released sum
 
 
 def audit_released_sum(
@@ -172,7 +199,12 @@ def audit_released_sum(
     progress: Callable[[str], None] = lambda _: None,
 ) -> ReleasedSumView:
     """Gradient canaries, in the view that the headline analysis grants the adversary."""
-    rounds = CanaryRounds(built, canaries, view="silo" if account.analysis == "local" else "sum", new_source=new_source)
+    rounds = CanaryRounds(
+        built,
+        canaries,
+        view="silo" if account.analysis == "local" else "sum",
+        new_source=new_source,
+    )
     runs = runs or min(64, -(-_GUESSES // rounds.canaries))
     found = []
     with one_torch_thread():
@@ -188,9 +220,15 @@ def audit_released_sum(
     return ReleasedSumView(
         canaries=rounds.canaries,
         runs=runs,
-        one_run_lower_bound=_one_run(found[0], separation, delta=account.delta, confidence=confidence),
-        lower_bound=epsilon_lower_bound(_counts(found, far), delta=account.delta, confidence=confidence),
-        gaussian_lower_bound=gaussian_epsilon(gdp_lower_bound(middle, confidence=confidence), account.delta),
+        one_run_lower_bound=_one_run(
+            found[0], separation, delta=account.delta, confidence=confidence
+        ),
+        lower_bound=epsilon_lower_bound(
+            _counts(found, far), delta=account.delta, confidence=confidence
+        ),
+        gaussian_lower_bound=gaussian_epsilon(
+            gdp_lower_bound(middle, confidence=confidence), account.delta
+        ),
         contradicts_curve=refuted(middle, _curve(built, account), confidence=confidence),
         noise_ratio=ratio,
         noise_as_accounted=as_accounted,
@@ -199,7 +237,10 @@ def audit_released_sum(
 
 
 def _counts(found: list[CanaryScores], threshold: float) -> Counts:
-    scores, included = np.concatenate([each.scores for each in found]), np.concatenate([each.included for each in found])
+    scores, included = (
+        np.concatenate([each.scores for each in found]),
+        np.concatenate([each.included for each in found]),
+    )
     said = scores > threshold
     return Counts(
         true_hits=int((said & included).sum()),
@@ -212,26 +253,40 @@ def _counts(found: list[CanaryScores], threshold: float) -> Counts:
 def _one_run(found: CanaryScores, separation: float, *, delta: float, confidence: float) -> float:
     """Guess the extreme scores, as many as the planned separation makes worth while."""
     guesses = _planned_guesses(len(found.scores), separation, delta=delta, confidence=confidence)
-    return bound_by_extremes(found.scores, found.included, guesses, delta=delta, confidence=confidence)[1]
+    return bound_by_extremes(
+        found.scores, found.included, guesses, delta=delta, confidence=confidence
+    )[1]
 
 
 def _planned_guesses(canaries: int, separation: float, *, delta: float, confidence: float) -> int:
-    """The number of guesses with the largest expected bound for unit normal scores of this separation."""
+    """The number of guesses with the largest expected bound for unit normal scores of this
+    separation.
+    """
     best, chosen = -1.0, 2
-    for guesses in sorted({max(2, 2 * round(canaries * share / 2)) for share in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)}):
+    for guesses in sorted(
+        {
+            max(2, 2 * round(canaries * share / 2))
+            for share in (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+        }
+    ):
         if guesses > canaries:
             continue
-        cut = separation / 2.0 + float(norm.isf(guesses / (2.0 * canaries)))  # roughly where the outer scores begin
+        # roughly where the outer scores begin
+        cut = separation / 2.0 + float(norm.isf(guesses / (2.0 * canaries)))
         high, low = float(norm.sf(cut - separation)), float(norm.sf(cut))
         correct = math.floor(guesses * high / (high + low))
-        bound = one_run_lower_bound(canaries=canaries, guesses=guesses, correct=correct, delta=delta, confidence=confidence)
+        bound = one_run_lower_bound(
+            canaries=canaries, guesses=guesses, correct=correct, delta=delta, confidence=confidence
+        )
         if bound > best:
             best, chosen = bound, guesses
     return chosen
 
 
 def _noise_check(found: list[CanaryScores]) -> tuple[float, bool]:
-    """Variance of silent directions over the accounted one, and whether it is 1 (a sum of many draws is nearly normal)."""
+    """Variance of silent directions over the accounted one, and whether it is 1 (a sum of many
+    draws is nearly normal).
+    """
     values = np.concatenate([each.silent.reshape(-1) for each in found])
     if values.size < 100:
         return 1.0, True
@@ -255,4 +310,6 @@ def _curve(built: NoiseDesign, account: Account) -> list[tuple[float, float]]:
     """Points (ε, δ) of the proved analysis."""
     release = release_of(account.analysis, built.setting(built.silos[0]))
     deltas = sorted({*_CURVE_DELTAS, account.delta})
-    return [(epsilon_of(release, delta=delta, accountant=account.accountant), delta) for delta in deltas]
+    return [
+        (epsilon_of(release, delta=delta, accountant=account.accountant), delta) for delta in deltas
+    ]

@@ -1,12 +1,14 @@
 """The command line: one table of commands, one place where errors become a line and an exit code.
 
-A command's module is imported only when that command runs, so that `sumus account` neither waits for torch nor needs it. To add a command:
+A command's module is imported only when that command runs, so that `sumus account` neither waits
+for torch nor needs it. To add a command:
 
-1. write `sumus/cli/NAME.py` with a `typer.Typer` called `NAME_app` (one `@NAME_app.command()` makes it a plain command, several make it a
-   group), or a function called `NAME_command`;
+1. write `sumus/cli/NAME.py` with a `typer.Typer` called `NAME_app` (one `@NAME_app.command()` makes
+   it a plain command, several make it a group), or a function called `NAME_command`;
 2. add its line to `COMMANDS`. A line whose module is not installed is left out of the listing.
 
-Older versions of typer work on the click package, newer ones on a copy of their own: nothing here names either of them.
+Older versions of typer work on the click package, newer ones on a copy of their own: nothing here
+    names either of them.
 """
 
 from __future__ import annotations
@@ -44,11 +46,26 @@ COMMANDS = {
     "data": "list, check and prepare data sets",
 }
 
-_EXTRAS = {"torch": "train", "sklearn": "train", "pyarrow": "train", "PIL": "train", "jinja2": "report", "markupsafe": "report"}
-_EXTRAS |= {"matplotlib": "report", "optuna": "report", "nvflare": "nvflare", "psutil": "nvflare", "flwr": "flower"}
+_EXTRAS = {
+    "torch": "train",
+    "sklearn": "train",
+    "pyarrow": "train",
+    "PIL": "train",
+    "jinja2": "report",
+    "markupsafe": "report",
+}
+_EXTRAS |= {
+    "matplotlib": "report",
+    "optuna": "report",
+    "nvflare": "nvflare",
+    "psutil": "nvflare",
+    "flwr": "flower",
+}
 
-_errors: Any = importlib.import_module(typer.BadParameter.__module__)  # of click, or of the copy that typer brings
-_no_arguments: Any = getattr(_errors, "NoArgsIsHelpError", ())  # click before 8.2 shows the help itself
+# of click, or of the copy that typer brings
+_errors: Any = importlib.import_module(typer.BadParameter.__module__)
+# click before 8.2 shows the help itself
+_no_arguments: Any = getattr(_errors, "NoArgsIsHelpError", ())
 
 
 @final
@@ -61,7 +78,9 @@ class _Commands(TyperGroup):
     """Looks a command up by importing its module at the last moment."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"sumus.cli.{name}") is not None]
+        return [
+            name for name in COMMANDS if importlib.util.find_spec(f"sumus.cli.{name}") is not None
+        ]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.list_commands(ctx):
@@ -75,14 +94,24 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         names = self.list_commands(ctx)
-        close = difflib.get_close_matches(args[0], names, n=1) if args and args[0] not in names else []
+        close = (
+            difflib.get_close_matches(args[0], names, n=1) if args and args[0] not in names else []
+        )
         if close:  # typer knows only commands that are imported
-            raise _errors.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+            raise _errors.UsageError(
+                f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        item = importlib.import_module(_errors.__name__.replace("exceptions", "shell_completion")).CompletionItem
-        return [item(name, help=COMMANDS[name]) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        item = importlib.import_module(
+            _errors.__name__.replace("exceptions", "shell_completion")
+        ).CompletionItem
+        return [
+            item(name, help=COMMANDS[name])
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -105,8 +134,14 @@ def _app(module: Any, name: str) -> typer.Typer:
 
 
 def _restore_help_of_arguments(command: Any) -> None:
-    """Typer before 0.21, the newest that Flower allows, sets an argument's help and then lets click 8.5 clear it."""
-    hints = get_type_hints(command.callback, include_extras=True) if command.callback is not None else {}
+    """Typer before 0.21, the newest that Flower allows, sets an argument's help and then lets click
+    8.5 clear it.
+    """
+    hints = (
+        get_type_hints(command.callback, include_extras=True)
+        if command.callback is not None
+        else {}
+    )
     for parameter in command.params:
         for described in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
             if isinstance(described, typer.models.ArgumentInfo):
@@ -121,7 +156,9 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")]
+_Version = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+]
 
 
 def _root() -> Any:
@@ -135,19 +172,25 @@ def _root() -> Any:
 
     @app.callback()
     def sumus(version: _Version = False) -> None:
-        """Cross-silo federated learning with record-level differential privacy and real secure aggregation."""
+        """Cross-silo federated learning with record-level differential privacy and real secure
+        aggregation.
+        """
 
     return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (2 bad plan or usage, 3 refused guarantee, 4 protocol, 5 storage, 6 engine)."""
+    """Run one command; returns its exit code (2 bad plan or usage, 3 refused guarantee, 4 protocol,
+    5 storage, 6 engine).
+    """
     for stream in (sys.stdout, sys.stderr):
         speak_plainly(stream)
     if "_SUMUS_COMPLETE" in os.environ:  # a shell asks, see `docs/install.md`
         importlib.import_module("typer.completion").completion_init()
     try:
-        code = _root().main(None if arguments is None else list(arguments), prog_name="sumus", standalone_mode=False)
+        code = _root().main(
+            None if arguments is None else list(arguments), prog_name="sumus", standalone_mode=False
+        )
         return code if isinstance(code, int) else 0
     except SumusError as error:
         return _fail(str(error), error, error.exit_code)
@@ -156,21 +199,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except _errors.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "sumus"
-        message = re.sub(r"(Did you mean \S+\?) \1", r"\1", error.format_message())  # click and typer both suggest a command
-        return _fail(f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`.", error, 2)
+        # click and typer both suggest a command
+        message = re.sub(r"(Did you mean \S+\?) \1", r"\1", error.format_message())
+        return _fail(
+            f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{where} --help`.",
+            error,
+            2,
+        )
     except _errors.ClickException as error:
         return _fail(error.format_message(), error, 2)
     except (_Stopped, KeyboardInterrupt, typer.Abort) as error:
         typer.secho(f"stopped {error}".strip(), fg="red", err=True, color=colour())
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; Python would complain about the unflushed rest
+        # whoever read our output has gone; Python would complain about the unflushed rest
+        sys.stderr.close()
         return 141
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
             return _unexpected(error)
-        return _fail(f"this command needs {package}, which is not installed. Run: pip install 'sumus[{_EXTRAS[package]}]'", error, 2)
+        return _fail(
+            f"this command needs {package}, which is not installed. Run: pip install "
+            f"'sumus[{_EXTRAS[package]}]'",
+            error,
+            2,
+        )
     except Exception as error:
         return _unexpected(error)
 

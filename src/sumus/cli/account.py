@@ -9,22 +9,38 @@ from typing import Annotated
 import typer
 
 from sumus.cli.dataset_total import spent_so_far, spent_text
-from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json, with_overrides
-from sumus.delta import refuse_large_delta
-from sumus.design import NoiseDesign, design
+from sumus.cli.options import (
+    AsJson,
+    Overrides,
+    console,
+    guarantee_text,
+    load_plan,
+    print_json,
+    with_overrides,
+)
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import Account, account_of, calibrated
+from sumus.guarantee import (
+    Account,
+    NoiseDesign,
+    account_of,
+    calibrated,
+    noise_design,
+    refuse_large_delta,
+)
 
 __all__ = ["account_app"]
 
 account_app = typer.Typer(add_completion=False)
 
-_FREE = ("privacy.delta", "privacy.accountant")  # what may be asked of a run afterwards: where its curve is read, and by whom
+# what may be asked of a run afterwards: where its curve is read, and by whom
+_FREE = ("privacy.delta", "privacy.accountant")
 
 
 @account_app.command()
 def account(
-    path: Annotated[str, typer.Argument(metavar="PLAN or RUN", help="A plan file, or the folder of a run.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PLAN or RUN", help="A plan file, or the folder of a run.")
+    ],
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,15 +50,26 @@ def account(
     if folder.is_dir():
         built, completed, asked, void = _from_run(folder, overrides)
         if asked == 0:
-            raise GuaranteeError(f"{folder} has completed no round yet: nothing was released, so there is nothing to account for.")
+            raise GuaranteeError(
+                f"{folder} has completed no round yet: nothing was released, so there is nothing "
+                "to account for."
+            )
     else:
-        built, completed, asked = calibrated(load_plan(path, overrides, needs_records=False)), None, 0
+        built, completed, asked = (
+            calibrated(load_plan(path, overrides, needs_records=False)),
+            None,
+            0,
+        )
         refuse_large_delta(built.plan)  # of a run that is over a large δ is told, not refused
     made = account_of(built)
     if folder.is_dir():
         made = _as_begun(made, folder)
     if as_json:
-        extra = {} if completed is None else {"rounds_completed": completed, "rounds_accounted": asked, "void": void}
+        extra = (
+            {}
+            if completed is None
+            else {"rounds_completed": completed, "rounds_accounted": asked, "void": void}
+        )
         print_json(made.as_json() | extra | {"ledger": spent_so_far(built.plan)})
         return
     screen = console()
@@ -56,20 +83,28 @@ def account(
 
 def _as_begun(made: Account, folder: Path) -> Account:
     """With what the record's header says about the records: they need not be here any more."""
-    from sumus.record import RunFolder
+    from sumus.books import RunFolder
 
     begun = RunFolder.open(folder).guarantee
     if begun is None:
         return made
-    return replace(made, records_per_silo=begun.records_per_silo, columns=begun.columns, assumptions=begun.assumptions)
+    return replace(
+        made,
+        records_per_silo=begun.records_per_silo,
+        columns=begun.columns,
+        assumptions=begun.assumptions,
+    )
 
 
-def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, int, int, str | None]:
-    """The design of a run with as many rounds as silos were asked for, how many it completed, were asked for, and why it is void if it is.
+def _from_run(
+    folder: Path, overrides: list[str] | None
+) -> tuple[NoiseDesign, int, int, str | None]:
+    """The design of a run with as many rounds as silos were asked for, how many it completed, were
+    asked for, and why it is void if it is.
 
     A round that ended without a sum counts: the server may have seen one all the same.
     """
-    from sumus.record import RunFolder
+    from sumus.books import RunFolder
 
     run = RunFolder.open(folder)
     names = run.silos
@@ -79,7 +114,10 @@ def _from_run(folder: Path, overrides: list[str] | None) -> tuple[NoiseDesign, i
         names = public_facts(run.plan).silo_names
     for each in overrides or ():
         if each.partition("=")[0].strip() not in _FREE:
-            rule = f"must name {' or '.join(_FREE)} for a run: noise, trust and the rest are what they were"
+            rule = (
+                f"must name {' or '.join(_FREE)} for a run: noise, trust and the rest are what "
+                "they were"
+            )
             raise PlanError("--set", each, rule, "Account for a plan to try other numbers.")
     plan = with_overrides(run.plan, overrides).replace("federation", rounds=max(run.last_asked, 1))
-    return design(plan, names), run.last_round, run.last_asked, run.void
+    return noise_design(plan, names), run.last_round, run.last_asked, run.void

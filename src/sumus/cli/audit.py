@@ -15,14 +15,20 @@ from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_p
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sumus.audit.run import RunAudit
-    from sumus.audit.theorem import TheoremAudit
+    from sumus.audit import RunAudit
+    from sumus.paper import TheoremAudit
 
 __all__ = ["audit_app"]
 
-audit_app = typer.Typer(help="Measure leakage and check samplers against their declared law.", no_args_is_help=True, add_completion=False)
+audit_app = typer.Typer(
+    help="Measure leakage and check samplers against their declared law.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
-PlotFolder = Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")]
+PlotFolder = Annotated[
+    Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")
+]
 Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
 
 
@@ -38,20 +44,29 @@ class Model(StrEnum):
 def theorem_command(
     silos: Annotated[int, typer.Option(min=2, help="Silos that train, N.")] = 10,
     local_steps: Annotated[int, typer.Option(min=2, help="Local steps of a round, S.")] = 2,
-    epsilon: Annotated[float, typer.Option(min=0.01, help="What the per-step accounting claims.")] = 1.0,
-    delta: Annotated[float, typer.Option(min=1e-9, max=0.1, help="δ of the claim and of every bound.")] = 1e-5,
+    epsilon: Annotated[
+        float, typer.Option(min=0.01, help="What the per-step accounting claims.")
+    ] = 1.0,
+    delta: Annotated[
+        float, typer.Option(min=1e-9, max=0.1, help="δ of the claim and of every bound.")
+    ] = 1e-5,
     model: Annotated[Model, typer.Option(help="What the silos train.")] = Model.both,
     confidence: Confidence = 0.999,
-    trials: Annotated[int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")] = 20_000_000,
-    code_trials: Annotated[int, typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds.")] = 49_152,
+    trials: Annotated[
+        int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")
+    ] = 20_000_000,
+    code_trials: Annotated[
+        int,
+        typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds."),
+    ] = 49_152,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per processor.")] = 0,
     plot: PlotFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack the accounting of several local steps with the noise of all silos, and the proved analyses with the same data."""
-    from sumus.audit.regression import REGRESSIONS
-    from sumus.audit.theorem import audit_theorem
-    from sumus.audit.theorem_plot import draw_theorem
+    """Attack the accounting of several local steps with the noise of all silos, and the proved
+    analyses with the same data.
+    """
+    from sumus.paper import REGRESSIONS, audit_theorem, draw_theorem
 
     screen = console()
     audit = audit_theorem(
@@ -78,10 +93,14 @@ def theorem_command(
 def _print_theorem(screen: Console, audit: TheoremAudit) -> None:
     """What is stated, what leaks, analysis by analysis."""
     screen.print(
-        f"\n[bold]{audit.silos} silos, {audit.local_steps} local steps, one round[/bold]; protects one record of one silo, add or remove"
+        f"\n[bold]{audit.silos} silos, {audit.local_steps} local steps, one round[/bold]; protects "
+        "one record of one silo, add or remove"
     )
     screen.print("counts on honest silos; the server sees only the sum over silos")
-    screen.print("exact ε: of the attack; ε ≥: measured by the vectorised recursion; code ε ≥: on the silos' own code and the secure sum")
+    screen.print(
+        "exact ε: of the attack; ε ≥: measured by the vectorised recursion; code ε ≥: on the "
+        "silos' own code and the secure sum"
+    )
     rows = [("per-step (theorem 4.5)", "not proved", audit.claimed_epsilon, audit.attacks)]
     rows += [(each.analysis, "proved", each.epsilon, each.attacks) for each in audit.proved]
     for analysis, standing, stated, attacks in rows:
@@ -89,19 +108,38 @@ def _print_theorem(screen: Console, audit: TheoremAudit) -> None:
         table = Table(box=None, pad_edge=False)
         for heading, width in (("attack", 14), ("model", 13)):
             table.add_column(heading, min_width=width)
-        for heading, width in (("exact ε", 7), ("ε ≥", 6), ("trials", 10), ("code ε ≥", 8), ("trials", 7)):
+        for heading, width in (
+            ("exact ε", 7),
+            ("ε ≥", 6),
+            ("trials", 10),
+            ("code ε ≥", 8),
+            ("trials", 7),
+        ):
             table.add_column(heading, min_width=width, justify="right")
         for each in attacks:
             bounds = [
                 f"[bold red]{bound:.3f}[/bold red]" if bound > stated else f"{bound:.3f}"
                 for bound in (each.lower_bound, each.code_lower_bound)
             ]
-            code = f"{each.code_trials:,}" + ("" if each.code_agrees else " [red](rates differ)[/red]")
-            table.add_row(each.attack, each.model, f"{each.exact_epsilon:.3f}", bounds[0], f"{each.trials:,}", bounds[1], code)
+            code = f"{each.code_trials:,}" + (
+                "" if each.code_agrees else " [red](rates differ)[/red]"
+            )
+            table.add_row(
+                each.attack,
+                each.model,
+                f"{each.exact_epsilon:.3f}",
+                bounds[0],
+                f"{each.trials:,}",
+                bounds[1],
+                code,
+            )
         screen.print(table)
     verdict = "exceeds the claim" if audit.refuted else "does not exceed the claim"
     with_confidence = f"at δ = {audit.delta:g} with {100 * audit.confidence:g} % confidence"
-    screen.print(f"\nlower bound ε ≥ {audit.lower_bound:.3f} {with_confidence}: {verdict} of {audit.claimed_epsilon:.4g}")
+    screen.print(
+        f"\nlower bound ε ≥ {audit.lower_bound:.3f} {with_confidence}: {verdict} of "
+        f"{audit.claimed_epsilon:.4g}"
+    )
     screen.print(f"on the silos' own code alone: ε ≥ {audit.code_lower_bound:.3f}")
     screen.print(f"worst case over all data sets, exact: ε = {audit.worst_case_epsilon:.3f}")
 
@@ -111,17 +149,25 @@ def run_command(
     plan: Annotated[str, typer.Argument(help="Plan file.")],
     overrides: Overrides = None,
     canaries: Annotated[int, typer.Option(min=2, help="Per run and view.")] = 256,
-    runs: Annotated[int, typer.Option(min=0, help="Training runs on canaries; 0: as many as give 4,096 guesses, at most 64.")] = 0,
+    runs: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Training runs on canaries; 0: as many as give 4,096 guesses, at most 64."
+        ),
+    ] = 0,
     final_model: Annotated[
-        bool, typer.Option("--final-model/--no-final-model", help="Also train once on the plan's data with mislabelled records.")
+        bool,
+        typer.Option(
+            "--final-model/--no-final-model",
+            help="Also train once on the plan's data with mislabelled records.",
+        ),
     ] = True,
     confidence: Confidence = 0.99,
     plot: PlotFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Canaries through a plan's real pipeline: measured lower bounds against its proved ε."""
-    from sumus.audit.plots import draw_bounds
-    from sumus.audit.run import audit_run
+    from sumus.audit import audit_run, draw_bounds
     from sumus.data import load
     from sumus.guarantee import account_of, calibrated
 
@@ -142,9 +188,14 @@ def run_command(
         draw_bounds(
             plot,
             title="Measured from below, proved from above",
-            subtitle=f"{Path(plan).name}: δ = {audit.delta:g}, one record, {100 * confidence:g} % confidence for all bounds together",
+            subtitle=(
+                f"{Path(plan).name}: δ = {audit.delta:g}, one record, {100 * confidence:g} % "
+                "confidence for all bounds together"
+            ),
             upper=audit.epsilon,
-            upper_name=f"proved ({audit.analysis})" if audit.proved else f"not proved ({audit.analysis})",
+            upper_name=f"proved ({audit.analysis})"
+            if audit.proved
+            else f"not proved ({audit.analysis})",
             lower=[(name, value) for name, value, _ in bounds][::-1],
         )
     if as_json:
@@ -158,7 +209,8 @@ def run_command(
         screen.print(table)
         ratio = audit.released_sum.noise_ratio
         screen.print(
-            f"{100 * confidence:g} % confidence for all bounds together; noise of silent directions: {ratio:.4f} of the accounted variance"
+            f"{100 * confidence:g} % confidence for all bounds together; noise of silent "
+            f"directions: {ratio:.4f} of the accounted variance"
         )
         for finding in audit.findings:
             screen.print(f"[bold red]contradiction:[/bold red] {finding}")
@@ -174,12 +226,23 @@ def _bounds_of(audit: RunAudit) -> list[tuple[str, float, str]]:
     every = f"{seen.runs} runs with {seen.canaries} canaries each"
     found = [
         ("gradient canaries, all runs", seen.lower_bound, every),
-        ("gradient canaries, as a Gaussian", seen.gaussian_lower_bound, f"{every}; if the privacy curve is a Gaussian's"),
+        (
+            "gradient canaries, as a Gaussian",
+            seen.gaussian_lower_bound,
+            f"{every}; if the privacy curve is a Gaussian's",
+        ),
         ("gradient canaries, first run", seen.one_run_lower_bound, f"{seen.canaries} canaries"),
     ]
-    views = (("mislabelled records, released sums", audit.real_records_sum), ("mislabelled records, final model", audit.final_model))
+    views = (
+        ("mislabelled records, released sums", audit.real_records_sum),
+        ("mislabelled records, final model", audit.final_model),
+    )
     return found + [
-        (name, view.lower_bound, f"{view.correct} of {view.guesses} guesses right, {view.canaries} canaries")
+        (
+            name,
+            view.lower_bound,
+            f"{view.correct} of {view.guesses} guesses right, {view.canaries} canaries",
+        )
         for name, view in views
         if view is not None
     ]
@@ -187,18 +250,25 @@ def _bounds_of(audit: RunAudit) -> list[tuple[str, float, str]]:
 
 @audit_app.command("noise")
 def noise_command(
-    plan: Annotated[str | None, typer.Argument(help="Plan file; without one the usual laws are tested.")] = None,
+    plan: Annotated[
+        str | None, typer.Argument(help="Plan file; without one the usual laws are tested.")
+    ] = None,
     overrides: Overrides = None,
     draws: Annotated[int, typer.Option(min=100_000, help="Per law.")] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
-    """Every sampler of a plan against its declared law on this machine; run it before joining a federation."""
-    from sumus.audit.noise import audit_noise, usual_laws
-    from sumus.audit.plan_samplers import audit_samplers, described
+    """Every sampler of a plan against its declared law on this machine; run it before joining a
+    federation.
+    """
+    from sumus.audit import audit_noise, audit_samplers, described, usual_laws
     from sumus.guarantee import calibrated
 
     built = calibrated(load_plan(plan, overrides)) if plan is not None else None
-    audit = audit_samplers(built, draws=draws) if built is not None else audit_noise(usual_laws(), draws=draws)
+    audit = (
+        audit_samplers(built, draws=draws)
+        if built is not None
+        else audit_noise(usual_laws(), draws=draws)
+    )
     if as_json:
         print_json(audit.as_json())
     else:
@@ -210,7 +280,11 @@ def noise_command(
             table.add_column(heading, justify="right" if heading == "p" else "left")
         for check in audit.checks:
             table.add_row(
-                check.law, check.check, check.detail, f"{check.p_value:.2g}", "[green]ok[/green]" if check.passed else "[red]fails[/red]"
+                check.law,
+                check.check,
+                check.detail,
+                f"{check.p_value:.2g}",
+                "[green]ok[/green]" if check.passed else "[red]fails[/red]",
             )
         screen.print(table)
         verdict = (
@@ -219,7 +293,8 @@ def noise_command(
             else "[bold red]a sampler does not have its law[/bold red]"
         )
         screen.print(
-            f"\n{verdict}; {audit.draws:,} draws, {audit.seconds:.1f} s; a correct machine fails once in {1 / audit.false_alarm_rate:,.0f}"
+            f"\n{verdict}; {audit.draws:,} draws, {audit.seconds:.1f} s; a correct machine fails "
+            f"once in {1 / audit.false_alarm_rate:,.0f}"
         )
     if not audit.passed:
         raise typer.Exit(3)
@@ -227,45 +302,60 @@ def noise_command(
 
 @audit_app.command("membership")
 def membership_command(
-    target: Annotated[str | None, typer.Argument(help="Run folder, or a plan to train; the embedded digits plan if omitted.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="Run folder, or a plan to train; the embedded digits plan if omitted."),
+    ] = None,
     overrides: Overrides = None,
     shadows: Annotated[int, typer.Option(min=2, help="Shadow models per attack.")] = 16,
     plot: PlotFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Membership inference with a few shadow models, against the released model and one trained without privacy."""
-    from sumus.audit.membership import audit_membership, released_of
-    from sumus.audit.plots import draw_membership
+    """Membership inference with a few shadow models, against the released model and one trained
+    without privacy.
+    """
+    from sumus.audit import audit_membership, draw_membership, released_of
+    from sumus.books import RunFolder
     from sumus.data import load, public_facts
     from sumus.errors import DataError, PlanError, StorageError
     from sumus.guarantee import calibrate_design
-    from sumus.plan import DEFAULT_PLAN
-    from sumus.record import RunFolder
-    from sumus.resolve import resolve
+    from sumus.plan import DEFAULT_PLAN, resolve
 
     screen, released = console(), None
     folder = Path(target) if target is not None and not target.endswith(".toml") else None
     if folder is not None:
         if overrides:
-            raise PlanError("--set", overrides[0], "cannot stand beside a run", "The run folder holds its plan.")
+            raise PlanError(
+                "--set", overrides[0], "cannot stand beside a run", "The run folder holds its plan."
+            )
         run = RunFolder.open(folder.parent if folder.is_file() else folder)
         stored, chosen = run.read_checkpoint(), run.plan
         if stored is None or not run.last_round:
-            raise StorageError(f"{folder} has released no model yet. Name a run that has finished a round.")
+            raise StorageError(
+                f"{folder} has released no model yet. Name a run that has finished a round."
+            )
         if run.own_model is not None:
-            what = f"trained {run.own_model}, which was given in Python, so no command can train shadows of it"
+            what = (
+                f"trained {run.own_model}, which was given in Python, so no command can train "
+                "shadows of it"
+            )
             raise DataError(f"{folder} {what}. Audit a run of a model that its plan names.")
         released = released_of(stored[0], chosen.training.iterate_average)
     else:
         chosen = load_plan(target or DEFAULT_PLAN, overrides)
     facts = public_facts(chosen)
     built = calibrate_design(resolve(chosen, facts), facts.silo_names)
-    progress = (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))
+    progress = (
+        (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))
+    )
     audit = audit_membership(built, load(chosen), released, shadows=shadows, progress=progress)
     if plot is not None:
         curves = [(curve.name, curve.false_rates, curve.true_rates) for curve in audit.curves]
         draw_membership(
-            plot, curves, subtitle=f"{audit.members} members, {audit.others} others, {shadows} shadow models", records=audit.others
+            plot,
+            curves,
+            subtitle=f"{audit.members} members, {audit.others} others, {shadows} shadow models",
+            records=audit.others,
         )
     if as_json:
         print_json(audit.as_json())
@@ -274,9 +364,17 @@ def membership_command(
     for heading in ("model", "area under ROC", "TPR at FPR 0.1 %", "at 1 %", "at 10 %"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for curve in audit.curves:
-        table.add_row(curve.name, f"{curve.area:.3f}", *(f"{100 * rate:.2f} %" for rate in curve.true_rate_at.values()))
+        table.add_row(
+            curve.name,
+            f"{curve.area:.3f}",
+            *(f"{100 * rate:.2f} %" for rate in curve.true_rate_at.values()),
+        )
     screen.print(table)
     screen.print(
-        f"{audit.members} members, {audit.others} others; a false positive rate below {100 / audit.others:.2g} % means none at all"
+        f"{audit.members} members, {audit.others} others; a false positive rate below "
+        f"{100 / audit.others:.2g} % means none at all"
     )
-    screen.print("An attack that finds little proves little; the guarantee is what `sumus account` prints.", style="dim")
+    screen.print(
+        "An attack that finds little proves little; the guarantee is what `sumus account` prints.",
+        style="dim",
+    )

@@ -15,19 +15,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
-from sumus.data import FederatedData, load
-from sumus.data.catalogue import CATALOGUE, NamedSet, named_set
-from sumus.data.column_warnings import WARNING, listed
-from sumus.data.images import FEATURE_PIXELS, cifar10_images, features_file
-from sumus.data.income import prepare_income
-from sumus.data.locations import cache_folder
-from sumus.data.synthetic import write_patients
+from sumus.data import (
+    CATALOGUE,
+    FEATURE_PIXELS,
+    WARNING,
+    FederatedData,
+    NamedSet,
+    cache_folder,
+    cifar10_images,
+    features_file,
+    listed,
+    load,
+    named_set,
+    prepare_income,
+    write_patients,
+)
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
 __all__ = ["data_app"]
 
-data_app = typer.Typer(help="List, check and prepare data sets.", no_args_is_help=True, add_completion=False)
+data_app = typer.Typer(
+    help="List, check and prepare data sets.", no_args_is_help=True, add_completion=False
+)
 
 
 @data_app.command("list")
@@ -42,13 +52,22 @@ def list_command(as_json: AsJson = False) -> None:
         table.add_column(heading, justify="right" if heading in ("records", "classes") else "left")
     for row in rows:
         shape = " × ".join(map(str, row["shape"]))
-        table.add_row(row["name"], row["title"], f"{row['records']:,}", str(row["classes"]), shape, "yes" if row["ready"] else "no")
+        table.add_row(
+            row["name"],
+            row["title"],
+            f"{row['records']:,}",
+            str(row["classes"]),
+            shape,
+            "yes" if row["ready"] else "no",
+        )
     screen = console()
     screen.print(table)
     for row in rows:
         if not row["ready"]:
             screen.print(f"\n{row['how']}", soft_wrap=True, markup=False)
-    screen.print("\nA file of your own: data.path, data.silo_column and data.label_column in the plan.")
+    screen.print(
+        "\nA file of your own: data.path, data.silo_column and data.label_column in the plan."
+    )
 
 
 @data_app.command("check")
@@ -65,23 +84,35 @@ def check_command(
         print_json(summary)
         return
     screen = console()
-    total = {part: sum(silo[part] for silo in summary["silos"]) for part in ("train", "validation", "test")}
+    total = {
+        part: sum(silo[part] for silo in summary["silos"])
+        for part in ("train", "validation", "test")
+    }
     counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
-    screen.print(f"  classes    {data.classes}: {', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}", markup=False)
+    screen.print(
+        f"  classes    {data.classes}: "
+        f"{', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}",
+        markup=False,
+    )
     table = Table(box=None, pad_edge=False)
     for heading in ("silo", "train", "validation", "test"):
         table.add_column(heading, justify="left" if heading == "silo" else "right")
     for silo in summary["silos"][:60]:
-        table.add_row(escape(silo["name"]), *(f"{silo[part]:,}" for part in ("train", "validation", "test")))
+        table.add_row(
+            escape(silo["name"]), *(f"{silo[part]:,}" for part in ("train", "validation", "test"))
+        )
     screen.print(table)
     if len(data.silos) > 60:
         screen.print(f"… and {len(data.silos) - 60} more")
     for silo in data.silos:
         if silo.left_out:
-            told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (nobody else is told)"
+            told = (
+                f"{silo.left_out:,} training records of {silo.name} beyond the bound "
+                f"{silo.bound:,} (nobody else is told)"
+            )
             screen.print(f"  left out   {told}", soft_wrap=True, markup=False)
     for line in (*_empty_parts(data), *data.remarks):
         screen.print(f"  notice     {line} (nobody else is told)", soft_wrap=True, markup=False)
@@ -103,10 +134,14 @@ def _empty_parts(data: FederatedData) -> list[str]:
 @data_app.command("prepare")
 def prepare_command(
     name: Annotated[str, typer.Argument(help="Name of a data set.")],
-    download: Annotated[bool, typer.Option("--download", help="income: let folktables fetch the Census files.")] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="income: let folktables fetch the Census files.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Do the work on this machine that a data set needs once; what must be fetched first is said, never fetched silently."""
+    """Do the work on this machine that a data set needs once; what must be fetched first is said,
+    never fetched silently.
+    """
     chosen = named_set(name)
     try:
         if name == "cifar10-features" and not _entry(chosen)["ready"]:
@@ -115,7 +150,10 @@ def prepare_command(
             prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
     except OSError as error:
         fix = "Make room there, or set SUMUS_DATA to another folder."
-        raise DataError(f"{error.filename or cache_folder()} cannot be written: {error.strerror or error}. {fix}") from None
+        raise DataError(
+            f"{error.filename or cache_folder()} cannot be written: {error.strerror or error}. "
+            f"{fix}"
+        ) from None
     chosen.load(None)  # verifies checksums and shapes, or says what to fetch
     place = str(chosen.place(None))
     if as_json:
@@ -138,9 +176,19 @@ def example_command(
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}. Name another file.") from None
     if as_json:
-        print_json({"path": str(path), "synthetic": True, "silo_column": "hospital", "label_column": "readmitted"})
+        print_json(
+            {
+                "path": str(path),
+                "synthetic": True,
+                "silo_column": "hospital",
+                "label_column": "readmitted",
+            }
+        )
     else:
-        typer.echo(f"wrote {path}: {records} synthetic rows, silo_column = hospital, label_column = readmitted")
+        typer.echo(
+            f"wrote {path}: {records} synthetic rows, silo_column = hospital, label_column = "
+            "readmitted"
+        )
 
 
 def _entry(chosen: NamedSet) -> dict[str, Any]:
@@ -162,35 +210,64 @@ def _entry(chosen: NamedSet) -> dict[str, Any]:
 def _plan(target: str, overrides: list[str] | None) -> TrainingPlan:
     if target in CATALOGUE:
         natural = CATALOGUE[target].natural_counts is not None
-        named = TrainingPlan.from_table({"data": {"name": target, "partition": "natural" if natural else "iid"}})
+        named = TrainingPlan.from_table(
+            {"data": {"name": target, "partition": "natural" if natural else "iid"}}
+        )
         return with_overrides(named, overrides)
     if target.endswith(".toml") or Path(target).exists():
         return load_plan(target, overrides)
-    raise PlanError("data", target, f"must be a plan file or one of {', '.join(CATALOGUE)}", "Check the spelling.")
+    raise PlanError(
+        "data",
+        target,
+        f"must be a plan file or one of {', '.join(CATALOGUE)}",
+        "Check the spelling.",
+    )
 
 
 def _summary(data: FederatedData) -> dict[str, Any]:
     parts = ("train", "validation", "test")
-    silos = [{"name": silo.name, **{part: len(getattr(silo, part)) for part in parts}, "left_out": silo.left_out} for silo in data.silos]
+    silos = [
+        {
+            "name": silo.name,
+            **{part: len(getattr(silo, part)) for part in parts},
+            "left_out": silo.left_out,
+        }
+        for silo in data.silos
+    ]
     facts = dataclasses.asdict(data.facts())
-    return {**{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")}, "silos": silos}
+    return {
+        **{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")},
+        "silos": silos,
+    }
 
 
 def _prepare_features(*, quiet: bool) -> None:
     """Extract the features of CIFAR-10, with a progress bar; an interrupted run is continued."""
     images, _ = cifar10_images()
     try:
-        from sumus.training.backbones import extract, load_backbone
+        from sumus.features import extract, load_backbone
     except ImportError:
-        raise DataError("cifar10-features needs torch to be prepared. Run: pip install 'sumus[train]'") from None
+        raise DataError(
+            "cifar10-features needs torch to be prepared. Run: pip install 'sumus[train]'"
+        ) from None
     backbone = load_backbone("efficientnet-lite0", pixels=FEATURE_PIXELS)
     with _progress(quiet=quiet) as bar:
         task = bar.add_task("extracting features", total=len(images))
-        extract(images, backbone, into=features_file(), progress=lambda done, total: bar.update(task, completed=done, total=total))
+        extract(
+            images,
+            backbone,
+            into=features_file(),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
         yield bar

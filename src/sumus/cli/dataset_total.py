@@ -8,18 +8,23 @@ from typing import Any
 
 from rich.text import Text
 
+from sumus.books import Ledger, dataset_of, rounded_up
 from sumus.cli.terminal import Hanging
-from sumus.ledger import Ledger, dataset_of
 from sumus.plan import TrainingPlan
-from sumus.record_lines import rounded_up
 
 __all__ = ["spent_so_far", "spent_text"]
 
 
 def spent_so_far(plan: TrainingPlan) -> dict[str, Any] | None:
-    """The total on the ledger of the plan's data set, for what the plan protects; None where nothing was released from here."""
+    """The total on the ledger of the plan's data set, for what the plan protects; None where
+    nothing was released from here.
+    """
     ledger = Ledger.of_dataset(dataset_of(plan))
-    return {"dataset": ledger.dataset} | asdict(ledger.total(plan.privacy.unit)) if ledger.path.exists() else None
+    return (
+        {"dataset": ledger.dataset} | asdict(ledger.total(plan.privacy.unit))
+        if ledger.path.exists()
+        else None
+    )
 
 
 def spent_text(plan: TrainingPlan) -> Hanging:
@@ -29,7 +34,11 @@ def spent_text(plan: TrainingPlan) -> Hanging:
         line = f"nothing was released from {dataset_of(plan)} here so far"
     else:
         runs = "1 run" if total["runs"] == 1 else f"{total['runs']} runs"
-        bound = "no bound" if math.isinf(total["epsilon"]) else f"ε ≤ {rounded_up(total['epsilon'])} at δ = {total['delta']:.3g}"
+        bound = (
+            "no bound"
+            if math.isinf(total["epsilon"])
+            else f"ε ≤ {rounded_up(total['epsilon'])} at δ = {total['delta']:.3g}"
+        )
         proved = "" if total["proved"] else ", NOT PROVED in part"
         line = f"{bound}{proved} for {total['dataset']} so far, {runs} (sumus ledger show)"
     return Hanging(Text(f"  ledger       {line}"))

@@ -7,20 +7,17 @@ from typing import Annotated
 
 import typer
 
+from sumus.books import Ledger, Policy
 from sumus.cli.keys import fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.terminal import screen
-from sumus.engines.agreement import agree_on
 from sumus.engines.nvflare.executor import STATE_FOLDER
 from sumus.engines.nvflare.kits import CONNECTED, client_command, close_down_silo, kit_owner
 from sumus.engines.processes import supervise
-from sumus.engines.releases import LedgerReleases
-from sumus.engines.site import Site, approve, require_unchanged, settle
 from sumus.errors import DataError, PolicyError
-from sumus.ledger import Ledger
+from sumus.parties import LedgerReleases, Site, agree_on, approve, require_unchanged, settle
 from sumus.plan import TrainingPlan
-from sumus.policy import Policy
-from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg import Roster, SiloIdentity
 
 __all__ = ["join_app"]
 
@@ -30,19 +27,42 @@ join_app = typer.Typer(add_completion=False)
 @join_app.command()
 def join_command(
     kit: Annotated[Path, typer.Argument(help="This silo's kit, as it came from the coordinator.")],
-    data: Annotated[str, typer.Option(help="CSV or Parquet file with this silo's records (for trials: the name of a data set).")],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="CSV or Parquet file with this silo's records (for trials: the name of a data set)."
+        ),
+    ],
     policy: Annotated[Path, typer.Option(help="This silo's own policy.")],
-    plan: Annotated[list[Path] | None, typer.Option(help="A plan that this silo approves; repeatable. Omitted: the kit's.")] = None,
-    identity: Annotated[Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check everything, say what would be agreed to, write nothing, and end.")] = False,
+    plan: Annotated[
+        list[Path] | None,
+        typer.Option(help="A plan that this silo approves; repeatable. Omitted: the kit's."),
+    ] = None,
+    identity: Annotated[
+        Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Check everything, say what would be agreed to, write nothing, and end."
+        ),
+    ] = False,
 ) -> None:
-    """Join a federation: runs until it is stopped, and starts again what dies. Everything secret stays below KIT/sumus."""
+    """Join a federation: runs until it is stopped, and starts again what dies. Everything secret
+    stays below KIT/sumus.
+    """
     state = kit / STATE_FOLDER
     console = screen()
     owner = kit_owner(kit)
-    me, rules = SiloIdentity.parse(_text(identity or state / "identity.key", "--identity")), Policy.load(policy)
+    me, rules = (
+        SiloIdentity.parse(_text(identity or state / "identity.key", "--identity")),
+        Policy.load(policy),
+    )
     if me.name != owner:
-        raise DataError(f"the kit is {owner}'s, the identity {me.name}'s. Join with {owner}.key, or with the kit of {me.name}.")
+        raise DataError(
+            f"the kit is {owner}'s, the identity {me.name}'s. Join with {owner}.key, or with the "
+            f"kit of {me.name}."
+        )
     roster = Roster.parse(_text(state / "roster.toml", "the kit"))
     source = str(Path(data).resolve()) if Path(data).exists() else data
     plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
@@ -54,24 +74,43 @@ def join_command(
         agreement = agree_on(each)
         console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
         console.print(guarantee_text(agreement.account))
-        require_silos_of([silo.name for silo in agreement.design.silos], named=roster.names, where="the kit's roster")
+        require_silos_of(
+            [silo.name for silo in agreement.design.silos],
+            named=roster.names,
+            where="the kit's roster",
+        )
         LedgerReleases.open(agreement, ledger, rules)
         loaded = site.load(agreement.plan, me.name)
         records = loaded.silos[0]
-        console.print(f"  records      {len(records.train)} for training, {len(records.test)} for tests, all stay here", highlight=False)
+        console.print(
+            f"  records      {len(records.train)} for training, {len(records.test)} for tests, all "
+            "stay here",
+            highlight=False,
+        )
         if records.left_out:
-            told = f"{records.left_out} training records beyond the bound {records.bound} are left out; nobody else is told"
+            told = (
+                f"{records.left_out} training records beyond the bound {records.bound} are left "
+                "out; nobody else is told"
+            )
             console.print(f"  left out     {told}", highlight=False)
         for line in loaded.remarks:
-            console.print(f"  notice       {line}; nobody else is told", highlight=False, markup=False)
+            console.print(
+                f"  notice       {line}; nobody else is told", highlight=False, markup=False
+            )
     if check:
         require_unchanged(state, identity=me, roster=roster)
         console.print("ready to join; nothing was written")
         return
-    settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text())
+    settle(
+        state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text()
+    )
     approve(state, plans)
     close_down_silo(kit)
-    console.print(f"joining; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}", highlight=False, soft_wrap=True)
+    console.print(
+        f"joining; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
     def tell(line: str) -> None:
         if CONNECTED in line:
@@ -81,14 +120,21 @@ def join_command(
 
 
 def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
-    """The plan that came with the kit: somebody else's choice, so the silo's policy must name it."""
+    """The plan that came with the kit: somebody else's choice, so the silo's policy must name
+    it.
+    """
     path = state / "plan.toml"
     if not path.exists():
         raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
     chosen = TrainingPlan.load(path)
     if chosen.hash not in rules.allowed_plan_hashes:
-        fix = f'Read {path}, then add "{chosen.hash}" to allowed_plan_hashes, or join with --plan {path}.'
-        raise PolicyError(f"the kit brings plan {chosen.hash[:8]}, which this silo's policy does not name. {fix}")
+        fix = (
+            f'Read {path}, then add "{chosen.hash}" to allowed_plan_hashes, or join with --plan '
+            f"{path}."
+        )
+        raise PolicyError(
+            f"the kit brings plan {chosen.hash[:8]}, which this silo's policy does not name. {fix}"
+        )
     return chosen
 
 

@@ -16,16 +16,24 @@ from sumus.secagg import Roster, SiloIdentity
 
 __all__ = ["fingerprint", "keys_app", "read_public", "require_silos_of"]
 
-keys_app = typer.Typer(help="Make a silo's identity and the federation's roster.", no_args_is_help=True, add_completion=False)
+keys_app = typer.Typer(
+    help="Make a silo's identity and the federation's roster.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @keys_app.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="The silo's name: letters, digits, dot, underscore, dash.")],
+    name: Annotated[
+        str, typer.Argument(help="The silo's name: letters, digits, dot, underscore, dash.")
+    ],
     folder: Annotated[Path, typer.Option("--out", help="Folder for the two files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Make a new identity: NAME.key stays secret with this silo, NAME.pub goes to whoever assembles the roster."""
+    """Make a new identity: NAME.key stays secret with this silo, NAME.pub goes to whoever assembles
+    the roster.
+    """
     identity = SiloIdentity.generate(name, RandomSource())
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     _write_new(secret, identity.secret_text(), mode=0o600)
@@ -39,14 +47,20 @@ def new(
 @keys_app.command("roster")
 def roster(
     public_files: Annotated[list[Path], typer.Argument(help="The .pub files of all silos.")],
-    out: Annotated[Path, typer.Option("--out", help="The roster file to write.")] = Path("roster.toml"),
+    out: Annotated[Path, typer.Option("--out", help="The roster file to write.")] = Path(
+        "roster.toml"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by every silo."""
+    """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by
+    every silo.
+    """
     assembled = Roster.from_public_texts([read_public(path) for path in public_files])
     _write_new(out, assembled.to_text(), mode=0o644)
     if as_json:
-        print_json({"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)})
+        print_json(
+            {"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)}
+        )
         return
     typer.echo(f"wrote {out} with {len(assembled)} silos: {', '.join(assembled.names)}")
     typer.echo(f"fingerprint {fingerprint(assembled)}")
@@ -59,10 +73,14 @@ def fingerprint(assembled: Roster) -> str:
 
 
 def require_silos_of(plan: Sequence[str], *, named: Sequence[str], where: str) -> None:
-    """A plan is for the silos of its roster and no others: each of them would refuse it once training begins."""
+    """A plan is for the silos of its roster and no others: each of them would refuse it once
+    training begins.
+    """
     if sorted(plan) != sorted(named):
         rule = f"must be the silos of the plan, {', '.join(sorted(plan))}"
-        raise PlanError(where, ", ".join(sorted(named)), rule, "Make plan and roster for the same silos.")
+        raise PlanError(
+            where, ", ".join(sorted(named)), rule, "Make plan and roster for the same silos."
+        )
 
 
 def read_public(path: Path) -> str:
@@ -71,7 +89,9 @@ def read_public(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = "not a text file" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise StorageError(f"{path} cannot be read: {reason}. Give the .pub files that `sumus keys new` wrote.") from None
+        raise StorageError(
+            f"{path} cannot be read: {reason}. Give the .pub files that `sumus keys new` wrote."
+        ) from None
 
 
 def _write_new(path: Path, text: str, *, mode: int) -> None:
@@ -80,8 +100,12 @@ def _write_new(path: Path, text: str, *, mode: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise StorageError(f"{path} exists already. Move it away first; overwriting a key locks the silo out.") from None
+        raise StorageError(
+            f"{path} exists already. Move it away first; overwriting a key locks the silo out."
+        ) from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}. Choose another folder with --out.") from None
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror}. Choose another folder with --out."
+        ) from None
     with os.fdopen(handle, "w") as file:
         file.write(text)

@@ -14,49 +14,80 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sumus.books import Ledger, RunFolder, RunSpending, Total, rounded_up, state_directory
 from sumus.cli.options import AsJson, print_json
 from sumus.cli.terminal import Hanging, screen
 from sumus.errors import GuaranteeError, StorageError
-from sumus.ledger import Ledger, RunSpending, Total, state_directory
-from sumus.record import RunFolder, rounded_up
 
 __all__ = ["ledger_app"]
 
-ledger_app = typer.Typer(help="Privacy spent on a data set across runs.", no_args_is_help=True, add_completion=False)
+ledger_app = typer.Typer(
+    help="Privacy spent on a data set across runs.", no_args_is_help=True, add_completion=False
+)
 
-_NEIGHBOURS = {"record": "one record, add or remove", "silo": "all records of one silo, present or emptied"}
+_NEIGHBOURS = {
+    "record": "one record, add or remove",
+    "silo": "all records of one silo, present or emptied",
+}
 
 DataSet = Annotated[str | None, typer.Argument(help="Name of the data set; omitted: all of them.")]
-Runs = Annotated[Path | None, typer.Option("--compose", help="Folder with the run folders: compose their releases, a tighter total.")]
-State = Annotated[Path | None, typer.Option("--state", help="Folder of the ledgers; default: SUMUS_STATE or the user's state folder.")]
+Runs = Annotated[
+    Path | None,
+    typer.Option(
+        "--compose", help="Folder with the run folders: compose their releases, a tighter total."
+    ),
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", help="Folder of the ledgers; default: SUMUS_STATE or the user's state folder."
+    ),
+]
 
 
 @ledger_app.command("show")
-def show_command(dataset: DataSet = None, state: State = None, compose: Runs = None, as_json: AsJson = False) -> None:
-    """What every run on a data set has released, and all of it added up; composed as well where the run folders are at hand."""
+def show_command(
+    dataset: DataSet = None, state: State = None, compose: Runs = None, as_json: AsJson = False
+) -> None:
+    """What every run on a data set has released, and all of it added up; composed as well where the
+    run folders are at hand.
+    """
     ledgers = _chosen(dataset, state)
     if as_json:
         print_json({"ledgers": [_as_json(ledger, compose) for ledger in ledgers]})
         return
     console = screen()
     if not ledgers:
-        console.print(f"No ledger in {state or state_directory()}: nothing has been released from here.", markup=False, highlight=False)
+        console.print(
+            f"No ledger in {state or state_directory()}: nothing has been released from here.",
+            markup=False,
+            highlight=False,
+        )
     for ledger in ledgers:
         _show(console, ledger, compose)
 
 
 @ledger_app.command("verify")
 def verify_command(dataset: DataSet = None, state: State = None, as_json: AsJson = False) -> None:
-    """Recompute every hash of a ledger; fails on the first line that was changed, added or removed."""
+    """Recompute every hash of a ledger; fails on the first line that was changed, added or
+    removed.
+    """
     checked = [
-        {"dataset": ledger.dataset, "path": str(ledger.path), "entries": len(ledger.entries()), "head": ledger.verify()}
+        {
+            "dataset": ledger.dataset,
+            "path": str(ledger.path),
+            "entries": len(ledger.entries()),
+            "head": ledger.verify(),
+        }
         for ledger in _chosen(dataset, state)
     ]
     if as_json:
         print_json({"verified": checked})
         return
     for row in checked:
-        typer.echo(f"{row['dataset']}: {row['entries']} entries, every hash holds. Last: {row['head']}")
+        typer.echo(
+            f"{row['dataset']}: {row['entries']} entries, every hash holds. Last: {row['head']}"
+        )
     if not checked:
         typer.echo(f"No ledger in {state or state_directory()}.")
 
@@ -67,7 +98,10 @@ def _chosen(dataset: str | None, state: Path | None) -> list[Ledger]:
     ledger = Ledger.of_dataset(dataset, state=state)
     if not ledger.path.exists():
         known = ", ".join(each.dataset for each in Ledger.all(state=state)) or "none"
-        raise StorageError(f"{ledger.path} does not exist: nothing was released from {dataset!r}. Ledgers here: {known}.")
+        raise StorageError(
+            f"{ledger.path} does not exist: nothing was released from {dataset!r}. Ledgers here: "
+            f"{known}."
+        )
     return [ledger]
 
 
@@ -76,24 +110,42 @@ def _units(ledger: Ledger) -> list[str]:
 
 
 def _composed(ledger: Ledger, unit: str, root: Path) -> float:
-    """ε of all runs of one unit composed with each other, at the ledger's total δ; refuses if any of them cannot be."""
-    from sumus.joint import PastRun, joint_epsilon
+    """ε of all runs of one unit composed with each other, at the ledger's total δ; refuses if any
+    of them cannot be.
+    """
+    from sumus.guarantee import PastRun, joint_epsilon
 
     past, runs = [], ledger.runs()
     for spent in runs:
         if spent.unit != unit or spent.purpose not in ("model", "metrics") or not spent.proved:
-            raise GuaranteeError(f"{spent.run} cannot be composed: only proved releases that protect one {unit} can. See the total.")
+            raise GuaranteeError(
+                f"{spent.run} cannot be composed: only proved releases that protect one {unit} "
+                "can. See the total."
+            )
     for spent in runs:
         run = RunFolder.open(root / spent.run)
         if run.plan_hash != spent.plan_hash:
-            raise StorageError(f"{run.path} is of plan {run.plan_hash[:8]}, the ledger says {spent.plan_hash[:8]}. Find the right folder.")
-        models, measurements = (spent.releases, 0) if spent.purpose == "model" else (0, spent.releases)
-        past.append(PastRun(plan=run.plan, silos=run.silos, rounds=models, measurements=measurements))
+            raise StorageError(
+                f"{run.path} is of plan {run.plan_hash[:8]}, the ledger says "
+                f"{spent.plan_hash[:8]}. Find the right folder."
+            )
+        models, measurements = (
+            (spent.releases, 0) if spent.purpose == "model" else (0, spent.releases)
+        )
+        past.append(
+            PastRun(plan=run.plan, silos=run.silos, rounds=models, measurements=measurements)
+        )
     return joint_epsilon(past, delta=ledger.total(unit).delta)
 
 
 def _as_json(ledger: Ledger, compose: Path | None) -> dict[str, Any]:
-    composed = {} if compose is None else {"composed_epsilon": {unit: _composed(ledger, unit, compose) for unit in _units(ledger)}}
+    composed = (
+        {}
+        if compose is None
+        else {
+            "composed_epsilon": {unit: _composed(ledger, unit, compose) for unit in _units(ledger)}
+        }
+    )
     return composed | {
         "dataset": ledger.dataset,
         "path": str(ledger.path),
@@ -105,7 +157,9 @@ def _as_json(ledger: Ledger, compose: Path | None) -> dict[str, Any]:
 
 
 def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
-    """One table for all runs that protect the same and count on the same: it fits an ordinary terminal."""
+    """One table for all runs that protect the same and count on the same: it fits an ordinary
+    terminal.
+    """
     groups: dict[tuple[str, str], list[RunSpending]] = {}
     for spent in ledger.runs():
         groups.setdefault((spent.neighbours, spent.trust), []).append(spent)
@@ -114,11 +168,17 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
         console.print(Hanging(Text(f"\n  protects     {neighbours}\n  counts on    {trust}")))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in ("run", "sums", "ε ≤", "δ", "proved", "analysis"):
-            table.add_column(heading, justify="right" if heading in ("sums", "ε ≤", "δ") else "left", no_wrap=heading != "run")
+            table.add_column(
+                heading,
+                justify="right" if heading in ("sums", "ε ≤", "δ") else "left",
+                no_wrap=heading != "run",
+            )
         for spent in runs:
             table.add_row(*map(escape, _row(spent)))
         if console.measure(table).maximum + 2 <= console.width or not console.is_terminal:
-            console.print(Padding(table, (0, 0, 0, 2)), crop=False, soft_wrap=not console.is_terminal)
+            console.print(
+                Padding(table, (0, 0, 0, 2)), crop=False, soft_wrap=not console.is_terminal
+            )
         else:
             _show_below_each_other(console, runs)
     for unit in _units(ledger):
@@ -126,9 +186,16 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
         if compose is not None:
             epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
             bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
-            composed = f"composed: {bound}; by the analyses above, every part proved, if no plan was chosen by what an earlier run released"
+            composed = (
+                f"composed: {bound}; by the analyses above, every part proved, if no plan was "
+                "chosen by what an earlier run released"
+            )
             measured = any(spent.purpose == "metrics" for spent in ledger.runs())
-            both = "; a record is taken to be trained on and measured with in every run" if measured else ""
+            both = (
+                "; a record is taken to be trained on and measured with in every run"
+                if measured
+                else ""
+            )
             console.print(Hanging(Text(f"  {composed}{both}")))
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
@@ -137,14 +204,24 @@ def _show_below_each_other(console: Console, runs: list[RunSpending]) -> None:
     """For a terminal on which the columns would squeeze each other out: no name is cut."""
     for spent in runs:
         name, sums, epsilon, delta, proved, analysis = _row(spent)
-        words = f"sums {sums}, ε ≤ {epsilon}, δ = {delta}, {'proved' if proved == 'yes' else 'NOT PROVED'} ({analysis})"
+        words = (
+            f"sums {sums}, ε ≤ {epsilon}, δ = {delta}, "
+            f"{'proved' if proved == 'yes' else 'NOT PROVED'} ({analysis})"
+        )
         console.print(f"  {name}", markup=False, soft_wrap=True)
         console.print(Padding(Text(words), (0, 0, 0, 4)))
 
 
 def _row(spent: RunSpending) -> tuple[str, ...]:
     name = spent.run if spent.purpose == "model" else f"{spent.run} ({spent.purpose})"
-    return (name, str(spent.releases), rounded_up(spent.epsilon), f"{spent.delta:.3g}", "yes" if spent.proved else "NO", spent.analysis)
+    return (
+        name,
+        str(spent.releases),
+        rounded_up(spent.epsilon),
+        f"{spent.delta:.3g}",
+        "yes" if spent.proved else "NO",
+        spent.analysis,
+    )
 
 
 def _total_line(total: Total) -> str:
@@ -153,6 +230,7 @@ def _total_line(total: Total) -> str:
     proved = "every part proved" if total.proved else "NOT PROVED in part"
     many = "1 run" if total.runs == 1 else f"{total.runs} runs"
     return (
-        f"total: ε ≤ {rounded_up(total.epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[total.unit]}; {many} by simple addition; "
+        f"total: ε ≤ {rounded_up(total.epsilon)} at δ = {total.delta:.3g} for "
+        f"{_NEIGHBOURS[total.unit]}; {many} by simple addition; "
         f"{proved}; counts on what every run above counts on"
     )

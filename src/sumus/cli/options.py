@@ -22,26 +22,51 @@ from sumus.plan import TrainingPlan
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["AsJson", "Overrides", "console", "guarantee_text", "load_plan", "modules_of_current_folder", "print_json", "with_overrides"]
+__all__ = [
+    "AsJson",
+    "Overrides",
+    "console",
+    "guarantee_text",
+    "load_plan",
+    "modules_of_current_folder",
+    "print_json",
+    "with_overrides",
+]
 
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a value of the plan; repeatable.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on the last line, for scripts.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Replace a value of the plan; repeatable."
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="One JSON object on the last line, for scripts.")
+]
 
 
-def load_plan(path: str | Path, overrides: Sequence[str] | None, *, needs_records: bool = True) -> TrainingPlan:
-    """The plan of a file with the `--set` overrides applied; says on the error stream what of it means nothing.
+def load_plan(
+    path: str | Path, overrides: Sequence[str] | None, *, needs_records: bool = True
+) -> TrainingPlan:
+    """The plan of a file with the `--set` overrides applied; says on the error stream what of it
+    means nothing.
 
     Args:
         path: a plan file; that of a run finds the run's records from wherever it is read.
         overrides: `--set` of the command.
-        needs_records: refuse a plan that names none; otherwise the embedded digits stand in for them, and that is said.
+        needs_records: refuse a plan that names none; otherwise the embedded digits stand in for
+            them, and that is said.
     """
     plan = with_overrides(_stored_plan(Path(path)) or TrainingPlan.load(path), overrides)
     if plan.data.name is None and plan.data.path is None and plan.data.objects is None:
-        fix = 'Below [data] set path to a file of your own, or name = "digits" for a try (`sumus data list`).'
+        fix = (
+            'Below [data] set path to a file of your own, or name = "digits" for a try (`sumus '
+            "data list`)."
+        )
         if needs_records:
             raise PlanError("data", None, "must say which records are meant", fix)
-        typer.echo(f"note: the plan has no data: what follows is for the embedded digits. {fix}", err=True)
+        typer.echo(
+            f"note: the plan has no data: what follows is for the embedded digits. {fix}", err=True
+        )
     for line in plan.without_effect():
         typer.echo(f"note: {line}", err=True)
     return plan
@@ -51,13 +76,15 @@ def _stored_plan(path: Path) -> TrainingPlan | None:
     """The plan of a run folder, which knows where its records are; None for every other file."""
     if path.name != "plan.toml" or not (path.parent / "record.jsonl").is_file():
         return None
-    from sumus.record import RunFolder
+    from sumus.books import RunFolder
 
     return RunFolder.open(path.parent).plan
 
 
 def modules_of_current_folder() -> None:
-    """Let training.model = "module:Class" name a module of the current folder, after everything that is installed."""
+    """Let training.model = "module:Class" name a module of the current folder, after everything
+    that is installed.
+    """
     with contextlib.suppress(OSError):  # the folder may be gone
         if os.getcwd() not in sys.path and "" not in sys.path:
             sys.path.append(os.getcwd())
@@ -69,13 +96,20 @@ def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> Train
     for each in overrides or ():
         key, separator, value = each.partition("=")
         if not separator:
-            raise PlanError("--set", each, "must look like section.key=value", "For example --set privacy.epsilon=3.")
+            raise PlanError(
+                "--set",
+                each,
+                "must look like section.key=value",
+                "For example --set privacy.epsilon=3.",
+            )
         changes[key.strip()] = value.strip()
     return plan.with_overrides(changes) if changes else plan
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on a line of its own; infinities and NaN become null, and what the stream cannot encode is escaped, never changed."""
+    """One JSON object on a line of its own; infinities and NaN become null, and what the stream
+    cannot encode is escaped, never changed.
+    """
     line = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
     try:
         line.encode(sys.stdout.encoding or "utf-8")
@@ -109,7 +143,10 @@ def guarantee_text(account: Account) -> Hanging:
             styled.highlight_regex(r"NOT PROVED.*", style="bold red")
             styled.highlight_regex(r"(?<!NOT )\bproved \(.*\)", style="green")
         else:
-            labels = "protects|counts on|releases|accountant|noise|δ times n|participant|metrics|records|columns|assumed|warning"
+            labels = (
+                "protects|counts on|releases|accountant|noise|δ times "
+                "n|participant|metrics|records|columns|assumed|warning"
+            )
             styled.highlight_regex(rf"^  ({labels})", style="cyan")
             styled.highlight_regex(r"^  caution .*", style="bold yellow")
             styled.highlight_regex(r"not proved.*", style="red")

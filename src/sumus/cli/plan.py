@@ -1,4 +1,6 @@
-"""`sumus plan`: from a target and a trust assumption to noise, modulus, bandwidth, and what every algorithm would cost."""
+"""`sumus plan`: from a target and a trust assumption to noise, modulus, bandwidth, and what every
+algorithm would cost.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,17 @@ from rich.table import Table
 
 from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
-from sumus.comparison import AlgorithmCost, Comparison, compare
-from sumus.design import NoiseDesign
 from sumus.errors import StorageError
-from sumus.guarantee import Account, calibrated, certify
-from sumus.mechanism.noise import Gaussian
+from sumus.guarantee import (
+    Account,
+    AlgorithmCost,
+    Comparison,
+    NoiseDesign,
+    calibrated,
+    certify,
+    compare,
+)
+from sumus.noise import Gaussian
 
 __all__ = ["plan_app"]
 
@@ -27,11 +35,21 @@ plan_app = typer.Typer(add_completion=False)
 def plan(
     path: Annotated[str, typer.Argument(metavar="PLAN", help="A plan file.")],
     overrides: Overrides = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw ε against rounds and noise against silos.")] = None,
-    write: Annotated[Path | None, typer.Option("--write", metavar="OUT.toml", help="Write the resolved plan with its noise.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="DIR", help="Draw ε against rounds and noise against silos."
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="OUT.toml", help="Write the resolved plan with its noise."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other algorithms would need."""
+    """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other
+    algorithms would need.
+    """
     chosen = load_plan(path, overrides, needs_records=False)
     built = calibrated(chosen if write is None else chosen.moved_to(write.parent))
     account = certify(built)
@@ -71,7 +89,9 @@ def _facts(built: NoiseDesign, account: Account) -> dict[str, Any]:
         "resolution": built.grid.resolution,
         "modulus_bits": bits,
         "bits_per_silo_and_round": bits * (made.training.dimension or 1),
-        "saturation_clip_norms": built.saturation_grid / built.grid.resolution if can_wrap else None,
+        "saturation_clip_norms": built.saturation_grid / built.grid.resolution
+        if can_wrap
+        else None,
         "overflow_probability_bound": 2.0**-40 if can_wrap else None,
         "queries_per_round": built.queries_per_round,
         "surge_rate": max(silo.surge_rate for silo in built.silos),
@@ -79,7 +99,9 @@ def _facts(built: NoiseDesign, account: Account) -> dict[str, Any]:
     }
 
 
-def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]) -> None:
+def _show(
+    built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]
+) -> None:
     screen, facts = console(), _facts(built, account)
     screen.print(guarantee_text(account), soft_wrap=True)
     screen.print(spent_text(built.plan))
@@ -87,18 +109,37 @@ def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], file
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan")
     grid.add_column()
-    queries = f" in each of {facts['queries_per_round']} steps" if facts["queries_per_round"] > 1 else " once per round"
-    steps = "" if facts["local_noise_std_grid"] is None else f" (std {facts['local_noise_std_grid']:,.0f} grid steps)"
-    grid.add_row("  each silo adds", f"{facts['mechanism']} noise of {facts['local_noise_multiplier']:.4g} clip norms{steps}{queries}")
+    queries = (
+        f" in each of {facts['queries_per_round']} steps"
+        if facts["queries_per_round"] > 1
+        else " once per round"
+    )
+    steps = (
+        ""
+        if facts["local_noise_std_grid"] is None
+        else f" (std {facts['local_noise_std_grid']:,.0f} grid steps)"
+    )
+    grid.add_row(
+        "  each silo adds",
+        f"{facts['mechanism']} noise of {facts['local_noise_multiplier']:.4g} clip "
+        f"norms{steps}{queries}",
+    )
     grid.add_row(
         "  on the wire",
-        f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({facts['dimension']:,} numbers mod 2^{facts['modulus_bits']})",
+        f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({facts['dimension']:,} "
+        f"numbers mod 2^{facts['modulus_bits']})",
     )
     if facts["overflow_probability_bound"] is not None:
-        room = f"a silo may send up to ±{facts['saturation_clip_norms']:,.0f} clip norms per coordinate, more is clamped"
+        room = (
+            f"a silo may send up to ±{facts['saturation_clip_norms']:,.0f} clip norms per "
+            "coordinate, more is clamped"
+        )
         grid.add_row("  overflow", f"probability below 2^-40 over all rounds; {room}")
     if facts["surge_rate"] > 0.0:
-        grid.add_row("  overfull bins", f"probability {facts['surge_rate']:.2g} per record and round, accounted")
+        grid.add_row(
+            "  overfull bins",
+            f"probability {facts['surge_rate']:.2g} per record and round, accounted",
+        )
     grid.add_row("  plan hash", facts["plan_hash"])
     screen.print(grid)
     if costs:
@@ -109,8 +150,18 @@ def _show(built: NoiseDesign, account: Account, costs: list[AlgorithmCost], file
 
 
 def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Table:
-    title = f"For ε ≤ {account.target_epsilon:g} at δ = {account.delta:g}, {account.neighbours}; {account.trust}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    title = (
+        f"For ε ≤ {account.target_epsilon:g} at δ = {account.delta:g}, {account.neighbours}; "
+        f"{account.trust}"
+    )
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
     table.add_column("algorithm")
     table.add_column("analysis")
     table.add_column("noise of the average", justify="right")
@@ -118,10 +169,24 @@ def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Tabl
     table.add_column("guarantee")
     own = {"dp-sgd": "last-step"}.get(algorithm, algorithm)
     for cost in costs:
-        proved = f"[green]proved[/green], {cost.remark}" if cost.proved else f"[red]not proved[/red], {cost.remark}"
+        proved = (
+            f"[green]proved[/green], {cost.remark}"
+            if cost.proved
+            else f"[red]not proved[/red], {cost.remark}"
+        )
         style = "bold" if cost.analysis == own else ""
-        table.add_row(cost.algorithm, cost.analysis, f"{cost.average_noise:.4g}", f"{cost.noise_multiplier:.4g}", proved, style=style)
-    table.caption = "noise of the average: per coordinate and round, in one record's step γC/b over N; single-step sees one batch only"
+        table.add_row(
+            cost.algorithm,
+            cost.analysis,
+            f"{cost.average_noise:.4g}",
+            f"{cost.noise_multiplier:.4g}",
+            proved,
+            style=style,
+        )
+    table.caption = (
+        "noise of the average: per coordinate and round, in one record's step γC/b over N; "
+        "single-step sees one batch only"
+    )
     table.caption_justify = "left"
     return table
 
@@ -135,13 +200,21 @@ def _size(bits: int) -> str:
     return f"{size:.4g} GB"
 
 
-def _draw(folder: Path, built: NoiseDesign, account: Account, comparison: Comparison, costs: list[AlgorithmCost]) -> list[str]:
+def _draw(
+    folder: Path,
+    built: NoiseDesign,
+    account: Account,
+    comparison: Comparison,
+    costs: list[AlgorithmCost],
+) -> list[str]:
     from sumus.cli.plan_plots import draw
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}. Choose another folder for --plot.") from None
+        raise StorageError(
+            f"{folder} cannot be made: {error.strerror}. Choose another folder for --plot."
+        ) from None
     return [str(path) for path in draw(folder, built, account, comparison, costs)]
 
 
@@ -149,4 +222,6 @@ def _write(path: Path, content: str) -> None:
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}. Choose another file for --write.") from None
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror}. Choose another file for --write."
+        ) from None

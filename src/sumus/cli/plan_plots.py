@@ -1,4 +1,6 @@
-"""The two plots of `sumus plan`: ε against rounds, and noise against silos, for the algorithms side by side."""
+"""The two plots of `sumus plan`: ε against rounds, and noise against silos, for the algorithms side
+by side.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sumus.comparison import AlgorithmCost, Comparison
-from sumus.design import NoiseDesign
 from sumus.errors import PlanError
-from sumus.guarantee import Account
+from sumus.guarantee import Account, AlgorithmCost, Comparison, NoiseDesign
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,16 +30,31 @@ _LOOKS = {
 _INK, _GRID = "#1f2937", "#e5e7eb"
 
 
-def draw(folder: Path, built: NoiseDesign, account: Account, comparison: Comparison, costs: list[AlgorithmCost]) -> list[Path]:
+def draw(
+    folder: Path,
+    built: NoiseDesign,
+    account: Account,
+    comparison: Comparison,
+    costs: list[AlgorithmCost],
+) -> list[Path]:
     """Write both plots as PNG and SVG; returns the files."""
     multipliers = {cost.analysis: cost.noise_multiplier for cost in costs}
     try:
         import matplotlib as mpl
     except ModuleNotFoundError:
-        raise PlanError("--plot", str(folder), "needs matplotlib", "Run: pip install 'sumus[report]'") from None
+        raise PlanError(
+            "--plot", str(folder), "needs matplotlib", "Run: pip install 'sumus[report]'"
+        ) from None
     mpl.use("Agg")
     written: list[Path] = []
-    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "sumus"}):
+    with mpl.rc_context(
+        {
+            "font.family": "DejaVu Sans",
+            "font.size": 10,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "sumus",
+        }
+    ):
         for name, figure in (
             ("epsilon-against-rounds", _epsilon_against_rounds(built, account, comparison)),
             ("noise-against-silos", _noise_against_silos(account, comparison, multipliers)),
@@ -52,24 +67,40 @@ def draw(folder: Path, built: NoiseDesign, account: Account, comparison: Compari
 
 
 def _epsilon_against_rounds(built: NoiseDesign, account: Account, comparison: Comparison) -> Figure:
-    """ε of every algorithm as rounds go by, all at the noise that the plan adds to its averaged update."""
+    """ε of every algorithm as rounds go by, all at the noise that the plan adds to its averaged
+    update.
+    """
     plan = built.plan
-    noise = comparison.average_noise(_own_analysis(plan.training.algorithm), plan.noise.noise_multiplier or 1.0)
-    rounds = sorted({max(1, round(each)) for each in np.geomspace(1, 2 * plan.federation.rounds, 13)} | {plan.federation.rounds})
+    noise = comparison.average_noise(
+        _own_analysis(plan.training.algorithm), plan.noise.noise_multiplier or 1.0
+    )
+    rounds = sorted(
+        {max(1, round(each)) for each in np.geomspace(1, 2 * plan.federation.rounds, 13)}
+        | {plan.federation.rounds}
+    )
     figure, axes = _figure("ε against rounds, at equal noise in the averaged update", account)
     ends: list[tuple[float, str, str, float]] = []
     for name, (label, colour, dashes) in _LOOKS.items():
         values = [comparison.epsilon_at(name, noise, each) for each in rounds]
-        shown = [(x, y) for x, y in zip(rounds, values, strict=True) if math.isfinite(y) and y > 0.0]
+        shown = [
+            (x, y) for x, y in zip(rounds, values, strict=True) if math.isfinite(y) and y > 0.0
+        ]
         if shown:
-            axes.plot(*zip(*shown, strict=True), color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round")
+            axes.plot(
+                *zip(*shown, strict=True),
+                color=colour,
+                linestyle=dashes,
+                linewidth=2.2,
+                solid_capstyle="round",
+            )
             ends.append((shown[-1][1], label + _verdict(name, comparison), colour, shown[-1][0]))
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlim(1, 2 * plan.federation.rounds)
     if account.target_epsilon is not None:
         axes.axhline(account.target_epsilon, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.annotate(  # below the line and right of the planned rounds, where the plan's own curve has left it
+        # below the line and right of the planned rounds, where the plan's own curve has left it
+        axes.annotate(
             f"target ε = {account.target_epsilon:g}", (1, account.target_epsilon), (-4, -12), xycoords=("axes fraction", "data"),
             textcoords="offset points", fontsize=9, ha="right",
         )  # fmt: skip
@@ -84,8 +115,12 @@ def _epsilon_against_rounds(built: NoiseDesign, account: Account, comparison: Co
     return figure
 
 
-def _noise_against_silos(account: Account, comparison: Comparison, multipliers: dict[str, float]) -> Figure:
-    """Noise of the averaged update that every algorithm needs for the target, against the number of silos."""
+def _noise_against_silos(
+    account: Account, comparison: Comparison, multipliers: dict[str, float]
+) -> Figure:
+    """Noise of the averaged update that every algorithm needs for the target, against the number of
+    silos.
+    """
     lost = comparison.silos - next(iter(comparison.settings.values())).contributors
     most = max(100, 2 * comparison.silos)
     counts = sorted({max(lost + 1, round(each)) for each in np.geomspace(lost + 1, most, 24)})
@@ -93,7 +128,9 @@ def _noise_against_silos(account: Account, comparison: Comparison, multipliers: 
     ends: list[tuple[float, str, str, float]] = []
     for name, (label, colour, dashes) in _LOOKS.items():
         values = _noise_of_average(comparison, name, counts, multipliers[name])
-        axes.plot(counts, values, color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round")
+        axes.plot(
+            counts, values, color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round"
+        )
         ends.append((values[-1], label + _verdict(name, comparison), colour, counts[-1]))
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -115,15 +152,33 @@ def _noise_against_silos(account: Account, comparison: Comparison, multipliers: 
     return figure
 
 
-def _noise_of_average(comparison: Comparison, name: str, counts: list[int], multiplier: float) -> list[float]:
-    """Noise of the average in γC/b. Where the total noise itself depends on the silos, it is calibrated at every third of their numbers."""
+def _noise_of_average(
+    comparison: Comparison, name: str, counts: list[int], multiplier: float
+) -> list[float]:
+    """Noise of the average in γC/b. Where the total noise itself depends on the silos, it is
+    calibrated at every third of their numbers.
+    """
     scaled = {each: comparison.with_silos(each) for each in counts}
     if name in ("split-noise", "last-step"):
         places = [*counts[:-1:3], counts[-1]]
-        exact = [scaled[each].average_noise(name, scaled[each].least_multiplier(name)) / each for each in places]
-        return [float(each) for each in np.exp(np.interp(np.log(counts), np.log(places), np.log(exact)))]
-    growth = {each: scaled[each].settings[name].contributors / comparison.settings[name].contributors for each in counts}
-    return [scaled[each].average_noise(name, multiplier * (math.sqrt(growth[each]) if name == "local" else 1.0)) / each for each in counts]
+        exact = [
+            scaled[each].average_noise(name, scaled[each].least_multiplier(name)) / each
+            for each in places
+        ]
+        return [
+            float(each) for each in np.exp(np.interp(np.log(counts), np.log(places), np.log(exact)))
+        ]
+    growth = {
+        each: scaled[each].settings[name].contributors / comparison.settings[name].contributors
+        for each in counts
+    }
+    return [
+        scaled[each].average_noise(
+            name, multiplier * (math.sqrt(growth[each]) if name == "local" else 1.0)
+        )
+        / each
+        for each in counts
+    ]
 
 
 def _own_analysis(algorithm: str) -> str:
@@ -131,7 +186,9 @@ def _own_analysis(algorithm: str) -> str:
 
 
 def _verdict(name: str, comparison: Comparison) -> str:
-    return "" if name != "per-step" or comparison.settings[name].local_steps == 1 else "\nNOT PROVED"
+    return (
+        "" if name != "per-step" or comparison.settings[name].local_steps == 1 else "\nNOT PROVED"
+    )
 
 
 def _figure(title: str, account: Account) -> tuple[Figure, Axes]:
@@ -145,8 +202,15 @@ def _figure(title: str, account: Account) -> tuple[Figure, Axes]:
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(_GRID)
-    target = "" if account.target_epsilon is None else f"target ε = {account.target_epsilon:g} at δ = {account.delta:g}; "
-    assumptions = f"{account.neighbours}; {account.trust}\n{target}accountant {account.accountant}; solid lines are proved analyses"
+    target = (
+        ""
+        if account.target_epsilon is None
+        else f"target ε = {account.target_epsilon:g} at δ = {account.delta:g}; "
+    )
+    assumptions = (
+        f"{account.neighbours}; {account.trust}\n{target}accountant {account.accountant}; solid "
+        "lines are proved analyses"
+    )
     figure.text(0.085, 0.022, assumptions, fontsize=8.5, color="#4b5563", linespacing=1.5)
     return figure, axes
 
@@ -161,5 +225,11 @@ def _label_ends(axes: Axes, ends: list[tuple[float, str, str, float]]) -> None:
         if placed:
             place = max(place, placed[-1] + 0.055)
         placed.append(place + 0.05 * (lines - 1))
-        options: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-        axes.annotate(label, (1.0, place), (8, -4), color=colour, fontsize=9.5, linespacing=1.2, **options)
+        options: dict[str, Any] = {
+            "xycoords": "axes fraction",
+            "textcoords": "offset points",
+            "annotation_clip": False,
+        }
+        axes.annotate(
+            label, (1.0, place), (8, -4), color=colour, fontsize=9.5, linespacing=1.2, **options
+        )

@@ -8,35 +8,51 @@ from typing import Annotated
 
 import typer
 
+from sumus.books import RunFolder
 from sumus.cli.options import AsJson, print_json
 from sumus.errors import StorageError
-from sumus.record import RunFolder
 
 __all__ = ["report_command"]
 
 
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders that `sumus train` wrote; several are compared on one page.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Run folders that `sumus train` wrote; several are compared on one page."
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Where the page goes; default: report.html in the run folder; of several runs, comparison.html in the first."
+            "--out",
+            help=(
+                "Where the page goes; default: report.html in the run folder; of several runs, "
+                "comparison.html in the first."
+            ),
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    show: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """One self-contained HTML page: the guarantee in words, every round, the plan and the hash chain. Needs no network."""
+    """One self-contained HTML page: the guarantee in words, every round, the plan and the hash
+    chain. Needs no network.
+    """
     found = list(dict.fromkeys(path.resolve() for path in runs))
     folders = [RunFolder.open(path) for path in found]
     page = out or found[0] / ("report.html" if len(found) == 1 else "comparison.html")
     if page.is_dir():
         raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")
-    from sumus.report.page import write_report
+    from sumus.report import write_report
 
     write_report(folders, page)
     if as_json:
-        heads = [{"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())} for folder in folders]
+        heads = [
+            {"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())}
+            for folder in folders
+        ]
         print_json({"page": str(page), "bytes": page.stat().st_size, "runs": heads})
     else:
         typer.echo(f"{page} ({page.stat().st_size / 1000:.0f} kB)")

@@ -1,4 +1,5 @@
-"""What every terminal can show: ε spelled out where there is no Greek, lines that hang below their label, no colour where none is wanted.
+"""What every terminal can show: ε spelled out where there is no Greek, lines that hang below their
+label, no colour where none is wanted.
 
 ε ≤ 1 at δ = 0.0001      epsilon <= 1 at delta = 0.0001
 """
@@ -28,7 +29,9 @@ _NARROW = 50  # columns below which a text has a line of its own below its label
 
 
 def speak_plainly(stream: Any) -> None:
-    """Let a stream spell out what its encoding lacks: an ε must neither crash a terminal nor become a question mark."""
+    """Let a stream spell out what its encoding lacks: an ε must neither crash a terminal nor become
+    a question mark.
+    """
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors=_HANDLER)
 
@@ -40,7 +43,9 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 
 def spelled(character: str) -> str:
-    """A character in ASCII: a Greek letter by its name, a letter with an accent without it, a question mark where nothing helps."""
+    """A character in ASCII: a Greek letter by its name, a letter with an accent without it, a
+    question mark where nothing helps.
+    """
     if character in _SPELLED:
         return _SPELLED[character]
     words = unicodedata.name(character, "").split()
@@ -51,20 +56,30 @@ def spelled(character: str) -> str:
 
 
 def screen(*, stderr: bool = False) -> Console:
-    """Standard output, never wider than it is pleasant to read; a file or a pipe gets lines of 120 columns, whatever started it."""
+    """Standard output, never wider than it is pleasant to read; a file or a pipe gets lines of 120
+    columns, whatever started it.
+    """
     console = _Spelling(highlight=False, stderr=stderr)
-    return console if console.is_terminal and console.width <= _WIDEST else _Spelling(highlight=False, stderr=stderr, width=_WIDEST)
+    return (
+        console
+        if console.is_terminal and console.width <= _WIDEST
+        else _Spelling(highlight=False, stderr=stderr, width=_WIDEST)
+    )
 
 
 class _Spelling(Console):
-    """Spells out before columns are laid out, so that tables stay straight where there is no Greek."""
+    """Spells out before columns are laid out, so that tables stay straight where there is no
+    Greek.
+    """
 
     def print(self, *objects: Any, **options: Any) -> None:
         whole = {"soft_wrap": True} if any(isinstance(item, Hanging) for item in objects) else {}
         super().print(*objects, **(options | whole))
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(text.encode(self.encoding, _HANDLER).decode(self.encoding), **options)
+        return super().render_str(
+            text.encode(self.encoding, _HANDLER).decode(self.encoding), **options
+        )
 
 
 codecs.register_error(_HANDLER, _spell)
@@ -76,7 +91,9 @@ def animates(console: Console) -> bool:
 
 
 def colour() -> bool | None:
-    """False where colours are not wanted (NO_COLOR) or not understood; None where that is left to the stream."""
+    """False where colours are not wanted (NO_COLOR) or not understood; None where that is left to
+    the stream.
+    """
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
@@ -102,7 +119,11 @@ def _wrapped(line: Text, console: Console, width: int) -> Iterator[Text]:
     if line.cell_len <= width:
         yield line
         return
-    labelled = line.plain.startswith("  ") and line.plain[_LABEL - 1 : _LABEL] == " " and line.plain[2:3] != " "
+    labelled = (
+        line.plain.startswith("  ")
+        and line.plain[_LABEL - 1 : _LABEL] == " "
+        and line.plain[2:3] != " "
+    )
     label, body = (line[:_LABEL], line[_LABEL:]) if labelled else (Text(), line)
     if labelled and width < _NARROW:
         label.rstrip()

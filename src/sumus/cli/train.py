@@ -14,19 +14,25 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, modules_of_current_folder, print_json
+from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.cli.options import (
+    AsJson,
+    Overrides,
+    guarantee_text,
+    load_plan,
+    modules_of_current_folder,
+    print_json,
+)
 from sumus.cli.terminal import animates, screen
 from sumus.data import FederatedData, public_facts
-from sumus.design import NoiseDesign
 from sumus.errors import PlanError
-from sumus.guarantee import Account
+from sumus.guarantee import Account, NoiseDesign
 from sumus.plan import DEFAULT_PLAN
-from sumus.record import RoundRecord, RunFolder, rounded_up
-from sumus.uncertainty import CONFIDENCE, percent_text
+from sumus.tasks import CONFIDENCE, percent_text
 
 if TYPE_CHECKING:
-    from sumus.training.run import TrainedRun
-    from sumus.training.write_ahead import DatasetTotal
+    from sumus.books import DatasetTotal
+    from sumus.runs import TrainedRun
 
 __all__ = ["train_app"]
 
@@ -35,31 +41,56 @@ train_app = typer.Typer(add_completion=False)
 
 @train_app.command()
 def train_command(
-    plan: Annotated[Path | None, typer.Argument(help="Plan file. Omitted: the embedded digits data, in seconds.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Argument(help="Plan file. Omitted: the embedded digits data, in seconds."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
-    compare: Annotated[bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")] = None,
-    threads: Annotated[int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="Public seed of a reproducible simulation. VOIDS THE GUARANTEE.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Simulate drop-outs: ROUND:STAGE:SILO[,SILO…]; repeatable.")] = None,
-    policy: Annotated[Path | None, typer.Option(help="A silo's own policy file, enforced before the first round.")] = None,
-    ledger: Annotated[bool, typer.Option(help="Enter every release into the ledger of the data set.")] = True,
+    compare: Annotated[
+        bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")
+    ] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Public seed of a reproducible simulation. VOIDS THE GUARANTEE."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Simulate drop-outs: ROUND:STAGE:SILO[,SILO…]; repeatable."),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A silo's own policy file, enforced before the first round.")
+    ] = None,
+    ledger: Annotated[
+        bool, typer.Option(help="Enter every release into the ledger of the data set.")
+    ] = True,
     report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
     """Train a model across silos with differential privacy and secure aggregation."""
     if resume is not None and (plan is not None or set_):
-        raise PlanError("--resume", str(resume), "cannot stand beside a plan or --set", "The run folder holds its plan.")
+        raise PlanError(
+            "--resume",
+            str(resume),
+            "cannot stand beside a plan or --set",
+            "The run folder holds its plan.",
+        )
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
     if chosen is not None:
-        facts = public_facts(chosen)  # torch takes seconds to import: what is wrong with plan and table is said before
+        # torch takes seconds to import: what is wrong with plan and table is said before
+        facts = public_facts(chosen)
         _require_there(drop or [], vanishing, rounds=chosen.federation.rounds, silos=facts.silos)
     modules_of_current_folder()
-    from sumus.training.run import RunOptions, train
+    from sumus.runs import RunOptions, train
 
     options = RunOptions(
         root=out,
@@ -85,24 +116,47 @@ def train_command(
 
         def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
             nonlocal bound
-            console.print("no privacy guarantee: fedavg adds no noise" if account is None else guarantee_text(account))
+            console.print(
+                "no privacy guarantee: fedavg adds no noise"
+                if account is None
+                else guarantee_text(account)
+            )
             for silo in data.silos:
                 if silo.left_out:
-                    told = f"{silo.left_out:,} training records of {silo.name} beyond the bound {silo.bound:,} (said here only)"
+                    told = (
+                        f"{silo.left_out:,} training records of {silo.name} beyond the bound "
+                        f"{silo.bound:,} (said here only)"
+                    )
                     console.print(f"[dim]  left out     {escape(told)}", highlight=False)
             for line in data.remarks:
-                console.print(f"  notice       {line} (said here only)", style="dim", highlight=False, markup=False)
+                console.print(
+                    f"  notice       {line} (said here only)",
+                    style="dim",
+                    highlight=False,
+                    markup=False,
+                )
             for line in data.assumptions if account is None else ():
                 console.print(f"  assumed      {line}", style="dim", highlight=False, markup=False)
             if seed is not None:
-                console.print("[bold red]  --seed makes the noise public: the guarantee above is void for this run (simulation)")
+                console.print(
+                    "[bold red]  --seed makes the noise public: the guarantee above is void for "
+                    "this run (simulation)"
+                )
             elif account is not None:
                 bound = rounded_up(account.epsilon)
             bar.update(task, total=design.plan.federation.rounds)
 
         def progress(design: NoiseDesign, record: RoundRecord) -> None:
-            accuracy = "" if record.accuracy is None else f"accuracy {percent_text(record.accuracy, record.accuracy_plus_minus)}  "
-            state = accuracy + ("no guarantee" if bound is None else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}")
+            accuracy = (
+                ""
+                if record.accuracy is None
+                else f"accuracy {percent_text(record.accuracy, record.accuracy_plus_minus)}  "
+            )
+            state = accuracy + (
+                "no guarantee"
+                if bound is None
+                else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}"
+            )
             bar.update(task, completed=record.round, state=state)
             if not animates(console) and not json_:
                 console.print(f"round {record.round:>3}  {state}", highlight=False)
@@ -121,24 +175,45 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("accuracy", justify="right")
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
-    measured = run.why_not_measured if run.accuracy is None else percent_text(run.accuracy, run.accuracy_plus_minus)
+    measured = (
+        run.why_not_measured
+        if run.accuracy is None
+        else percent_text(run.accuracy, run.accuracy_plus_minus)
+    )
     table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
     compared = run.baselines
     if "majority" in compared:
         table.add_row("most frequent class", f"{compared['majority']:.1%}", "none")
     if "non_private" in compared:
-        table.add_row("all silos, no privacy", f"{compared['non_private']:.1%}", "none (learning rate not tuned)")
+        table.add_row(
+            "all silos, no privacy",
+            f"{compared['non_private']:.1%}",
+            "none (learning rate not tuned)",
+        )
         spread = f"{compared['alone_min']:.1%} … {compared['alone_max']:.1%}"
-        table.add_row("each silo alone, no privacy", f"{compared['alone_mean']:.1%}", f"none ({spread})")
+        table.add_row(
+            "each silo alone, no privacy", f"{compared['alone_mean']:.1%}", f"none ({spread})"
+        )
     console.print()
     console.print(table)
-    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy - (run.accuracy_plus_minus or 0.0):
-        console.print("[dim]without privacy is lower here because its learning rate is not tuned, not because noise helps")
+    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy - (
+        run.accuracy_plus_minus or 0.0
+    ):
+        console.print(
+            "[dim]without privacy is lower here because its learning rate is not tuned, not "
+            "because noise helps"
+        )
     if run.accuracy_plus_minus is not None:
-        console.print(f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test records included", highlight=False)
+        console.print(
+            f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test "
+            "records included",
+            highlight=False,
+        )
     console.print()
     if run.spent is not None:
-        console.print(f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False)
+        console.print(
+            f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False
+        )
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
@@ -148,7 +223,10 @@ def _ledger_line(spent: DatasetTotal) -> str:
     """What the data set has spent, this run and all before it."""
     runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
     if math.isinf(spent.epsilon):
-        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: not all of them added noise"
+        return (
+            f"{spent.dataset}: no bound for one {spent.unit} after {runs}: not all of them added "
+            "noise"
+        )
     proved = "" if spent.proved else ", NOT PROVED in part"
     bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
     return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
@@ -167,17 +245,21 @@ def _guarantee(run: TrainedRun) -> str:
 def _write_report(run: TrainedRun) -> Path | None:
     if importlib.util.find_spec("jinja2") is None:
         return None  # the report extra is not installed; `sumus report` says how to get it
-    from sumus.report.page import write_report
+    from sumus.report import write_report
 
     page = run.path / "report.html"
     write_report([RunFolder.open(run.path)], page)
     return page
 
 
-def _require_there(dropped: list[str], vanishing: dict[int, dict[str, frozenset[int]]], *, rounds: int, silos: int) -> None:
+def _require_there(
+    dropped: list[str], vanishing: dict[int, dict[str, frozenset[int]]], *, rounds: int, silos: int
+) -> None:
     """A drop-out of a round or a silo that does not exist would be simulated as none at all."""
     numbers = {silo for stages in vanishing.values() for each in stages.values() for silo in each}
-    if not all(0 <= number < rounds for number in vanishing) or not all(silo < silos for silo in numbers):
+    if not all(0 <= number < rounds for number in vanishing) or not all(
+        silo < silos for silo in numbers
+    ):
         rule = f"must name rounds 1 to {rounds} and silos 0 to {silos - 1}"
         raise PlanError("--drop", " ".join(dropped), rule, "Correct the numbers.")
 
@@ -189,9 +271,17 @@ def _vanishing(given: list[str]) -> dict[int, dict[str, frozenset[int]]]:
     for each in given:
         parts = each.split(":")
         numbers = parts[2].split(",") if len(parts) == 3 else []
-        if len(parts) != 3 or not parts[0].isdigit() or parts[1] not in stages or not all(n.isdigit() for n in numbers):
+        if (
+            len(parts) != 3
+            or not parts[0].isdigit()
+            or parts[1] not in stages
+            or not all(n.isdigit() for n in numbers)
+        ):
             raise PlanError(
-                "--drop", each, f"must read ROUND:STAGE:SILO[,SILO…] with a stage of {', '.join(stages)}", "For example 2:masked:0,3."
+                "--drop",
+                each,
+                f"must read ROUND:STAGE:SILO[,SILO…] with a stage of {', '.join(stages)}",
+                "For example 2:masked:0,3.",
             )
         out.setdefault(int(parts[0]) - 1, {})[parts[1]] = frozenset(map(int, numbers))
     return out

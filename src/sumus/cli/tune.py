@@ -1,4 +1,6 @@
-"""`sumus tune`: hyper-parameter search on the validation split, resumable; accounted only if asked to."""
+"""`sumus tune`: hyper-parameter search on the validation split, resumable; accounted only if asked
+to.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +10,122 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, modules_of_current_folder, print_json
+from sumus.books import Ledger, dataset_of, rounded_up
+from sumus.cli.options import (
+    AsJson,
+    Overrides,
+    console,
+    guarantee_text,
+    load_plan,
+    modules_of_current_folder,
+    print_json,
+)
 from sumus.errors import PlanError
-from sumus.experiments.space import SearchSpace, default_space
-from sumus.ledger import Ledger, dataset_of
+from sumus.files import replace_atomically
 from sumus.plan import TrainingPlan
-from sumus.record_lines import rounded_up
-from sumus.storage import replace_atomically
-from sumus.uncertainty import percent_text
+from sumus.tasks import percent_text
+from sumus.tuning import SearchSpace, default_space
 
 if TYPE_CHECKING:
-    from sumus.experiments.tuning import Tuned, TuneOptions
+    from sumus.tuning import Tuned, TuneOptions
 
 __all__ = ["tune_app"]
 
 tune_app = typer.Typer(add_completion=False)
 
-_WARNING = "the search is not accounted: the chosen numbers tell something about the validation records. --account E accounts for it"
+_WARNING = (
+    "the search is not accounted: the chosen numbers tell something about the validation records. "
+    "--account E accounts for it"
+)
 
 
 @tune_app.command(name="tune")
 def tune_command(
     plan: Annotated[Path, typer.Argument(help="Plan file: everything that does not vary.")],
-    space: Annotated[Path | None, typer.Option(help="Search space in TOML; omitted: the default space of the plan's algorithm.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs in all; an interrupted search goes on where it stopped.")] = 50,
-    sampler: Annotated[str, typer.Option(help="tpe, gp or random.")] = "tpe",
-    objective: Annotated[str, typer.Option(help="accuracy or loss, on the validation records.")] = "accuracy",
-    prune: Annotated[bool, typer.Option(help="Stop runs early that are worse than the median.")] = True,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time. More processes may share --out.")] = 1,
-    seed: Annotated[int, typer.Option(help="Public seed of the simulation.")] = 0,
-    out: Annotated[Path, typer.Option(help="Storage, plots and the best plan go here.")] = Path("tuning"),
-    account: Annotated[
-        float | None, typer.Option(help="Account for the search: expected number of runs, drawn from secret randomness.")
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            help="Search space in TOML; omitted: the default space of the plan's algorithm."
+        ),
     ] = None,
-    candidates: Annotated[int, typer.Option(min=1, help="With --account: plans drawn from the space beforehand, in public.")] = 16,
+    runs: Annotated[
+        int,
+        typer.Option(min=1, help="Runs in all; an interrupted search goes on where it stopped."),
+    ] = 50,
+    sampler: Annotated[str, typer.Option(help="tpe, gp or random.")] = "tpe",
+    objective: Annotated[
+        str, typer.Option(help="accuracy or loss, on the validation records.")
+    ] = "accuracy",
+    prune: Annotated[
+        bool, typer.Option(help="Stop runs early that are worse than the median.")
+    ] = True,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs at the same time. More processes may share --out.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Public seed of the simulation.")] = 0,
+    out: Annotated[Path, typer.Option(help="Storage, plots and the best plan go here.")] = Path(
+        "tuning"
+    ),
+    account: Annotated[
+        float | None,
+        typer.Option(
+            help="Account for the search: expected number of runs, drawn from secret randomness."
+        ),
+    ] = None,
+    candidates: Annotated[
+        int,
+        typer.Option(
+            min=1, help="With --account: plans drawn from the space beforehand, in public."
+        ),
+    ] = 16,
     set_: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search hyper-parameters on the training records alone: 70 % train, 30 % score, test records stay unseen."""
+    """Search hyper-parameters on the training records alone: 70 % train, 30 % score, test records
+    stay unseen.
+    """
     chosen = load_plan(plan, set_).moved_to(out)
     modules_of_current_folder()
     searched = default_space(chosen) if space is None else SearchSpace.load(space)
     if account is not None:
-        _accounted(chosen, searched, out, expected_runs=account, candidates=candidates, seed=seed, as_json=as_json)
+        _accounted(
+            chosen,
+            searched,
+            out,
+            expected_runs=account,
+            candidates=candidates,
+            seed=seed,
+            as_json=as_json,
+        )
         return
-    from sumus.experiments.tuning import TuneOptions
+    from sumus.tuning import TuneOptions
 
-    options = TuneOptions(out=out, runs=runs, sampler=sampler, objective=objective, prune=prune, jobs=jobs, seed=seed)
+    options = TuneOptions(
+        out=out, runs=runs, sampler=sampler, objective=objective, prune=prune, jobs=jobs, seed=seed
+    )
     found = _search(chosen, searched, options, quiet=as_json)
     files = _write(found.plan, out) + _plots(found, out, objective)
     if as_json:
-        summary = {"plan": str(out / "best.toml"), "values": found.values, objective: found.score, "accounted": False}
-        print_json(summary | {"finished": found.finished, "pruned": found.pruned, "files": [str(each) for each in files]})
+        summary = {
+            "plan": str(out / "best.toml"),
+            "values": found.values,
+            objective: found.score,
+            "accounted": False,
+        }
+        print_json(
+            summary
+            | {
+                "finished": found.finished,
+                "pruned": found.pruned,
+                "files": [str(each) for each in files],
+            }
+        )
         return
     screen = console()
-    screen.print(f"[bold]best {objective} {found.score:.4f}[/bold] on the validation records, {found.finished} runs, {found.pruned} pruned")
+    screen.print(
+        f"[bold]best {objective} {found.score:.4f}[/bold] on the validation records, "
+        f"{found.finished} runs, {found.pruned} pruned"
+    )
     for key, value in found.values.items():
         screen.print(f"  {key} = {value}")
     for path in files:
@@ -71,10 +134,16 @@ def tune_command(
 
 
 def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, quiet: bool) -> Tuned:
-    from sumus.experiments.tuning import tune
+    from sumus.tuning import tune
 
     screen = console()
-    columns = (TextColumn("run"), BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("run"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal) as bar:
         task = bar.add_task("run", total=options.runs, state="")
         best: list[float] = []
@@ -85,46 +154,80 @@ def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, qui
             top = (max if options.objective == "accuracy" else min)(best) if best else float("nan")
             bar.update(task, completed=number, state=f"best {options.objective} {top:.4f}")
             if not screen.is_terminal and not quiet:
-                screen.print(f"run {number:>3}  " + ("pruned" if score is None else f"{options.objective} {score:.4f}"))
+                screen.print(
+                    f"run {number:>3}  "
+                    + ("pruned" if score is None else f"{options.objective} {score:.4f}")
+                )
 
         return tune(plan, space, options, progress=progress)
 
 
 def _accounted(
-    plan: TrainingPlan, space: SearchSpace, out: Path, *, expected_runs: float, candidates: int, seed: int, as_json: bool
+    plan: TrainingPlan,
+    space: SearchSpace,
+    out: Path,
+    *,
+    expected_runs: float,
+    candidates: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     import numpy as np
 
-    from sumus.experiments.accounted_tuning import accounted_tuning
+    from sumus.tuning import accounted_tuning
 
     if plan.training.algorithm == "fedavg":
-        raise PlanError("--account", expected_runs, "needs a private algorithm", "fedavg has no guarantee to account for.")
+        raise PlanError(
+            "--account",
+            expected_runs,
+            "needs a private algorithm",
+            "fedavg has no guarantee to account for.",
+        )
     ledger = Ledger.of_dataset(dataset_of(plan))
-    found = accounted_tuning(plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed, ledger=ledger)
+    found = accounted_tuning(
+        plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed, ledger=ledger
+    )
     files = _write(found.plan, out)
     np.savez(out / "model.npz", parameters=found.parameters)
     files.append(out / "model.npz")
     if as_json:
         body = {"plan": str(out / "best.toml"), "values": found.values, "accounted": True}
         body |= {"noisy_accuracy": found.score, "noisy_accuracy_plus_minus": found.score_plus_minus}
-        print_json(body | {"epsilon": found.epsilon, "delta": found.account.delta, "account": found.account.as_json()})
+        print_json(
+            body
+            | {
+                "epsilon": found.epsilon,
+                "delta": found.account.delta,
+                "account": found.account.as_json(),
+            }
+        )
         return
     screen = console()
-    training, validation = rounded_up(found.account.tuning_epsilon or found.epsilon), rounded_up(found.validation_epsilon)
+    training, validation = (
+        rounded_up(found.account.tuning_epsilon or found.epsilon),
+        rounded_up(found.validation_epsilon),
+    )
     screen.print(
-        f"[bold]search and best model together: ε ≤ {rounded_up(found.epsilon)} at δ = {found.account.delta:g}[/bold], proved; one record, "
+        f"[bold]search and best model together: ε ≤ {rounded_up(found.epsilon)} at δ = "
+        f"{found.account.delta:g}[/bold], proved; one record, "
         f"add or remove (training records {training}, validation records {validation})",
         soft_wrap=True,
     )
     screen.print("Every run of the search, of which only the best is shown:")
     screen.print(guarantee_text(found.account))
     score = percent_text(found.score, found.score_plus_minus)
-    screen.print(f"noisy validation accuracy {score} of this model, rather too high: it was chosen for it", highlight=False)
+    screen.print(
+        f"noisy validation accuracy {score} of this model, rather too high: it was chosen for it",
+        highlight=False,
+    )
     for key, value in found.values.items():
         screen.print(f"  {key} = {value}")
     for path in files:
         screen.print(f"wrote {path}", style="green", soft_wrap=True)
-    screen.print("model.npz is covered by this ε. Training best.toml again costs its own ε on top.", soft_wrap=True)
+    screen.print(
+        "model.npz is covered by this ε. Training best.toml again costs its own ε on top.",
+        soft_wrap=True,
+    )
 
 
 def _write(plan: TrainingPlan, out: Path) -> list[Path]:
@@ -135,6 +238,6 @@ def _write(plan: TrainingPlan, out: Path) -> list[Path]:
 
 
 def _plots(found: Tuned, out: Path, objective: str) -> list[Path]:
-    from sumus.experiments.tuning_plots import draw_tuning
+    from sumus.tuning import draw_tuning
 
     return draw_tuning(found.study, out, objective)

@@ -5,26 +5,63 @@
     data = from_arrays([(x0, y0), …])    # python objects: arrays, tensors, datasets
     one = load_silo(plan, "Bergen")      # what one organisation loads on its own machine
 
-Needs numpy only; CSV files need nothing else, Parquet files need pyarrow, the digits need scikit-learn.
+Needs numpy only; CSV files need nothing else, Parquet files need pyarrow, the digits need
+scikit-learn.
 """
 
 from __future__ import annotations
 
-from sumus.data.loading import load, load_silo, public_facts
-from sumus.data.objects import from_arrays
-from sumus.data.silos import FederatedData, PublicFacts, Records, SiloRecords
-from sumus.data.stated_counts import hold_to_plan
-from sumus.data.table_files import data_folder
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FederatedData",
-    "PublicFacts",
-    "Records",
-    "SiloRecords",
-    "data_folder",
-    "from_arrays",
-    "hold_to_plan",
-    "load",
-    "load_silo",
-    "public_facts",
-]
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.data.catalogue import (
+        CATALOGUE as CATALOGUE,
+        NamedSet as NamedSet,
+        named_set as named_set,
+    )
+    from sumus.data.column_warnings import WARNING as WARNING, listed as listed
+    from sumus.data.columns import TextColumn as TextColumn
+    from sumus.data.images import (
+        FEATURE_PIXELS as FEATURE_PIXELS,
+        cifar10_images as cifar10_images,
+        features_file as features_file,
+    )
+    from sumus.data.income import prepare_income as prepare_income
+    from sumus.data.loading import (
+        load as load,
+        load_silo as load_silo,
+        public_facts as public_facts,
+    )
+    from sumus.data.locations import cache_folder as cache_folder
+    from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.silos import (
+        FederatedData as FederatedData,
+        Records as Records,
+        SiloRecords as SiloRecords,
+    )
+    from sumus.data.stated_counts import (
+        OtherCountError as OtherCountError,
+        hold_to_plan as hold_to_plan,
+    )
+    from sumus.data.synthetic import write_patients as write_patients
+    from sumus.data.table import OwnTable as OwnTable, table_pool as table_pool
+    from sumus.data.table_files import data_folder as data_folder, locate as locate
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    catalogue="CATALOGUE NamedSet named_set",
+    column_warnings="WARNING listed",
+    columns="TextColumn",
+    images="FEATURE_PIXELS cifar10_images features_file",
+    income="prepare_income",
+    loading="load load_silo public_facts",
+    locations="cache_folder",
+    objects="UNNAMED from_arrays",
+    silos="FederatedData Records SiloRecords",
+    stated_counts="OtherCountError hold_to_plan",
+    synthetic="write_patients",
+    table="OwnTable table_pool",
+    table_files="data_folder locate",
+)

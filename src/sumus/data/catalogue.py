@@ -1,4 +1,6 @@
-"""The data sets a plan can name, and everything that is publicly known about each without loading it."""
+"""The data sets a plan can name, and everything that is publicly known about each without loading
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,9 @@ from typing import final
 from sumus.data import images, income
 from sumus.data.partition import deal_sizes, split_sizes
 from sumus.data.pool import Pool, silo_titles
-from sumus.data.silos import PublicFacts
 from sumus.data.stated_counts import stated_counts
 from sumus.errors import DataError, PlanError
-from sumus.plan import TrainingPlan
+from sumus.plan import PublicFacts, TrainingPlan
 
 __all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count"]
 
@@ -24,7 +25,8 @@ class NamedSet:
     """One data set of the catalogue.
 
     Args:
-        class_counts: records of each class, as published; they fix the sizes of every simulated silo.
+        class_counts: records of each class, as published; they fix the sizes of every simulated
+            silo.
         default_silos: N if the plan does not say.
         natural_counts: records of each silo that the data itself has, if it has any.
         place: where it is on this machine, or the error that says how to get it; cheap.
@@ -109,21 +111,38 @@ CATALOGUE: dict[str, NamedSet] = {
 def named_set(name: str) -> NamedSet:
     """The data set of that name."""
     if name not in CATALOGUE:
-        raise PlanError("data.name", name, f"must be one of {', '.join(CATALOGUE)}", "For a file of your own set data.path instead.")
+        raise PlanError(
+            "data.name",
+            name,
+            f"must be one of {', '.join(CATALOGUE)}",
+            "For a file of your own set data.path instead.",
+        )
     return CATALOGUE[name]
 
 
 def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int:
-    """N of a named data set: what the plan says, otherwise the default; natural silos cannot be more or fewer than they are."""
+    """N of a named data set: what the plan says, otherwise the default; natural silos cannot be
+    more or fewer than they are.
+    """
     wanted = plan.federation.silos
     if natural is not None:
         if wanted not in (None, natural):
             fix = f"Omit it, or set data.partition to iid for {wanted} simulated silos."
-            raise PlanError("federation.silos", wanted, f"must be {natural}, the natural silos of {chosen.name}", fix)
+            raise PlanError(
+                "federation.silos",
+                wanted,
+                f"must be {natural}, the natural silos of {chosen.name}",
+                fix,
+            )
         return natural
     silos = wanted or chosen.default_silos
     if silos > chosen.records:
-        raise PlanError("federation.silos", silos, f"must not exceed the {chosen.records} records of {chosen.name}", "Lower it.")
+        raise PlanError(
+            "federation.silos",
+            silos,
+            f"must not exceed the {chosen.records} records of {chosen.name}",
+            "Lower it.",
+        )
     return silos
 
 
@@ -133,7 +152,10 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     assumptions: tuple[str, ...] = ()
     if data.partition == "natural":
         if chosen.natural_counts is None:
-            raise DataError(f"{chosen.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet.")
+            raise DataError(
+                f"{chosen.name}: has no silos of its own. Set data.partition to iid, shards or "
+                "dirichlet."
+            )
         counts = chosen.natural_counts(cache)
         silos = silo_count(plan, chosen, len(counts))
         titles, sizes = tuple(counts), tuple(counts.values())
@@ -148,7 +170,10 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
             alpha=data.dirichlet_alpha,
             shards_per_silo=data.shards_per_silo,
         )
-        assumptions = (f"{silos} simulated silos: the deal and the split follow the public seed {data.split_seed}",)
+        assumptions = (
+            f"{silos} simulated silos: the deal and the split follow the public seed "
+            f"{data.split_seed}",
+        )
     return PublicFacts(
         name=chosen.name,
         silo_names=titles,
@@ -162,7 +187,8 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
 
 
 def _training_bounds(plan: TrainingPlan, sizes: Mapping[str, int], name: str) -> tuple[int, ...]:
-    """Upper bounds on the training records of every silo: those of the plan, otherwise what the split leaves of its records.
+    """Upper bounds on the training records of every silo: those of the plan, otherwise what the
+    split leaves of its records.
 
     Args:
         plan: its data section may declare bounds.
@@ -172,6 +198,12 @@ def _training_bounds(plan: TrainingPlan, sizes: Mapping[str, int], name: str) ->
     data = plan.data
     for silo, size in sizes.items():
         if not size:
-            raise DataError(f"{name}: silo {silo!r} has no records. Raise data.dirichlet_alpha or lower federation.silos.")
-    counted = tuple(split_sizes(size, data.test_fraction, data.validation_fraction)[0] for size in sizes.values())
+            raise DataError(
+                f"{name}: silo {silo!r} has no records. Raise data.dirichlet_alpha or lower "
+                "federation.silos."
+            )
+    counted = tuple(
+        split_sizes(size, data.test_fraction, data.validation_fraction)[0]
+        for size in sizes.values()
+    )
     return stated_counts(data, len(sizes), name) or counted

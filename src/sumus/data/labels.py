@@ -1,6 +1,7 @@
 """From the raw values of a column to numbers, categories, silos and classes.
 
-A fault names column and record, never the value: it belongs to somebody, and a message may go to other people.
+A fault names column and record, never the value: it belongs to somebody, and a message may go to
+    other people.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from numpy.typing import NDArray
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.errors import DataError
 
-__all__ = ["as_text", "canonical", "codes_of", "number_or_text", "parse_numbers", "require_few_and_common", "why_not_classes"]
+__all__ = [
+    "as_text",
+    "canonical",
+    "codes_of",
+    "number_or_text",
+    "parse_numbers",
+    "require_few_and_common",
+    "why_not_classes",
+]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 _MOST_CLASSES = 20  # that are taken from a file without being declared
 _MOST_NUMBERS = 10  # the same where all are numbers: more of them are a quantity
-_LEAST_RECORDS = 5  # of such a class: the name of a rarer one would tell something about a few people
+# of such a class: the name of a rarer one would tell something about a few people
+_LEAST_RECORDS = 5
 _NUMBER_SHARE = 0.9  # of the values that are there: above it, the rest is taken for typing errors
 
 
@@ -31,13 +41,16 @@ def as_text(column: Column) -> TextColumn:
         values, places = np.unique(column.values[present], return_inverse=True)
         codes = np.full(len(column.values), -1, dtype=np.int32)
         codes[present] = places
-        spelt = _flag_text if column.bounds == (0.0, 1.0) else _number_text  # only booleans bring their bounds along
+        # only booleans bring their bounds along
+        spelt = _flag_text if column.bounds == (0.0, 1.0) else _number_text
         return TextColumn(column.name, tuple(spelt(float(value)) for value in values), codes)
     short = [_spelt(value) for value in column.values]
     if short == list(column.values):
         return column
     numbers: dict[str, int] = {}
-    renumbered = np.array([*(numbers.setdefault(value, len(numbers)) for value in short), -1], dtype=np.int32)
+    renumbered = np.array(
+        [*(numbers.setdefault(value, len(numbers)) for value in short), -1], dtype=np.int32
+    )
     return TextColumn(column.name, tuple(numbers), renumbered[column.codes], column.declared)
 
 
@@ -50,12 +63,17 @@ def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
     """
     spelt = tuple(map(_spelt, declared))
     if len(set(spelt)) < len(spelt):
-        raise DataError(f"data.categories.{name} lists one value in two spellings, such as 4 and 4.0. Keep one of them.")
+        raise DataError(
+            f"data.categories.{name} lists one value in two spellings, such as 4 and 4.0. Keep one "
+            "of them."
+        )
     return spelt
 
 
 def _spelt(value: str) -> str:
-    """Whole numbers without decimals and booleans with a capital, so that 1 and 1.0, true and TRUE are one category."""
+    """Whole numbers without decimals and booleans with a capital, so that 1 and 1.0, true and TRUE
+    are one category.
+    """
     if value.casefold() in ("true", "false"):
         return value.capitalize()
     return match[1] if (match := _WHOLE.fullmatch(value)) else value
@@ -66,14 +84,22 @@ def _flag_text(value: float) -> str:
 
 
 def _number_text(value: float) -> str:
-    return str(int(value)) if math.isfinite(value) and value.is_integer() and abs(value) < 2.0**53 else repr(value)
+    return (
+        str(int(value))
+        if math.isfinite(value) and value.is_integer() and abs(value) < 2.0**53
+        else repr(value)
+    )
 
 
 def number_or_text(column: Column) -> Column:
-    """A column of strings as numbers if at least nine in ten of the values that are there are numbers; the rest must then be corrected."""
+    """A column of strings as numbers if at least nine in ten of the values that are there are
+    numbers; the rest must then be corrected.
+    """
     if isinstance(column, NumberColumn):
         return column
-    numeric = np.array([*(_parse(value) is not None for value in column.values), True])[column.codes]
+    numeric = np.array([*(_parse(value) is not None for value in column.values), True])[
+        column.codes
+    ]
     present = column.codes >= 0
     share = float(numeric[present].mean()) if present.any() else 1.0
     return parse_numbers(column, f"column {column.name}") if share >= _NUMBER_SHARE else column
@@ -108,8 +134,11 @@ def _parse(text: str) -> float | None:
         return None
 
 
-def codes_of(column: TextColumn, key: str, declared: tuple[str, ...] | None) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Names and the position of every record's name: the declared list in its order, otherwise all distinct values in sorted order.
+def codes_of(
+    column: TextColumn, key: str, declared: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Names and the position of every record's name: the declared list in its order, otherwise all
+    distinct values in sorted order.
 
     Args:
         column: silos or labels as categories.
@@ -119,26 +148,33 @@ def codes_of(column: TextColumn, key: str, declared: tuple[str, ...] | None) -> 
     absent = np.flatnonzero(column.codes < 0)
     if len(absent):
         raise DataError(
-            f"{key} {column.name!r} has no value in {len(absent)} records, first in record {absent[0] + 1}. Fill them or remove them."
+            f"{key} {column.name!r} has no value in {len(absent)} records, first in record "
+            f"{absent[0] + 1}. Fill them or remove them."
         )
     present = set(np.unique(column.codes).tolist())
     odd = [code for code in present if not column.values[code].isprintable()]
     if odd:  # it would become a name on screens and in plans
         record = int(np.flatnonzero(np.isin(column.codes, odd))[0]) + 1
-        raise DataError(f"{key}: the value of record {record} holds control characters. Correct it.")
+        raise DataError(
+            f"{key}: the value of record {record} holds control characters. Correct it."
+        )
     names = declared or tuple(sorted((column.values[code] for code in present), key=_sort_key))
     position = {name: index for index, name in enumerate(canonical(names, column.name))}
     for code in sorted(present):
         if column.values[code] not in position:
             record = int(np.flatnonzero(column.codes == code)[0]) + 1
             fix = "Add it to the list or correct it."
-            raise DataError(f"{key}: the value of record {record} is not in data.categories.{column.name}. {fix}")
+            raise DataError(
+                f"{key}: the value of record {record} is not in data.categories.{column.name}. "
+                f"{fix}"
+            )
     lookup = np.array([position.get(value, -1) for value in column.values], dtype=np.int64)
     return names, lookup[column.codes]
 
 
 def require_few_and_common(names: tuple[str, ...], classes: NDArray[np.int64], column: str) -> None:
-    """Refuse to read classes off a file where they are a quantity, or where the name of one tells something about a few people.
+    """Refuse to read classes off a file where they are a quantity, or where the name of one tells
+    something about a few people.
 
     Args:
         names: the distinct values of the label column.
@@ -149,11 +185,15 @@ def require_few_and_common(names: tuple[str, ...], classes: NDArray[np.int64], c
     why = why_not_classes(np.bincount(classes, minlength=len(names)), numeric=numeric)
     if why is not None:
         fix = f"List the classes in data.categories.{column}, or name another column."
-        raise DataError(f"data.label_column {column!r} cannot be taken for classes, which the plan does not list: {why}. {fix}")
+        raise DataError(
+            f"data.label_column {column!r} cannot be taken for classes, which the plan does not "
+            f"list: {why}. {fix}"
+        )
 
 
 def why_not_classes(counts: NDArray[np.int64], *, numeric: bool, labels: int = 0) -> str | None:
-    """Why labels must not be read off the records: they are a quantity, or one of them tells something about a few people.
+    """Why labels must not be read off the records: they are a quantity, or one of them tells
+    something about a few people.
 
     Args:
         counts: records of every label.
@@ -163,9 +203,14 @@ def why_not_classes(counts: NDArray[np.int64], *, numeric: bool, labels: int = 0
     records, most = int(counts.sum()), _MOST_NUMBERS if numeric else _MOST_CLASSES
     kind = "numbers" if numeric else "values"
     if max(len(counts), labels) > most:
-        return f"it holds more than {most} different {kind}, and Sumus learns classes, not quantities"
+        return (
+            f"it holds more than {most} different {kind}, and Sumus learns classes, not quantities"
+        )
     if len(counts) > 2 and 2 * len(counts) > records:
-        return f"it holds a different one of its {kind} in most records, and Sumus learns classes, not quantities"
+        return (
+            f"it holds a different one of its {kind} in most records, and Sumus learns classes, "
+            "not quantities"
+        )
     if np.any((counts < _LEAST_RECORDS) & (10 * counts < records)):
         return f"one of them has fewer than {_LEAST_RECORDS} records, and would become public"
     return None

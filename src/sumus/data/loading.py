@@ -9,11 +9,11 @@ import numpy as np
 
 from sumus.data.catalogue import named_facts, named_set
 from sumus.data.pool import Pool, federate, federate_by_record, silos_by_record
-from sumus.data.silos import FederatedData, PublicFacts
+from sumus.data.silos import FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
 from sumus.data.table import OwnTable, open_table, table_pool
 from sumus.errors import DataError, PlanError
-from sumus.plan import TrainingPlan
+from sumus.plan import PublicFacts, TrainingPlan
 
 __all__ = ["load", "load_silo", "public_facts"]
 
@@ -21,11 +21,13 @@ __all__ = ["load", "load_silo", "public_facts"]
 def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     """All records that the plan's data section names.
 
-    A plan without data section means the digits. A file of one's own always keeps the silos of its silo column.
+    A plan without data section means the digits. A file of one's own always keeps the silos of its
+    silo column.
 
-    Guarantee: every record is in at most one part of one silo, and in none only beyond a declared bound; the result is a function of
-        the files, the data section and `federation.silos` alone; whatever was taken as public without being declared is listed in
-        `assumptions`. Adding or removing a row of one's own file moves no other row from one part to another.
+    Guarantee: every record is in at most one part of one silo, and in none only beyond a declared
+        bound; the result is a function of the files, the data section and `federation.silos` alone;
+        whatever was taken as public without being declared is listed in `assumptions`. Adding or
+        removing a row of one's own file moves no other row from one part to another.
 
     Args:
         plan: the plan.
@@ -38,18 +40,21 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
         return hold_to_plan(federate_by_record(pool, plan), plan.data)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)
-    data = federate(pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo)
+    data = federate(
+        pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo
+    )
     return dataclasses.replace(data, assumptions=(*facts.assumptions, *data.assumptions))
 
 
 def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> FederatedData:
     """The records of one silo, as that organisation loads them on its own machine.
 
-    Its file may hold the records of other silos too. If it does not, classes and columns must be declared in the plan: read off
-    one silo's own file they could differ from silo to silo.
+    Its file may hold the records of other silos too. If it does not, classes and columns must be
+    declared in the plan: read off one silo's own file they could differ from silo to silo.
 
-    Guarantee: with silos, classes, columns and bounds declared a silo loads whatever number of records it has, none included, and
-        nothing is raised by which somebody else could learn that number.
+    Guarantee: with silos, classes, columns and bounds declared a silo loads whatever number of
+        records it has, none included, and nothing is raised by which somebody else could learn that
+        number.
 
     Args:
         plan: the plan.
@@ -61,31 +66,47 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         data = load(plan, cache=cache)
         chosen = [each for each in data.silos if each.name == silo]
         if not chosen:
-            raise DataError(f"{data.name}: has no silo {silo!r}. Silos: {', '.join(each.name for each in data.silos[:60])}.")
+            raise DataError(
+                f"{data.name}: has no silo {silo!r}. Silos: "
+                f"{', '.join(each.name for each in data.silos[:60])}."
+            )
         return dataclasses.replace(data, silos=tuple(chosen))
     table = open_table(plan.data, plan.folder)
     pool = _own_pool(plan, table)
     names, silo_of = pool.silo_names or (), pool.silo_of
     if silo_of is None or silo not in names:
-        raise DataError(f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: {', '.join(names[:20])}.")
+        raise DataError(
+            f"data.silo_column: {pool.name} has no records of silo {silo!r}. Found: "
+            f"{', '.join(names[:20])}."
+        )
     if len(np.unique(silo_of)) < (plan.federation.silos or 2):
         _check_declared(plan, table.typed, tuple(table.columns))
     rows = np.flatnonzero(silo_of == names.index(silo))
     encode = pool.encode
     only = dataclasses.replace(
-        pool, labels=pool.labels[rows], encode=lambda at: encode(rows[at]), silo_names=(silo,), silo_of=np.zeros(len(rows), np.int64)
+        pool,
+        labels=pool.labels[rows],
+        encode=lambda at: encode(rows[at]),
+        silo_names=(silo,),
+        silo_of=np.zeros(len(rows), np.int64),
     )
     bounds = plan.data.records_per_silo
     if bounds is not None and len(bounds) != len(names):
         fix = f"List all silos in data.categories.{plan.data.silo_column}"
-        raise DataError(f"data.records_per_silo has {len(bounds)} bounds, {pool.name} has {len(names)} silos. {fix}.")
+        raise DataError(
+            f"data.records_per_silo has {len(bounds)} bounds, {pool.name} has {len(names)} silos. "
+            f"{fix}."
+        )
     stated = None if bounds is None else bounds[names.index(silo)]
     data = federate_by_record(only, plan)
-    return dataclasses.replace(data, silos=(hold_silo(data.silos[0], stated, plan.data, pool.name),))
+    return dataclasses.replace(
+        data, silos=(hold_silo(data.silos[0], stated, plan.data, pool.name),)
+    )
 
 
 def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFacts:
-    """What is public about the plan's data: from published counts for a named data set, by one pass over a file of one's own.
+    """What is public about the plan's data: from published counts for a named data set, by one pass
+    over a file of one's own.
 
     Args:
         plan: the plan.
@@ -101,7 +122,10 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     public = stated is None or plan.data.counts == "public"
     if public:
         claimed = stated or (None,) * len(names)
-        held = (hold_silo(silo, count, plan.data, pool.name) for silo, count in zip(silos_by_record(pool, plan), claimed, strict=True))
+        held = (
+            hold_silo(silo, count, plan.data, pool.name)
+            for silo, count in zip(silos_by_record(pool, plan), claimed, strict=True)
+        )
         stated = tuple(max(len(silo.train), 1) for silo in held)
     return PublicFacts(
         name=pool.name,
@@ -117,17 +141,27 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
 
 
 def _refuse_objects(plan: TrainingPlan) -> None:
-    """Records that were given in Python are in no file, and nothing else may be loaded in their place."""
+    """Records that were given in Python are in no file, and nothing else may be loaded in their
+    place.
+    """
     if plan.data.objects is not None:
         fix = "Use sumus.train(plan, silos=…) with those objects."
-        raise DataError(f"data.objects: the records {plan.data.objects!r} were given in Python, so no command can load them. {fix}")
+        raise DataError(
+            f"data.objects: the records {plan.data.objects!r} were given in Python, so no command "
+            f"can load them. {fix}"
+        )
 
 
 def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
-    """The records of a file; one without any can be read only where the plan says which silos and classes there are."""
+    """The records of a file; one without any can be read only where the plan says which silos and
+    classes there are.
+    """
     data, listed = plan.data, plan.data.categories or {}
     if not table.records and not {data.silo_column, data.label_column} <= set(listed):
-        fix = f"Add records, or list silos and classes in data.categories.{data.silo_column} and .{data.label_column}."
+        fix = (
+            f"Add records, or list silos and classes in data.categories.{data.silo_column} and "
+            f".{data.label_column}."
+        )
         raise DataError(f"{table.path} holds columns but no records. {fix}")
     return table_pool(table, data)
 
@@ -136,7 +170,9 @@ def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
     names = pool.silo_names or ()
     if plan.federation.silos not in (None, len(names)):
         rule = f"must be {len(names)}, the silos of column {plan.data.silo_column}"
-        raise PlanError("federation.silos", plan.federation.silos, rule, "Omit it, or correct the silo column.")
+        raise PlanError(
+            "federation.silos", plan.federation.silos, rule, "Omit it, or correct the silo column."
+        )
 
 
 def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -> None:
@@ -144,10 +180,24 @@ def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -
     data = plan.data
     listed, bounded = data.categories or {}, data.bounds or {}
     if data.label_column not in listed:
-        rule = f"data.categories.{data.label_column} must list the classes when a silo reads its own file only"
+        rule = (
+            f"data.categories.{data.label_column} must list the classes when a silo reads its own "
+            "file only"
+        )
         raise DataError(f"{rule}. Add it to the plan.")
-    features = data.columns or tuple(name for name in columns if name not in (data.silo_column, data.label_column))
-    open_columns = [] if typed else [name for name in features if name not in listed and name not in bounded]
+    features = data.columns or tuple(
+        name for name in columns if name not in (data.silo_column, data.label_column)
+    )
+    open_columns = (
+        [] if typed else [name for name in features if name not in listed and name not in bounded]
+    )
     if data.columns is None or open_columns:
-        what = f"declare column {open_columns[0]!r} in data.bounds or data.categories" if open_columns else "list data.columns"
-        raise DataError(f"{data.path} holds one silo only, so the plan must {what}: every silo must encode records alike.")
+        what = (
+            f"declare column {open_columns[0]!r} in data.bounds or data.categories"
+            if open_columns
+            else "list data.columns"
+        )
+        raise DataError(
+            f"{data.path} holds one silo only, so the plan must {what}: every silo must encode "
+            "records alike."
+        )

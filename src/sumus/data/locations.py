@@ -1,4 +1,6 @@
-"""Where data sets are looked for, and what a user is told when one is missing. Nothing is ever downloaded silently."""
+"""Where data sets are looked for, and what a user is told when one is missing. Nothing is ever
+downloaded silently.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def cache_folder() -> Path:
 
 
 def search_path(cache: Path | None = None) -> tuple[Path, ...]:
-    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data, ../shared/data."""
+    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data,
+    ../shared/data.
+    """
     return tuple(dict.fromkeys(_folders(cache)))
 
 
@@ -46,5 +50,7 @@ def find(relative: str, *, cache: Path | None = None, also: tuple[Path, ...] = (
 
 
 def missing(name: str, how: str) -> DataError:
-    """The error for a data set that is not on this machine; `how` is the exact command or step that gets it."""
+    """The error for a data set that is not on this machine; `how` is the exact command or step that
+    gets it.
+    """
     return DataError(f"data set {name!r} is not on this machine. {how}")

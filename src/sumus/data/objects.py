@@ -1,4 +1,6 @@
-"""Federated data from python objects: arrays, torch tensors, torch datasets, without importing torch."""
+"""Federated data from python objects: arrays, torch tensors, torch datasets, without importing
+torch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ __all__ = ["UNNAMED", "from_arrays"]
 UNNAMED = "own-data-"
 """How names begin that nobody chose."""
 
-_WHOLE_NUMBERS = "whether records are whole numbers was read off all of them, where one fraction decides, and is taken as public"
+_WHOLE_NUMBERS = (
+    "whether records are whole numbers was read off all of them, where one fraction decides, and "
+    "is taken as public"
+)
 _LARGEST_LABEL = 2**31
 
 
@@ -36,38 +41,55 @@ def from_arrays(
 ) -> FederatedData:
     """Federated data from one object per silo.
 
-    An object is a pair (x, y) of arrays or tensors, or a dataset with a length whose items are pairs (x, y).
+    An object is a pair (x, y) of arrays or tensors, or a dataset with a length whose items are
+    pairs (x, y).
 
-    Guarantee: records keep their values (as float32); with `tests` every training record trains or validates, without it the test
-        part is split off. Either way a record's part follows from that record alone: one more or less moves no other.
+    Guarantee: records keep their values (as float32); with `tests` every training record trains or
+        validates, without it the test part is split off. Either way a record's part follows from
+        that record alone: one more or less moves no other.
 
     Args:
-        silos: training records, one object per silo; or a mapping of the silos' names to their objects.
+        silos: training records, one object per silo; or a mapping of the silos' names to their
+            objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
-        classes: number of labels, public; omitted: the largest label plus one, which is an assumption, and refused where the
-            labels look like a quantity or one of them is rare.
-        name: of the data set, for ledger, records and reports; omitted: made of silo names and record shape, so that data sets
-            which differ in one of these are told apart, and one that gains a record keeps its ledger.
-        test_fraction: share of the records that is kept for testing if no test records are given; a record's chance.
+        classes: number of labels, public; omitted: the largest label plus one, which is an
+            assumption, and refused where the labels look like a quantity or one of them is rare.
+        name: of the data set, for ledger, records and reports; omitted: made of silo names and
+            record shape, so that data sets which differ in one of these are told apart, and one
+            that gains a record keeps its ledger.
+        test_fraction: share of the records that is kept for testing if no test records are given; a
+            record's chance.
         validation_fraction: share of the training part that is kept for tuning, likewise.
         split_seed: public seed of the split.
     """
     silos, tests, names = _in_order(silos, tests, names)
     _check_lengths(silos, tests, names)
-    titles = [str(each) for each in names] if names is not None else [f"silo-{index}" for index in range(len(silos))]
+    titles = (
+        [str(each) for each in names]
+        if names is not None
+        else [f"silo-{index}" for index in range(len(silos))]
+    )
     for title in (*titles, *(() if name is None else (name,))):
         if not title.strip() or not title.isprintable():
-            raise DataError(f"names of silos and data sets must be printable text, got {title!r}. Give another name.")
+            raise DataError(
+                f"names of silos and data sets must be printable text, got {title!r}. Give another "
+                "name."
+            )
     read = [_records(each, title) for each, title in zip(silos, titles, strict=True)]
-    read += [_records(each, f"{title} (test)") for each, title in zip(tests or (), titles, strict=False)]
+    read += [
+        _records(each, f"{title} (test)") for each, title in zip(tests or (), titles, strict=False)
+    ]
     alike = _alike(read)
     given, held_out = alike[: len(titles)], None if tests is None else alike[len(titles) :]
     shape = given[0].x.shape[1:]
     everything = [*zip(titles, given, strict=True), *zip(titles, held_out or [], strict=False)]
     for title, records in everything:
         if records.x.shape[1:] != shape:
-            raise DataError(f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has {shape}. Make them alike.")
+            raise DataError(
+                f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has "
+                f"{shape}. Make them alike."
+            )
     found = _class_count(classes, np.concatenate([records.y for _, records in everything]))
     members = []
     for index, (title, records) in enumerate(zip(titles, given, strict=True)):
@@ -75,11 +97,22 @@ def from_arrays(
         train, validation, test = (
             Records(records.x[part], records.y[part])
             for part in split_by_record(
-                records.x, records.y, test_fraction=fraction, validation_fraction=validation_fraction, seed=split_seed, silo=title
+                records.x,
+                records.y,
+                test_fraction=fraction,
+                validation_fraction=validation_fraction,
+                seed=split_seed,
+                silo=title,
             )
         )
-        members.append(SiloRecords(title, train, validation, test if held_out is None else held_out[index]))
-    lines = [] if classes is not None else [f"the number of classes, {found}, was read off the labels (classes= declares it)"]
+        members.append(
+            SiloRecords(title, train, validation, test if held_out is None else held_out[index])
+        )
+    lines = (
+        []
+        if classes is not None
+        else [f"the number of classes, {found}, was read off the labels (classes= declares it)"]
+    )
     if any(records.x.dtype.kind == "i" for records in read if len(records)):
         lines.append(_WHOLE_NUMBERS)
     return FederatedData(
@@ -98,27 +131,44 @@ def _class_count(declared: int | None, labels: NDArray[np.int64]) -> int:
     largest = int(labels.max(initial=-1))
     if declared is not None:
         if largest >= declared:
-            raise DataError(f"labels must be 0 … {declared - 1}, a larger one is there. Raise classes or number the labels from 0.")
+            raise DataError(
+                f"labels must be 0 … {declared - 1}, a larger one is there. Raise classes or "
+                "number the labels from 0."
+            )
         return declared
     if largest < 0:
-        raise DataError("silos hold no label to count the classes from. Pass classes=, the number of labels.")
+        raise DataError(
+            "silos hold no label to count the classes from. Pass classes=, the number of labels."
+        )
     counts = np.unique(labels, return_counts=True)[1]
-    why = why_not_classes(counts, numeric=True, labels=largest + 1)  # the largest label is what would become public
+    # the largest label is what would become public
+    why = why_not_classes(counts, numeric=True, labels=largest + 1)
     if why is not None:
-        raise DataError(f"labels cannot be taken for classes, which are not declared: {why}. Pass classes=, the number of labels.")
+        raise DataError(
+            f"labels cannot be taken for classes, which are not declared: {why}. Pass classes=, "
+            "the number of labels."
+        )
     return largest + 1
 
 
 def _in_order(
-    silos: Sequence[Any] | Mapping[str, Any], tests: Sequence[Any] | Mapping[str, Any] | None, names: Sequence[str] | None
+    silos: Sequence[Any] | Mapping[str, Any],
+    tests: Sequence[Any] | Mapping[str, Any] | None,
+    names: Sequence[str] | None,
 ) -> tuple[Sequence[Any], Sequence[Any] | None, Sequence[str] | None]:
     """Objects, test objects and names in one order, where a mapping may have named them."""
     if not isinstance(silos, Mapping):
         if isinstance(tests, Mapping):
-            raise DataError("tests must be a list like silos, got a mapping. Pass both as lists, or both by name.")
+            raise DataError(
+                "tests must be a list like silos, got a mapping. Pass both as lists, or both by "
+                "name."
+            )
         return list(silos), tests, names
     if names is not None:
-        raise DataError("names must be left out where silos is a mapping, whose keys are the names. Remove names=.")
+        raise DataError(
+            "names must be left out where silos is a mapping, whose keys are the names. Remove "
+            "names=."
+        )
     if isinstance(tests, Mapping):
         if set(tests) != set(silos):
             raise DataError("tests must have the same names as silos. Add or remove some.")
@@ -127,30 +177,44 @@ def _in_order(
 
 
 def _alike(parts: list[Records]) -> list[Records]:
-    """An empty list of records says nothing about their form: it takes that of the others. Whole numbers stay whole if all are."""
+    """An empty list of records says nothing about their form: it takes that of the others. Whole
+    numbers stay whole if all are.
+    """
     filled = [part.x for part in parts if len(part)]
     if not filled:
         return parts
     whole = all(x.dtype.kind == "i" for x in filled)
     rows = [part.x if len(part) else filled[0][:0] for part in parts]
-    return [Records(x if whole else x.astype(np.float32, copy=False), part.y) for x, part in zip(rows, parts, strict=True)]
+    return [
+        Records(x if whole else x.astype(np.float32, copy=False), part.y)
+        for x, part in zip(rows, parts, strict=True)
+    ]
 
 
 def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
     """A name for the ledger, made of what is public anyway and stays when a record comes or goes.
 
-    Counts and classes stay out of it: they may follow from the records, and a record more must not begin a new ledger at zero.
+    Counts and classes stay out of it: they may follow from the records, and a record more must not
+        begin a new ledger at zero.
     """
     facts = "\0".join([*titles, "×".join(map(str, shape))])
     return f"{UNNAMED}{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
-def _check_lengths(silos: Sequence[Any], tests: Sequence[Any] | None, names: Sequence[str] | None) -> None:
+def _check_lengths(
+    silos: Sequence[Any], tests: Sequence[Any] | None, names: Sequence[str] | None
+) -> None:
     if not len(silos):
-        raise DataError("silos must hold at least one object, got none. Pass one pair (x, y) or dataset per silo.")
+        raise DataError(
+            "silos must hold at least one object, got none. Pass one pair (x, y) or dataset per "
+            "silo."
+        )
     for what, given in (("tests", tests), ("names", names)):
         if given is not None and len(given) != len(silos):
-            raise DataError(f"{what} must have one entry per silo ({len(silos)}), got {len(given)}. Add or remove some.")
+            raise DataError(
+                f"{what} must have one entry per silo ({len(silos)}), got {len(given)}. Add or "
+                "remove some."
+            )
 
 
 def _records(given: Any, title: str) -> Records:
@@ -160,20 +224,31 @@ def _records(given: Any, title: str) -> Records:
         y = y[:, 0]
     if x.ndim < 1 or y.ndim != 1 or len(x) != len(y):
         raise DataError(
-            f"silo {title!r} must have one label per record, got records {x.shape} and labels {y.shape}. Check the pair (x, y)."
+            f"silo {title!r} must have one label per record, got records {x.shape} and labels "
+            f"{y.shape}. Check the pair (x, y)."
         )
     if x.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
-        raise DataError(f"silo {title!r} must hold numbers, got {x.dtype} records and {y.dtype} labels. Encode text first.")
+        raise DataError(
+            f"silo {title!r} must hold numbers, got {x.dtype} records and {y.dtype} labels. Encode "
+            "text first."
+        )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and np.array_equal(y, np.floor(y))):
-        raise DataError(f"silo {title!r} has labels that are not whole numbers. Number the classes 0, 1, 2, …")
+        raise DataError(
+            f"silo {title!r} has labels that are not whole numbers. Number the classes 0, 1, 2, …"
+        )
     if len(y) and (y.min() < 0 or y.max() > _LARGEST_LABEL):
         fault = "a negative label" if y.min() < 0 else f"a label above {_LARGEST_LABEL}"
         raise DataError(f"silo {title!r} has {fault}. Number the classes 0, 1, 2, …")
     rows = np.atleast_2d(x.T).T  # a vector is one feature per record
     # whole numbers may be tokens, which a model looks up
-    records: NDArray[np.float32 | np.int64] = rows.astype(np.int64) if x.dtype.kind in "iu" else rows.astype(np.float32)
+    records: NDArray[np.float32 | np.int64] = (
+        rows.astype(np.int64) if x.dtype.kind in "iu" else rows.astype(np.float32)
+    )
     if not np.isfinite(records).all():
-        raise DataError(f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. Fill or remove them.")
+        raise DataError(
+            f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. "
+            "Fill or remove them."
+        )
     return Records(records, y.astype(np.int64))
 
 
@@ -181,7 +256,12 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
     """The pair (x, y) an object stands for; a dataset is read item by item."""
     if isinstance(given, Records):
         return given.x, given.y
-    if isinstance(given, tuple | list) and len(given) == 2 and all(map(_has_items, given)) and not all(map(_is_labelled, given)):
+    if (
+        isinstance(given, tuple | list)
+        and len(given) == 2
+        and all(map(_has_items, given))
+        and not all(map(_is_labelled, given))
+    ):
         return given[0], given[1]
     if (
         hasattr(given, "__len__")
@@ -191,11 +271,18 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
     ):
         try:
             items = [given[index] for index in range(len(given))]
-        except (LookupError, TypeError, ValueError):  # indexed by something else than positions, as tables of columns are
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # indexed by something else than positions, as tables of columns are
             items = [None]
         if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
             return [_array(x, title) for x, _ in items], [_array(y, title) for _, y in items]
-    raise DataError(f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. Pass (records, labels).")
+    raise DataError(
+        f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. "
+        "Pass (records, labels)."
+    )
 
 
 def _has_items(value: Any) -> bool:
@@ -203,8 +290,15 @@ def _has_items(value: Any) -> bool:
 
 
 def _is_labelled(value: Any) -> bool:
-    """Whether this is one record with its label: no part of a pair (x, y), where it would be a list of unlike things."""
-    return isinstance(value, tuple | list) and len(value) == 2 and _has_items(value[0]) and not _has_items(value[1])
+    """Whether this is one record with its label: no part of a pair (x, y), where it would be a list
+    of unlike things.
+    """
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and _has_items(value[0])
+        and not _has_items(value[1])
+    )
 
 
 def _array(given: Any, title: str) -> NDArray[Any]:
@@ -215,8 +309,13 @@ def _array(given: Any, title: str) -> NDArray[Any]:
             if hasattr(given, step) and not isinstance(given, np.ndarray):
                 given = getattr(given, step)()
     except (TypeError, RuntimeError):  # numpy has no bfloat16 and no sparse array
-        raise DataError(f"silo {title!r} holds a tensor that numpy cannot hold ({kind}). Pass it .float() and .to_dense().") from None
+        raise DataError(
+            f"silo {title!r} holds a tensor that numpy cannot hold ({kind}). Pass it .float() and "
+            ".to_dense()."
+        ) from None
     try:
         return np.asarray(given)
     except ValueError as error:
-        raise DataError(f"silo {title!r} has records of different shapes: {error}. Make them alike.") from None
+        raise DataError(
+            f"silo {title!r} has records of different shapes: {error}. Make them alike."
+        ) from None

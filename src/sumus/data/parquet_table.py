@@ -1,4 +1,6 @@
-"""Reads a Parquet file into columns; the file's own schema says what is a number, a flag or a category."""
+"""Reads a Parquet file into columns; the file's own schema says what is a number, a flag or a
+category.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ _MICROSECONDS_A_DAY = 86_400e6
 def read_parquet(path: Path) -> dict[str, Column]:
     """All columns of a Parquet file, in file order.
 
-    Numbers stay numbers, booleans are numbers between 0 and 1, dates and times become days since 1970, strings stay strings and
-    dictionary types bring their list of categories along.
+    Numbers stay numbers, booleans are numbers between 0 and 1, dates and times become days since
+    1970, strings stay strings and dictionary types bring their list of categories along.
 
     Args:
         path: the file.
@@ -29,11 +31,19 @@ def read_parquet(path: Path) -> dict[str, Column]:
         arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise DataError(f"{path} is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]' (or save it as CSV).") from None
+        raise DataError(
+            f"{path} is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]' (or "
+            "save it as CSV)."
+        ) from None
     try:
         with parquet.ParquetFile(path) as file:
             return _columns(arrow, path, file.read())
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:  # arrow's own errors are kinds of these
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        NotImplementedError,
+    ) as error:  # arrow's own errors are kinds of these
         reason = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {reason}. Check data.path.") from None
 
@@ -41,7 +51,10 @@ def read_parquet(path: Path) -> dict[str, Column]:
 def _columns(arrow: Any, path: Path, table: Any) -> dict[str, Column]:
     if len(set(table.column_names)) != len(table.column_names):
         raise DataError(f"{path} has two columns of one name. Rename one of them.")
-    return {name: _column(arrow, path, name, table[name].combine_chunks()) for name in table.column_names}
+    return {
+        name: _column(arrow, path, name, table[name].combine_chunks())
+        for name in table.column_names
+    }
 
 
 def _column(arrow: Any, path: Path, name: str, values: Any) -> Column:
@@ -57,16 +70,28 @@ def _column(arrow: Any, path: Path, name: str, values: Any) -> Column:
         return _text(name, values.dictionary_encode(), declared=False)
     if types.is_boolean(kind):
         return NumberColumn(name, _numbers(arrow, values), bounds=(0.0, 1.0))
-    if types.is_null(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+    if (
+        types.is_null(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+    ):
         return NumberColumn(name, _numbers(arrow, values))
     if types.is_date(kind) or types.is_timestamp(kind):
         moments = values.cast(arrow.timestamp("us"), safe=False).cast(arrow.int64())
         return NumberColumn(name, _numbers(arrow, moments) / _MICROSECONDS_A_DAY)
-    raise DataError(f"{path}: column {name!r} has type {kind}, which is no feature. Remove it or convert it to numbers or text.")
+    raise DataError(
+        f"{path}: column {name!r} has type {kind}, which is no feature. Remove it or convert it to "
+        "numbers or text."
+    )
 
 
 def _is_text(types: Any, kind: Any) -> bool:
-    return bool(types.is_string(kind) or types.is_large_string(kind) or getattr(types, "is_string_view", types.is_string)(kind))
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or getattr(types, "is_string_view", types.is_string)(kind)
+    )
 
 
 def _numbers(arrow: Any, values: Any) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -75,9 +100,19 @@ def _numbers(arrow: Any, values: Any) -> np.ndarray[tuple[int], np.dtype[np.floa
 
 
 def _text(name: str, values: Any, *, declared: bool) -> TextColumn:
-    codes = np.asarray(values.indices.cast("int32").fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int32)
+    codes = np.asarray(
+        values.indices.cast("int32").fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int32
+    )
     words = values.dictionary.to_pylist()
     # equal and missing entries of a dictionary are legal; each value gets one number here
     numbers: dict[str, int] = {}
-    places = [-1 if word is None or not word.strip() else numbers.setdefault(word.strip(), len(numbers)) for word in words]
-    return TextColumn(name=name, values=tuple(numbers), codes=np.array([*places, -1], dtype=np.int32)[codes], declared=declared)
+    places = [
+        -1 if word is None or not word.strip() else numbers.setdefault(word.strip(), len(numbers))
+        for word in words
+    ]
+    return TextColumn(
+        name=name,
+        values=tuple(numbers),
+        codes=np.array([*places, -1], dtype=np.int32)[codes],
+        declared=declared,
+    )

@@ -1,9 +1,10 @@
 """How a pooled data set is dealt to simulated silos, and how a silo splits its records.
 
-Every deal is a function of class labels and of `data.split_seed`. That seed is public and predictable: it exists to make
-simulations reproducible and protects nobody. In a real federation each silo already holds its own records (partition
-"natural") and only the train/test split applies. Tables and arrays of one's own are always split by the record itself
-(`split_by_record`), so that adding or removing one record moves no other record from one part to another; the split by position
+Every deal is a function of class labels and of `data.split_seed`. That seed is public and
+predictable: it exists to make simulations reproducible and protects nobody. In a real federation
+each silo already holds its own records (partition "natural") and only the train/test split applies.
+Tables and arrays of one's own are always split by the record itself (`split_by_record`), so that
+adding or removing one record moves no other record from one part to another; the split by position
 (`split`) is for named public data sets, whose counts and split are public.
 
     deal(labels, kind="dirichlet", silos=10, seed=0, alpha=0.5)    # one index array per silo: disjoint, exhaustive
@@ -30,14 +31,24 @@ __all__ = ["deal", "deal_sizes", "first_by_key", "split", "split_by_record", "sp
 Indices = NDArray[np.int64]
 
 
-def deal(labels: NDArray[np.int64], *, kind: str, silos: int, seed: int, alpha: float, shards_per_silo: int) -> tuple[Indices, ...]:
+def deal(
+    labels: NDArray[np.int64],
+    *,
+    kind: str,
+    silos: int,
+    seed: int,
+    alpha: float,
+    shards_per_silo: int,
+) -> tuple[Indices, ...]:
     """Deal records to simulated silos.
 
     iid:        a random order cut into N parts whose sizes differ by at most one.
     shards:     records sorted by label, cut into N·`shards_per_silo` runs, dealt at random (McMahan et al. 2017).
-    dirichlet:  for each class, shares p ~ Dirichlet(α, …, α) over the N silos (Hsu, Qi, Brown 2019, arXiv:1909.06335).
+    dirichlet:  for each class, shares p ~ Dirichlet(α, …, α) over the N silos (Hsu, Qi, Brown 2019,
+        arXiv:1909.06335).
 
-    Guarantee: the parts are disjoint, together hold every record, and depend only on `labels`, the kind and the seed.
+    Guarantee: the parts are disjoint, together hold every record, and depend only on `labels`, the
+        kind and the seed.
 
     Args:
         labels: class of each pooled record.
@@ -59,37 +70,65 @@ def deal(labels: NDArray[np.int64], *, kind: str, silos: int, seed: int, alpha: 
     if kind == "dirichlet":
         counts = np.bincount(labels, minlength=1)
         sizes = _dirichlet_sizes(tuple(int(count) for count in counts), silos, seed, alpha)
-        runs = np.split(by_label, np.cumsum(sizes.reshape(-1))[:-1])  # class-major: all silos of class 0, then of class 1, …
+        # class-major: all silos of class 0, then of class 1, …
+        runs = np.split(by_label, np.cumsum(sizes.reshape(-1))[:-1])
         return tuple(np.concatenate(runs[silo::silos]) for silo in range(silos))
-    raise DataError(f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet for this data set.")
+    raise DataError(
+        f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet "
+        "for this data set."
+    )
 
 
-def deal_sizes(class_counts: tuple[int, ...], *, kind: str, silos: int, seed: int, alpha: float, shards_per_silo: int) -> tuple[int, ...]:
+def deal_sizes(
+    class_counts: tuple[int, ...],
+    *,
+    kind: str,
+    silos: int,
+    seed: int,
+    alpha: float,
+    shards_per_silo: int,
+) -> tuple[int, ...]:
     """Lengths of the parts that `deal` makes from records with these class counts."""
     total = sum(class_counts)
     if kind == "iid":
         return _even_sizes(total, silos)
     if kind == "shards":
         sizes = _even_sizes(total, silos * shards_per_silo)
-        return tuple(sum(sizes[index] for index in hand) for hand in _shard_hands(silos, shards_per_silo, seed))
+        return tuple(
+            sum(sizes[index] for index in hand)
+            for hand in _shard_hands(silos, shards_per_silo, seed)
+        )
     if kind == "dirichlet":
-        return tuple(int(size) for size in _dirichlet_sizes(class_counts, silos, seed, alpha).sum(axis=0))
-    raise DataError(f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet for this data set.")
+        return tuple(
+            int(size) for size in _dirichlet_sizes(class_counts, silos, seed, alpha).sum(axis=0)
+        )
+    raise DataError(
+        f"data.partition {kind!r} needs silos of its own in the data. Use iid, shards or dirichlet "
+        "for this data set."
+    )
 
 
-def split_sizes(count: int, test_fraction: float, validation_fraction: float) -> tuple[int, int, int]:
-    """Numbers of training, validation and test records among `count`; one record or more always trains."""
+def split_sizes(
+    count: int, test_fraction: float, validation_fraction: float
+) -> tuple[int, int, int]:
+    """Numbers of training, validation and test records among `count`; one record or more always
+    trains.
+    """
     test = min(round(count * test_fraction), max(count - 1, 0))
     validation = min(round((count - test) * validation_fraction), max(count - test - 1, 0))
     return count - test - validation, validation, test
 
 
-def split(count: int, *, test_fraction: float, validation_fraction: float, seed: int, silo: str) -> tuple[Indices, Indices, Indices]:
+def split(
+    count: int, *, test_fraction: float, validation_fraction: float, seed: int, silo: str
+) -> tuple[Indices, Indices, Indices]:
     """Positions of a silo's training, validation and test records.
 
-    The paper uses 0.8/0.2 for train/test and, for tuning only, 0.7/0.3 of the training part for training and validation.
+    The paper uses 0.8/0.2 for train/test and, for tuning only, 0.7/0.3 of the training part for
+    training and validation.
 
-    Guarantee: the three parts are disjoint and together hold 0 … count − 1; the test part does not depend on `validation_fraction`.
+    Guarantee: the three parts are disjoint and together hold 0 … count − 1; the test part does not
+        depend on `validation_fraction`.
 
     Args:
         count: records of the silo.
@@ -104,38 +143,54 @@ def split(count: int, *, test_fraction: float, validation_fraction: float, seed:
 
 
 def split_by_record(
-    x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], *, test_fraction: float, validation_fraction: float, seed: int, silo: str
+    x: NDArray[np.float32 | np.int64],
+    y: NDArray[np.int64],
+    *,
+    test_fraction: float,
+    validation_fraction: float,
+    seed: int,
+    silo: str,
 ) -> tuple[Indices, Indices, Indices]:
-    """Positions of a silo's training, validation and test records, each record's part a function of that record alone.
+    """Positions of a silo's training, validation and test records, each record's part a function of
+    that record alone.
 
-        part of the k-th of equal records = coin of the given probability, decided by SHA-256(seed, silo, record, k)
+        part of the k-th of equal records = coin of the given probability, decided by SHA-256(seed,
+        silo, record, k)
 
-    One more of m equal records takes the coin m + 1, whichever of them it is: coins 1 … m, and so the others' parts, stay.
+    One more of m equal records takes the coin m + 1, whichever of them it is: coins 1 … m, and so
+    the others' parts, stay.
 
-    Guarantee: adding or removing one record adds it to, or removes it from, one part and changes nothing else, wherever it stands
-        (as multisets: who of equal records is which does not show); the test part does not depend on `validation_fraction`.
-        Arguments as in `split`.
+    Guarantee: adding or removing one record adds it to, or removes it from, one part and changes
+        nothing else, wherever it stands (as multisets: who of equal records is which does not
+        show); the test part does not depend on `validation_fraction`. Arguments as in `split`.
 
     Args:
         x: encoded records.
         y: their labels.
     """
     copies = _copies_before(x, y)
-    shares = _record_keys(x, y, f"sumus split by record/{seed}/{silo}", copies).astype(np.float64) * 2.0**-64
+    shares = (
+        _record_keys(x, y, f"sumus split by record/{seed}/{silo}", copies).astype(np.float64)
+        * 2.0**-64
+    )
     tested = shares[:, 0] < test_fraction
     validating = ~tested & (shares[:, 1] < validation_fraction)
     return np.flatnonzero(~tested & ~validating), np.flatnonzero(validating), np.flatnonzero(tested)
 
 
-def first_by_key(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], count: int, *, seed: int, silo: str) -> Indices:
-    """Positions of the `count` records that come first in a keyed order of their own content; of all if there are no more.
+def first_by_key(
+    x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], count: int, *, seed: int, silo: str
+) -> Indices:
+    """Positions of the `count` records that come first in a keyed order of their own content; of
+    all if there are no more.
 
-    Guarantee: a record more among at least `count` either is left out itself or takes the place of one other record; a record more
-        among fewer leaves out nobody.
+    Guarantee: a record more among at least `count` either is left out itself or takes the place of
+        one other record; a record more among fewer leaves out nobody.
 
     Args:
         count: how many records may stay.
-        seed: public; with the silo's name it keys the order. Other arguments as in `split_by_record`.
+        seed: public; with the silo's name it keys the order. Other arguments as in
+            `split_by_record`.
     """
     if len(y) <= count:
         return np.arange(len(y))
@@ -144,7 +199,9 @@ def first_by_key(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], count:
 
 
 def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> list[int]:
-    """For every record, how many equal ones stand before it. Equal is: the same bits, so that unlike records never count each other."""
+    """For every record, how many equal ones stand before it. Equal is: the same bits, so that
+    unlike records never count each other.
+    """
     seen: dict[tuple[bytes, int], int] = {}
     copies = []
     for row, label in zip(np.ascontiguousarray(x), y.tolist(), strict=True):
@@ -154,14 +211,20 @@ def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> l
     return copies
 
 
-def _record_keys(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str, copies: list[int]) -> NDArray[np.uint64]:
-    """Two 64-bit numbers per record, a hash of the key, the label, the values and the number of the copy."""
+def _record_keys(
+    x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str, copies: list[int]
+) -> NDArray[np.uint64]:
+    """Two 64-bit numbers per record, a hash of the key, the label, the values and the number of the
+    copy.
+    """
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
     keys = np.empty((len(y), 2), dtype="<u8")
     for position, (row, label, copy) in enumerate(zip(rows, y.tolist(), copies, strict=True)):
         number = copy.to_bytes((copy.bit_length() + 7) // 8, "little")
-        digest = hashlib.sha256(prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes() + number).digest()
+        digest = hashlib.sha256(
+            prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes() + number
+        ).digest()
         keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
     return keys
 
@@ -177,11 +240,18 @@ def _shard_hands(silos: int, shards_per_silo: int, seed: int) -> list[list[int]]
     return [[int(index) for index in hand] for hand in order.reshape(silos, shards_per_silo)]
 
 
-def _dirichlet_sizes(class_counts: tuple[int, ...], silos: int, seed: int, alpha: float) -> NDArray[np.int64]:
-    """Records of each class (row) that each silo (column) receives; every row sums to its class count."""
+def _dirichlet_sizes(
+    class_counts: tuple[int, ...], silos: int, seed: int, alpha: float
+) -> NDArray[np.int64]:
+    """Records of each class (row) that each silo (column) receives; every row sums to its class
+    count.
+    """
     source = RandomSource.simulation(seed, "dirichlet")
-    # Gamma(α) = Gamma(α + 1)·U^(1/α), kept in logarithms: for small α the plain quantile underflows to zero in every silo
-    draws = 1.0 - source.uniforms(len(class_counts) * 2 * silos).reshape(len(class_counts), 2, silos)
+    # Gamma(α) = Gamma(α + 1)·U^(1/α), kept in logarithms: for small α the plain quantile underflows
+    # to zero in every silo
+    draws = 1.0 - source.uniforms(len(class_counts) * 2 * silos).reshape(
+        len(class_counts), 2, silos
+    )
     first, second = draws[:, 0], draws[:, 1]
     log_gamma = np.log(np.maximum(gammaincinv(alpha + 1.0, first), 1e-300)) + np.log(second) / alpha
     shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))

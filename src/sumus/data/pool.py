@@ -1,6 +1,8 @@
-"""A data set before it is dealt: labels, perhaps silos of its own, and a way to encode any of its records.
+"""A data set before it is dealt: labels, perhaps silos of its own, and a way to encode any of its
+records.
 
-Records are encoded only when their place is known, so that a large table exists once in memory, already split.
+Records are encoded only when their place is known, so that a large table exists once in memory,
+already split.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ class Pool:
 
     Args:
         labels: class of each record.
-        encode: float32 records of the given positions, in that order; a fixed public function of each single record.
+        encode: float32 records of the given positions, in that order; a fixed public function of
+            each single record.
         silo_names: names of the silos the data itself has, if any.
         silo_of: silo of each record, an index into `silo_names`.
-        remarks: what one record could change, for the silo's own eyes: no record or report may hold it.
+        remarks: what one record could change, for the silo's own eyes: no record or report may hold
+            it.
         columns: of a table, those that make features.
     """
 
@@ -48,10 +52,14 @@ class Pool:
     columns: tuple[str, ...] = ()
 
 
-def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int, ...]) -> FederatedData:
-    """Deal a named public data set to silos and split every silo in exact numbers, as the plan says.
+def federate(
+    pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int, ...]
+) -> FederatedData:
+    """Deal a named public data set to silos and split every silo in exact numbers, as the plan
+    says.
 
-    Guarantee: every record of the pool is in exactly one part of exactly one silo; no silo exceeds its bound.
+    Guarantee: every record of the pool is in exactly one part of exactly one silo; no silo exceeds
+        its bound.
 
     Args:
         pool: the records.
@@ -75,21 +83,33 @@ def federate(pool: Pool, plan: TrainingPlan, *, natural: bool, bounds: tuple[int
     silos = []
     for name, members, bound in zip(titles, parts, bounds, strict=True):
         chosen = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
-        train, validation, test = (Records(pool.encode(members[part]), pool.labels[members[part]]) for part in chosen)
+        train, validation, test = (
+            Records(pool.encode(members[part]), pool.labels[members[part]]) for part in chosen
+        )
         if len(train) > bound:
             raise DataError(
-                f"{pool.name}: silo {name!r} has {len(train)} training records, the public bound is {bound}. "
+                f"{pool.name}: silo {name!r} has {len(train)} training records, the public bound "
+                f"is {bound}. "
                 "Set data.records_per_silo to bounds that hold."
             )
-        silos.append(SiloRecords(name, train, validation, test, bound=None if data.records_per_silo is None else bound))
+        silos.append(
+            SiloRecords(
+                name,
+                train,
+                validation,
+                test,
+                bound=None if data.records_per_silo is None else bound,
+            )
+        )
     return _federated(pool, tuple(silos))
 
 
 def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
     """The silos of a table of one's own, every record in the part that it alone decides on.
 
-    Guarantee: every record is in exactly one part of the silo it belongs to; adding or removing one changes one part by that record.
-        What the plan states about numbers of records is not applied yet (`stated_counts`). Arguments as in `federate`.
+    Guarantee: every record is in exactly one part of the silo it belongs to; adding or removing one
+        changes one part by that record. What the plan states about numbers of records is not
+        applied yet (`stated_counts`). Arguments as in `federate`.
     """
     return replace(_federated(pool, tuple(silos_by_record(pool, plan))), split_by_record=True)
 
@@ -109,15 +129,22 @@ def silo_titles(silos: int) -> tuple[str, ...]:
 
 
 def _fractions(plan: TrainingPlan) -> dict[str, float]:
-    return {"test_fraction": plan.data.test_fraction, "validation_fraction": plan.data.validation_fraction}
+    return {
+        "test_fraction": plan.data.test_fraction,
+        "validation_fraction": plan.data.validation_fraction,
+    }
 
 
 def _natural_silos(pool: Pool) -> tuple[tuple[str, ...], tuple[Indices, ...]]:
     """Names and positions of the silos that the data itself has."""
     if pool.silo_of is None or pool.silo_names is None:
-        raise DataError(f"{pool.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet.")
+        raise DataError(
+            f"{pool.name}: has no silos of its own. Set data.partition to iid, shards or dirichlet."
+        )
     order = np.argsort(pool.silo_of, kind="stable").astype(np.int64)
-    return pool.silo_names, tuple(np.split(order, np.cumsum(np.bincount(pool.silo_of, minlength=len(pool.silo_names)))[:-1]))
+    return pool.silo_names, tuple(
+        np.split(order, np.cumsum(np.bincount(pool.silo_of, minlength=len(pool.silo_names)))[:-1])
+    )
 
 
 def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:

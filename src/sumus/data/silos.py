@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.errors import DataError
+from sumus.plan import PublicFacts
 
-__all__ = ["FederatedData", "PublicFacts", "Records", "SiloRecords"]
+__all__ = ["FederatedData", "Records", "SiloRecords"]
 
 
 @final
@@ -19,7 +20,8 @@ class Records:
     """Records and their labels.
 
     Args:
-        x: one record per row, any shape after the first axis; whole numbers where the records may be tokens.
+        x: one record per row, any shape after the first axis; whole numbers where the records may
+            be tokens.
         y: class of each record, 0 … classes − 1.
     """
 
@@ -28,7 +30,10 @@ class Records:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y) or self.y.ndim != 1:
-            raise DataError(f"records must come with one label each, got {len(self.x)} records and labels of shape {self.y.shape}.")
+            raise DataError(
+                f"records must come with one label each, got {len(self.x)} records and labels of "
+                f"shape {self.y.shape}."
+            )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -41,7 +46,8 @@ class SiloRecords:
 
     Args:
         bound: public upper bound on the training records; None where their number itself is public.
-        left_out: training records beyond the bound, which are not used. For the silo's own eyes: no record or report may hold it.
+        left_out: training records beyond the bound, which are not used. For the silo's own eyes: no
+            record or report may hold it.
     """
 
     name: str
@@ -57,45 +63,13 @@ class SiloRecords:
 
 @final
 @dataclass(frozen=True)
-class PublicFacts:
-    """What everybody may know about the data before training: never a function of a single record's content.
-
-    Args:
-        name: of the data set, or the file name.
-        silo_names: one per silo, in the order of the federation.
-        records_per_silo: upper bounds on the *training* records of each silo.
-        shape: of one record, after public encoding.
-        classes: number of labels.
-        class_names: one per label, in label order.
-        assumptions: what had to be assumed to be public, one line each.
-        bounded: the bounds were declared and hide how many records there are; otherwise they are the counts, taken as public.
-        columns: of a table, those that make features.
-    """
-
-    name: str
-    silo_names: tuple[str, ...]
-    records_per_silo: tuple[int, ...]
-    shape: tuple[int, ...]
-    classes: int
-    class_names: tuple[str, ...]
-    assumptions: tuple[str, ...] = ()
-    bounded: bool = False
-    columns: tuple[str, ...] = ()
-
-    @property
-    def silos(self) -> int:
-        """N: number of silos."""
-        return len(self.silo_names)
-
-
-@final
-@dataclass(frozen=True)
 class FederatedData:
     """The records of a whole federation, as a simulation or one silo's process holds them.
 
     Args:
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
-        remarks: what one record could change, for the silo's own eyes: no record or report may hold it.
+        remarks: what one record could change, for the silo's own eyes: no record or report may hold
+            it.
         split_by_record: every record's part follows from that record alone.
         columns: of a table, those that make features.
     """
@@ -112,18 +86,33 @@ class FederatedData:
 
     def __post_init__(self) -> None:
         if not self.silos:
-            raise DataError(f"{self.name}: must hold at least one silo, got none. Name the silo column or pass one pair (x, y) per silo.")
-        repeated = {silo.name for silo in self.silos if sum(silo.name == other.name for other in self.silos) > 1}
+            raise DataError(
+                f"{self.name}: must hold at least one silo, got none. Name the silo column or pass "
+                "one pair (x, y) per silo."
+            )
+        repeated = {
+            silo.name
+            for silo in self.silos
+            if sum(silo.name == other.name for other in self.silos) > 1
+        }
         if repeated:
-            raise DataError(f"{self.name}: silo names must differ, {sorted(repeated)[0]!r} appears twice. Rename one.")
+            raise DataError(
+                f"{self.name}: silo names must differ, {sorted(repeated)[0]!r} appears twice. "
+                "Rename one."
+            )
 
     def facts(self) -> PublicFacts:
-        """What is public about these records: the silos' bounds or, for silos without one, their training record counts."""
+        """What is public about these records: the silos' bounds or, for silos without one, their
+        training record counts.
+        """
         counted = tuple(max(len(silo.train), 1) for silo in self.silos)
         return PublicFacts(
             name=self.name,
             silo_names=tuple(silo.name for silo in self.silos),
-            records_per_silo=tuple(count if silo.bound is None else silo.bound for silo, count in zip(self.silos, counted, strict=True)),
+            records_per_silo=tuple(
+                count if silo.bound is None else silo.bound
+                for silo, count in zip(self.silos, counted, strict=True)
+            ),
             shape=self.shape,
             classes=self.classes,
             class_names=self.class_names,

@@ -1,4 +1,5 @@
-"""How many records a silo of one's own has: bounded by the plan and private, or counted and taken as public.
+"""How many records a silo of one's own has: bounded by the plan and private, or counted and taken
+as public.
 
 no data.records_per_silo     the counts are taken as public
 data.counts = "public"       so are those that were counted when the plan was resolved; a silo with
@@ -18,7 +19,9 @@ from sumus.plan import DataPlan
 
 __all__ = ["COUNTS_ARE_PUBLIC", "OtherCountError", "hold_silo", "hold_to_plan", "stated_counts"]
 
-COUNTS_ARE_PUBLIC = "record counts of the silos are taken as public (data.records_per_silo declares bounds instead)"
+COUNTS_ARE_PUBLIC = (
+    "record counts of the silos are taken as public (data.records_per_silo declares bounds instead)"
+)
 
 
 class OtherCountError(DataError):
@@ -28,21 +31,30 @@ class OtherCountError(DataError):
 def hold_to_plan(data: FederatedData, plan: DataPlan) -> FederatedData:
     """The same silos, each within the number of training records that the plan states for it.
 
-    Guarantee: whatever the plan states about numbers of records is true of the result; what it does not state is in `assumptions`.
+    Guarantee: whatever the plan states about numbers of records is true of the result; what it does
+        not state is in `assumptions`.
 
     Args:
         data: silos of one's own, split record by record.
         plan: the data section.
     """
     stated = stated_counts(plan, len(data.silos), data.name) or (None,) * len(data.silos)
-    silos = tuple(hold_silo(silo, count, plan, data.name) for silo, count in zip(data.silos, stated, strict=True))
+    silos = tuple(
+        hold_silo(silo, count, plan, data.name)
+        for silo, count in zip(data.silos, stated, strict=True)
+    )
     public = plan.counts == "public" or any(silo.bound is None for silo in silos)
-    others = tuple(line for line in data.assumptions if line != COUNTS_ARE_PUBLIC)  # of an earlier plan, if they were held to one
-    return replace(data, silos=silos, assumptions=(*others, COUNTS_ARE_PUBLIC) if public else others)
+    # of an earlier plan, if they were held to one
+    others = tuple(line for line in data.assumptions if line != COUNTS_ARE_PUBLIC)
+    return replace(
+        data, silos=silos, assumptions=(*others, COUNTS_ARE_PUBLIC) if public else others
+    )
 
 
 def stated_counts(plan: DataPlan, silos: int, name: str) -> tuple[int, ...] | None:
-    """The numbers of training records that the plan states, if it does, one for each silo of the data set `name`."""
+    """The numbers of training records that the plan states, if it does, one for each silo of the
+    data set `name`.
+    """
     stated = plan.records_per_silo
     if stated is not None and len(stated) != silos:
         rule = f"must have one bound for each of the {silos} silos of {name}"
@@ -51,10 +63,12 @@ def stated_counts(plan: DataPlan, silos: int, name: str) -> tuple[int, ...] | No
 
 
 def hold_silo(silo: SiloRecords, stated: int | None, plan: DataPlan, name: str) -> SiloRecords:
-    """One silo with at most the stated number of training records, or as it is where that number is its public count.
+    """One silo with at most the stated number of training records, or as it is where that number is
+    its public count.
 
-    Guarantee: under a bound nothing is raised, so nobody learns from a refusal how many records there are. Adding one record to a
-        silo below its bound adds that record to one part; at or beyond the bound it adds one and removes at most one.
+    Guarantee: under a bound nothing is raised, so nobody learns from a refusal how many records
+        there are. Adding one record to a silo below its bound adds that record to one part; at or
+        beyond the bound it adds one and removes at most one.
 
     Args:
         stated: what the plan states for this silo, if it does.
@@ -64,9 +78,14 @@ def hold_silo(silo: SiloRecords, stated: int | None, plan: DataPlan, name: str) 
         return silo
     if plan.counts == "public":
         if stated != max(len(silo.train), 1):
-            fix = 'Remove data.records_per_silo and data.counts to count anew, or set data.counts to "bounded" for bounds.'
+            fix = (
+                "Remove data.records_per_silo and data.counts to count anew, or set data.counts to "
+                '"bounded" for bounds.'
+            )
             counted = f"silo {silo.name!r} has {len(silo.train)} training records"
-            raise OtherCountError(f"{name}: {counted}, the plan states {stated} as its public count. {fix}")
+            raise OtherCountError(
+                f"{name}: {counted}, the plan states {stated} as its public count. {fix}"
+            )
         return silo
     kept = first_by_key(silo.train.x, silo.train.y, stated, seed=plan.split_seed, silo=silo.name)
     left_out = len(silo.train) - len(kept)

@@ -1,8 +1,10 @@
-"""Bring your own: a CSV or Parquet file with a silo column and a label column becomes federated data.
+"""Bring your own: a CSV or Parquet file with a silo column and a label column becomes federated
+data.
 
-What the plan declares (`data.bounds`, `data.categories`, `data.columns`) is used as it stands. What it does not declare is encoded by
-fixed public functions (see `columns`), or, where that is impossible, read off the file and said so in `assumptions`: which columns
-hold numbers (CSV only), which silos and which classes there are, and how many records each silo has.
+What the plan declares (`data.bounds`, `data.categories`, `data.columns`) is used as it stands. What
+it does not declare is encoded by fixed public functions (see `columns`), or, where that is
+impossible, read off the file and said so in `assumptions`: which columns hold numbers (CSV only),
+which silos and which classes there are, and how many records each silo has.
 """
 
 from __future__ import annotations
@@ -18,9 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.column_warnings import column_warnings, listed
-from sumus.data.columns import Column, Encoder, HashedText, KnottedNumber, NumberColumn, OneHot, ScaledNumber, TextColumn
+from sumus.data.columns import (
+    Column,
+    Encoder,
+    HashedText,
+    KnottedNumber,
+    NumberColumn,
+    OneHot,
+    ScaledNumber,
+    TextColumn,
+)
 from sumus.data.csv_table import read_csv
-from sumus.data.labels import as_text, canonical, codes_of, number_or_text, parse_numbers, require_few_and_common
+from sumus.data.labels import (
+    as_text,
+    canonical,
+    codes_of,
+    number_or_text,
+    parse_numbers,
+    require_few_and_common,
+)
 from sumus.data.parquet_table import read_parquet
 from sumus.data.pool import Pool
 from sumus.data.table_files import check_kind, locate
@@ -31,7 +49,10 @@ __all__ = ["OwnTable", "open_table", "table_pool"]
 
 _MAX_CLASSES = 1000
 _FEW_SILOS = 20  # that may have a record each
-_UNLISTED = "no value of {} is in its list in data.categories, so all of them share one feature: check the list"
+_UNLISTED = (
+    "no value of {} is in its list in data.categories, so all of them share one feature: check the "
+    "list"
+)
 _ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
 
 
@@ -74,7 +95,9 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         state = path.stat()
         table = _read(path, state.st_mtime_ns, state.st_size)
     except OSError as error:
-        raise DataError(f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file.") from None
+        raise DataError(
+            f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
+        ) from None
     return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
@@ -86,7 +109,8 @@ def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
 
 
 def table_pool(table: OwnTable, data: DataPlan) -> Pool:
-    """The records of a table with their silos and labels, and the public encoding the plan and the rules of this module give.
+    """The records of a table with their silos and labels, and the public encoding the plan and the
+    rules of this module give.
 
     Args:
         table: the file, read.
@@ -94,7 +118,10 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
     """
     silo_column, label_column = data.silo_column or "", data.label_column or ""
     if silo_column == label_column:
-        raise DataError(f"data.silo_column and data.label_column must differ, both are {silo_column!r}. Name two columns.")
+        raise DataError(
+            f"data.silo_column and data.label_column must differ, both are {silo_column!r}. Name "
+            "two columns."
+        )
     silos = as_text(table.column(silo_column, "data.silo_column"))
     labels = as_text(table.column(label_column, "data.label_column"))
     declared = data.categories or {}
@@ -102,7 +129,8 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
     class_names, classes = codes_of(labels, "data.label_column", declared.get(label_column))
     if not 2 <= len(class_names) <= _MAX_CLASSES:
         raise DataError(
-            f"data.label_column {label_column!r} must hold between 2 and {_MAX_CLASSES} classes, got {len(class_names)}. "
+            f"data.label_column {label_column!r} must hold between 2 and {_MAX_CLASSES} classes, "
+            f"got {len(class_names)}. "
             "Name another column, or turn the numbers into classes."
         )
     encoders, assumptions, remarks = _encoders(table, data)
@@ -114,7 +142,10 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
     if label_column not in declared:
         require_few_and_common(class_names, classes, label_column)
         shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")
-        assumptions.append(f"classes were read off column {label_column}: {shown} (data.categories.{label_column} declares them)")
+        assumptions.append(
+            f"classes were read off column {label_column}: {shown} (data.categories.{label_column} "
+            "declares them)"
+        )
     return Pool(
         name=table.path.name,
         labels=classes,
@@ -130,10 +161,18 @@ def table_pool(table: OwnTable, data: DataPlan) -> Pool:
 
 
 def _require_silos(names: tuple[str, ...], records: int, column: str) -> None:
-    """Refuse to take an identifier for the column of silos; its values would become public names."""
+    """Refuse to take an identifier for the column of silos; its values would become public
+    names.
+    """
     if len(names) > _FEW_SILOS and 2 * len(names) > records:
-        fix = f"Name the column that says whose record it is, or list the silos in data.categories.{column}"
-        raise DataError(f"data.silo_column {column!r} has another value in most records, like an identifier. {fix}.")
+        fix = (
+            "Name the column that says whose record it is, or list the silos in "
+            f"data.categories.{column}"
+        )
+        raise DataError(
+            f"data.silo_column {column!r} has another value in most records, like an identifier. "
+            f"{fix}."
+        )
 
 
 def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -148,25 +187,38 @@ def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.floa
 
 def _features(table: OwnTable, data: DataPlan) -> tuple[str, ...]:
     """The columns that the plan names, otherwise all but those of silos and labels."""
-    return data.columns or tuple(name for name in table.columns if name not in (data.silo_column, data.label_column))
+    return data.columns or tuple(
+        name for name in table.columns if name not in (data.silo_column, data.label_column)
+    )
 
 
 def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str], list[str]]:
-    """One encoder per feature column, a line for each thing that had to be assumed, and remarks for the silo's own eyes."""
+    """One encoder per feature column, a line for each thing that had to be assumed, and remarks for
+    the silo's own eyes.
+    """
     bounds, categories = data.bounds or {}, data.categories or {}
     for key, named in (("data.bounds", bounds), ("data.categories", categories)):
         for name in named:
             table.column(name, f"{key}.{name}")
     names = _features(table, data)
     if not names:
-        raise DataError(f"{table.path.name} has no feature column besides {data.silo_column!r} and {data.label_column!r}. Add one.")
+        raise DataError(
+            f"{table.path.name} has no feature column besides {data.silo_column!r} and "
+            f"{data.label_column!r}. Add one."
+        )
     found: dict[str, list[str]] = {"kind": [], "typed": [], "knots": [], "hash": [], "schema": []}
     encoders: list[Encoder] = []
     unlisted: list[str] = []
-    kinds = {name: column for name, column in table.columns.items() if name not in (data.silo_column, data.label_column)}
+    kinds = {
+        name: column
+        for name, column in table.columns.items()
+        if name not in (data.silo_column, data.label_column)
+    }
     for name in names:
         if name in (data.silo_column, data.label_column):
-            raise DataError(f"data.columns must not name the silo or label column, got {name!r}. Remove it.")
+            raise DataError(
+                f"data.columns must not name the silo or label column, got {name!r}. Remove it."
+            )
         column = table.column(name, "data.columns")
         if name in categories:
             text, spelt = as_text(column), canonical(categories[name], name)
@@ -188,7 +240,9 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
         if why:
             found[why].append(name)
     declared = frozenset({*bounds, *categories})
-    doubts = column_warnings(kinds, features=tuple(names), declared=declared, may_look=data.columns is None)
+    doubts = column_warnings(
+        kinds, features=tuple(names), declared=declared, may_look=data.columns is None
+    )
     remarks = [_UNLISTED.format(listed(unlisted))] if unlisted else []
     return encoders, [*_assumption_lines(found), *doubts], remarks
 
@@ -206,10 +260,22 @@ def _undeclared(column: Column) -> tuple[Encoder, str | None]:
 
 def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
     templates = {
-        "kind": "whether {} hold numbers or text was read off the file (data.bounds and data.categories declare it)",
-        "typed": "whether {} hold numbers, text or flags is what the schema of the file declares, taken as public",
-        "knots": "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ (data.bounds scales them instead)",
-        "hash": "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories gives one feature per category)",
+        "kind": (
+            "whether {} hold numbers or text was read off the file (data.bounds and "
+            "data.categories declare it)"
+        ),
+        "typed": (
+            "whether {} hold numbers, text or flags is what the schema of the file declares, taken "
+            "as public"
+        ),
+        "knots": (
+            "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ "
+            "(data.bounds scales them instead)"
+        ),
+        "hash": (
+            "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories "
+            "gives one feature per category)"
+        ),
         "schema": "categories of {} are those that the schema of the file declares, taken as public",
     }
     return [templates[why].format(listed(names)) for why, names in found.items() if names]

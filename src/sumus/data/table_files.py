@@ -27,8 +27,8 @@ _KINDS = {
 def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
     """The file that `data.path` means, and a line where that could surprise.
 
-    A relative path starts at the plan's folder. Where the plan has none, or nothing lies there, the current folder and the search
-    path of data sets are tried, and that is said.
+    A relative path starts at the plan's folder. Where the plan has none, or nothing lies there, the
+    current folder and the search path of data sets are tried, and that is said.
 
     Args:
         given: `data.path`.
@@ -40,11 +40,24 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
         there = [place for place in places if place.exists()]
         other = None if there or path.is_absolute() else find(given)
     except OSError as error:
-        raise DataError(f"data.path {given!r} cannot be read: {error.strerror}. Give another file.") from None
+        raise DataError(
+            f"data.path {given!r} cannot be read: {error.strerror}. Give another file."
+        ) from None
     if not there and other is None:
-        where = "beside the plan, in the current folder" if folder is not None else "in the current folder"
-        slashes = " Write / between folders, on Windows too." if "\\" in given or not given.isprintable() else ""
-        raise DataError(f"data.path {given!r} does not exist. Give a CSV or Parquet file {where} or below $SUMUS_DATA.{slashes}")
+        where = (
+            "beside the plan, in the current folder"
+            if folder is not None
+            else "in the current folder"
+        )
+        slashes = (
+            " Write / between folders, on Windows too."
+            if "\\" in given or not given.isprintable()
+            else ""
+        )
+        raise DataError(
+            f"data.path {given!r} does not exist. Give a CSV or Parquet file {where} or below "
+            f"$SUMUS_DATA.{slashes}"
+        )
     chosen = there[0] if there else other
     if chosen is None or not chosen.is_file():
         raise DataError(f"data.path {given!r} is not a file. Give a CSV or Parquet file.")
@@ -56,11 +69,15 @@ def _expanded(given: str) -> Path:
     try:
         return Path(given).expanduser()
     except RuntimeError:
-        raise DataError(f"data.path {given!r} begins with the home folder of nobody. Write the path in full.") from None
+        raise DataError(
+            f"data.path {given!r} begins with the home folder of nobody. Write the path in full."
+        ) from None
 
 
 def data_folder(plan: TrainingPlan) -> Path | None:
-    """The folder that the plan's `data.path` starts at on this machine; None without one, or where it is absolute."""
+    """The folder that the plan's `data.path` starts at on this machine; None without one, or where
+    it is absolute.
+    """
     path = _expanded(plan.data.path or "/")
     if path.is_absolute():
         return None
@@ -74,12 +91,17 @@ def _surprise(given: str, chosen: Path, places: list[Path], there: list[Path]) -
     if chosen != places[0]:
         return f"data.path {given} is not beside the plan: the file of the current folder is used"
     if len(there) == 2 and not there[0].samefile(there[1]):
-        return f"data.path {given} is the file beside the plan; the current folder holds another one of that name"
+        return (
+            f"data.path {given} is the file beside the plan; the current folder holds another one "
+            "of that name"
+        )
     return None
 
 
 def check_kind(path: Path) -> Literal["csv", "parquet"]:
-    """Tell a Parquet file from text by its first bytes; refuse what is neither, with the way out."""
+    """Tell a Parquet file from text by its first bytes; refuse what is neither, with the way
+    out.
+    """
     with path.open("rb") as file:
         first = file.read(8)
     if first.startswith(b"PAR1"):
@@ -88,5 +110,7 @@ def check_kind(path: Path) -> Literal["csv", "parquet"]:
         if first.startswith(magic):
             raise DataError(f"{path} {told}.")
     if path.suffix.lower() in (".parquet", ".pq"):
-        raise DataError(f"{path} is named like a Parquet file but is none. Save it again, or rename it to .csv.")
+        raise DataError(
+            f"{path} is named like a Parquet file but is none. Save it again, or rename it to .csv."
+        )
     return "csv"

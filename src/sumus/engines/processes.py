@@ -1,4 +1,6 @@
-"""Processes of a federation: started, watched, started again when they die, and taken down with everything they started."""
+"""Processes of a federation: started, watched, started again when they die, and taken down with
+everything they started.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def free_port() -> int:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent dies, however it dies (Linux; elsewhere the engine notices later)."""
+    """Have the kernel end this process when its parent dies, however it dies (Linux; elsewhere the
+    engine notices later).
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PARENT_DIED, signal.SIGKILL)
 
@@ -45,7 +49,9 @@ class OwnedProcess:
         environment: added to this process's own.
     """
 
-    def __init__(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -99,7 +105,8 @@ class OwnedProcess:
 
 
 class PartyProcesses:
-    """The parties of a federation on this machine, one process each; taken down together when the block ends. An engine derives from it.
+    """The parties of a federation on this machine, one process each; taken down together when the
+    block ends. An engine derives from it.
 
     Args:
         logs: folder for the parties' output.
@@ -115,7 +122,9 @@ class PartyProcesses:
         return self._logs / f"{party}.log"
 
     def _run(self, party: str, command: Sequence[str]) -> OwnedProcess:
-        self.processes[party] = OwnedProcess(command, log=self.log(party), environment=self._environment)
+        self.processes[party] = OwnedProcess(
+            command, log=self.log(party), environment=self._environment
+        )
         return self.processes[party]
 
     def kill(self, party: str) -> None:
@@ -131,12 +140,20 @@ class PartyProcesses:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
-def supervise(command: Sequence[str], *, log: Path, tell: Callable[[str], None] = lambda line: None) -> int:
-    """Run a command until this process is asked to stop; when it dies, start it again after a pause that grows to half a minute.
+def supervise(
+    command: Sequence[str], *, log: Path, tell: Callable[[str], None] = lambda line: None
+) -> int:
+    """Run a command until this process is asked to stop; when it dies, start it again after a pause
+    that grows to half a minute.
 
     Args:
         tell: called with every new line of the log.

@@ -1,6 +1,8 @@
-"""Charts as inline SVG: lines, bands and stacked bars over rounds. No script is needed to read them; hovering shows the values.
+"""Charts as inline SVG: lines, bands and stacked bars over rounds. No script is needed to read
+them; hovering shows the values.
 
-Every text goes through `escape`; colours are classes that the page's style sheet resolves for light, dark and paper.
+Every text goes through `escape`; colours are classes that the page's style sheet resolves for
+light, dark and paper.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ def line_chart(
         v for line, _ in kept for _, *both in line.band for v in both if math.isfinite(v)
     ]
     last = max((int(x) for line, points in kept for x, _ in points), default=1)
-    drawing = _Drawing(round_axis(last), linear_axis([*values, *([limit[0]] if limit else [])], from_zero=from_zero, within=within))
+    drawing = _Drawing(
+        round_axis(last),
+        linear_axis([*values, *([limit[0]] if limit else [])], from_zero=from_zero, within=within),
+    )
     _axes(drawing, formatter)
     for line, _ in kept:
         _band(drawing, line)
@@ -88,16 +93,32 @@ def line_chart(
     for line, points in kept:
         _line(drawing, line, points)
     shown = {
-        x: [(line.name, line.colour, dict(points).get(x)) for line, points in kept] for x in sorted({x for _, p in kept for x, _ in p})
+        x: [(line.name, line.colour, dict(points).get(x)) for line, points in kept]
+        for x in sorted({x for _, p in kept for x, _ in p})
     }
-    return _finished(drawing, label, {x: [(n, c, formatter(v)) for n, c, v in rows if v is not None] for x, rows in shown.items()})
+    return _finished(
+        drawing,
+        label,
+        {
+            x: [(n, c, formatter(v)) for n, c, v in rows if v is not None]
+            for x, rows in shown.items()
+        },
+    )
 
 
-def bar_chart(rounds: Sequence[int], stacks: Mapping[str, Sequence[float]], *, label: str, formatter: Formatter) -> Markup:
+def bar_chart(
+    rounds: Sequence[int],
+    stacks: Mapping[str, Sequence[float]],
+    *,
+    label: str,
+    formatter: Formatter,
+) -> Markup:
     """Stacked bars, one per round; each part is a named list of values."""
     totals = [math.fsum(part[index] for part in stacks.values()) for index in range(len(rounds))]
     axis = round_axis(max(rounds, default=1))
-    drawing = _Drawing(Axis(axis.low - 0.6, axis.high + 0.6, axis.ticks), linear_axis(totals, from_zero=True))
+    drawing = _Drawing(
+        Axis(axis.low - 0.6, axis.high + 0.6, axis.ticks), linear_axis(totals, from_zero=True)
+    )
     _axes(drawing, formatter)
     width = min(26.0, 0.76 * (_WIDTH - _LEFT - _RIGHT) / (drawing.x.high - drawing.x.low))
     for index, number in enumerate(rounds):
@@ -105,11 +126,19 @@ def bar_chart(rounds: Sequence[int], stacks: Mapping[str, Sequence[float]], *, l
         for colour, part in enumerate(stacks.values()):
             top, bottom = drawing.up(reached + part[index]), drawing.up(reached)
             left = drawing.across(number) - width / 2
-            size = {"x": _short(left), "y": _short(top), "width": _short(width), "height": _short(max(bottom - top, 0.0))}
+            size = {
+                "x": _short(left),
+                "y": _short(top),
+                "width": _short(width),
+                "height": _short(max(bottom - top, 0.0)),
+            }
             drawing.add("rect", cls=f"fill c{colour % 8}", **size)
             reached += part[index]
     shown = {
-        float(number): [(name, colour % 8, formatter(part[index])) for colour, (name, part) in enumerate(stacks.items())]
+        float(number): [
+            (name, colour % 8, formatter(part[index]))
+            for colour, (name, part) in enumerate(stacks.items())
+        ]
         for index, number in enumerate(rounds)
     }
     return _finished(drawing, label, shown)
@@ -119,11 +148,25 @@ def _axes(drawing: _Drawing, formatter: Formatter) -> None:
     for tick in drawing.y.ticks:
         height = _short(drawing.up(tick))
         drawing.add("line", cls="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height)
-        drawing.add("text", on_axis(tick, formatter), cls="tick", x=_LEFT - 8, y=_short(drawing.up(tick) + 4), anchor="end")
+        drawing.add(
+            "text",
+            on_axis(tick, formatter),
+            cls="tick",
+            x=_LEFT - 8,
+            y=_short(drawing.up(tick) + 4),
+            anchor="end",
+        )
     base = _HEIGHT - _BOTTOM
     drawing.add("line", cls="axis", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=base, y2=base)
     for tick in drawing.x.ticks:
-        drawing.add("text", f"{tick:g}", cls="tick", x=_short(drawing.across(tick)), y=base + 16, anchor="middle")
+        drawing.add(
+            "text",
+            f"{tick:g}",
+            cls="tick",
+            x=_short(drawing.across(tick)),
+            y=base + 16,
+            anchor="middle",
+        )
     drawing.add("text", "round", cls="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 3, anchor="end")
 
 
@@ -136,28 +179,54 @@ def _line(drawing: _Drawing, line: Line, points: list[tuple[float, float]]) -> N
 
 
 def _band(drawing: _Drawing, line: Line) -> None:
-    finite = [(x, low, high) for x, low, high in line.band if math.isfinite(low) and math.isfinite(high)]
+    finite = [
+        (x, low, high) for x, low, high in line.band if math.isfinite(low) and math.isfinite(high)
+    ]
     if len(finite) < 2:
         return
     there = [f"{_short(drawing.across(x))},{_short(drawing.up(high))}" for x, _, high in finite]
-    back = [f"{_short(drawing.across(x))},{_short(drawing.up(low))}" for x, low, _ in reversed(finite)]
+    back = [
+        f"{_short(drawing.across(x))},{_short(drawing.up(low))}" for x, low, _ in reversed(finite)
+    ]
     drawing.add("path", cls=f"band c{line.colour % 8}", d="M" + "L".join([*there, *back]) + "Z")
 
 
 def _limit(drawing: _Drawing, value: float, name: str) -> None:
     height = drawing.up(value)
-    drawing.add("line", cls="limit", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=_short(height), y2=_short(height))
+    drawing.add(
+        "line", cls="limit", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=_short(height), y2=_short(height)
+    )
     below = height - _TOP < 14.0
-    drawing.add("text", name, cls="limit-name", x=_LEFT + 4, y=_short(height + (14.0 if below else -5.0)), anchor="start")
+    drawing.add(
+        "text",
+        name,
+        cls="limit-name",
+        x=_LEFT + 4,
+        y=_short(height + (14.0 if below else -5.0)),
+        anchor="start",
+    )
 
 
-def _finished(drawing: _Drawing, label: str, shown: Mapping[float, Sequence[tuple[str, int, str]]]) -> Markup:
+def _finished(
+    drawing: _Drawing, label: str, shown: Mapping[float, Sequence[tuple[str, int, str]]]
+) -> Markup:
     """The whole SVG; what the pointer shows travels in an attribute, escaped like every other."""
     drawing.add("line", cls="cursor", x1=0, x2=0, y1=_TOP, y2=_HEIGHT - _BOTTOM)
-    columns = [{"x": round(drawing.across(x), 1), "round": f"{x:g}", "rows": [list(row) for row in rows]} for x, rows in shown.items()]
+    columns = [
+        {"x": round(drawing.across(x), 1), "round": f"{x:g}", "rows": [list(row) for row in rows]}
+        for x, rows in shown.items()
+    ]
     inside = Markup("").join(drawing.parts)
     box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
-    return _tag("svg", inside, cls="chart", viewBox=box, role="img", label=label, columns=json.dumps(columns, ensure_ascii=False))
+    return _tag(
+        "svg",
+        inside,
+        cls="chart",
+        viewBox=box,
+        role="img",
+        label=label,
+        columns=json.dumps(columns, ensure_ascii=False),
+    )
 
 
 _NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "columns": "data-columns"}
@@ -165,7 +234,9 @@ _NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "colum
 
 def _tag(name: str, content: str = "", **attributes: object) -> Markup:
     """One element; content and attributes are escaped unless they are markup already."""
-    pairs = Markup("").join(Markup(' {}="{}"').format(_NAMES.get(key, key), value) for key, value in attributes.items())
+    pairs = Markup("").join(
+        Markup(' {}="{}"').format(_NAMES.get(key, key), value) for key, value in attributes.items()
+    )
     return Markup("<{}{}>{}</{}>").format(name, pairs, escape(content), name)
 
 

@@ -1,12 +1,14 @@
-"""Progress in tools people already use, behind one small interface: `[report] loggers = ["tensorboard", "mlflow"]`.
+"""Progress in tools people already use, behind one small interface: `[report] loggers =
+["tensorboard", "mlflow"]`.
 
     for logger in open_loggers(plan, run.path):
         logger.log_round(record)
         logger.close()
 
 Both write below the run folder and talk to nobody: `tensorboard --logdir RUN/tensorboard`,
-`MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri RUN/mlruns`. Who sets MLFLOW_TRACKING_URI has MLflow write there instead.
-What they show is what `record.jsonl` holds; the record stays the original.
+`MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri RUN/mlruns`. Who sets
+MLFLOW_TRACKING_URI has MLflow write there instead. What they show is what `record.jsonl` holds; the
+record stays the original.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from sumus.books import RoundRecord, RunFolder
 from sumus.errors import PlanError
-from sumus.record import RoundRecord, RunFolder
 from sumus.report.words import statement_of
 
 if TYPE_CHECKING:
@@ -40,8 +42,13 @@ class Logger(Protocol):
 
 
 def open_loggers(plan: TrainingPlan, run_path: Path) -> list[Logger]:
-    """The loggers that the plan names; an error names the package to install where one is missing."""
-    kinds: dict[str, Callable[[TrainingPlan, Path], Logger]] = {"tensorboard": TensorboardLogger, "mlflow": MlflowLogger}
+    """The loggers that the plan names; an error names the package to install where one is
+    missing.
+    """
+    kinds: dict[str, Callable[[TrainingPlan, Path], Logger]] = {
+        "tensorboard": TensorboardLogger,
+        "mlflow": MlflowLogger,
+    }
     return [kinds[name](plan, run_path) for name in dict.fromkeys(plan.report.loggers)]
 
 
@@ -67,14 +74,20 @@ def scalars_of(record: RoundRecord) -> dict[str, float]:
     found |= {f"seconds/{stage}": value for stage, value in record.seconds.items()}
     if known := record.known_silo_accuracies:
         found |= {"silo_accuracy/worst": min(known), "silo_accuracy/best": max(known)}
-    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if value is not None and math.isfinite(value)
+    }
 
 
 def guarantee_text(run_path: Path) -> str:
     """What must stand beside every ε that a tool plots."""
     statement = statement_of(RunFolder.open(run_path))
     used = "epsilon_spent is the part of it that the rounds so far have used."
-    return f"{statement.headline}: {statement.brief}." + ("" if statement.verdict in ("none", "void") else f" {used}")
+    return f"{statement.headline}: {statement.brief}." + (
+        "" if statement.verdict in ("none", "void") else f" {used}"
+    )
 
 
 @final
@@ -84,15 +97,18 @@ class TensorboardLogger:
     def __init__(self, plan: TrainingPlan, run_path: Path) -> None:
         self._event = _imported("tensorboard.compat.proto.event_pb2", "tensorboard").Event
         self._summary = _imported("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
-        self._writer = _imported("tensorboard.summary.writer.event_file_writer", "tensorboard").EventFileWriter(
-            str(run_path / "tensorboard")
-        )
+        self._writer = _imported(
+            "tensorboard.summary.writer.event_file_writer", "tensorboard"
+        ).EventFileWriter(str(run_path / "tensorboard"))
         self._add_text("guarantee", guarantee_text(run_path))
         self._add_text("plan", "```\n" + plan.to_toml() + "```")
 
     def log_round(self, record: RoundRecord) -> None:
         """One scalar per number, at the step of the round."""
-        values = [self._summary.Value(tag=name, simple_value=value) for name, value in scalars_of(record).items()]
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in scalars_of(record).items()
+        ]
         self._add(record.round, self._summary(value=values))
         self._writer.flush()
 
@@ -105,7 +121,9 @@ class TensorboardLogger:
         summary = self._summary()
         value = summary.value.add(tag=name)
         value.metadata.plugin_data.plugin_name = "text"
-        value.tensor.dtype = _imported("tensorboard.compat.proto.types_pb2", "tensorboard").DT_STRING
+        value.tensor.dtype = _imported(
+            "tensorboard.compat.proto.types_pb2", "tensorboard"
+        ).DT_STRING
         value.tensor.string_val.append(content.encode())
         value.tensor.tensor_shape.dim.add(size=1)
         self._add(0, summary)
@@ -119,31 +137,53 @@ class MlflowLogger:
     """A local store in `RUN/mlruns`: plan as parameters, rounds as metrics."""
 
     def __init__(self, plan: TrainingPlan, run_path: Path) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the import: nothing leaves this machine unasked
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder inside the run; the data base would take many seconds to set up
+        # before the import: nothing leaves this machine unasked
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        # a folder inside the run; the data base would take many seconds to set up
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         client = _imported("mlflow.tracking", "mlflow-skinny").MlflowClient
         self._metric = _imported("mlflow.entities", "mlflow-skinny").Metric
         self._param = _imported("mlflow.entities", "mlflow-skinny").Param
-        self._client = client(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or (run_path / "mlruns").resolve().as_uri())
+        self._client = client(
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI")
+            or (run_path / "mlruns").resolve().as_uri()
+        )
         known = self._client.get_experiment_by_name("sumus")
-        experiment = known.experiment_id if known is not None else self._client.create_experiment("sumus")
+        experiment = (
+            known.experiment_id if known is not None else self._client.create_experiment("sumus")
+        )
         known_runs = self._client.search_runs([experiment], f"tags.plan_hash = '{plan.hash}'")
-        self._run = next((run.info.run_id for run in known_runs if run.info.run_name == run_path.name), None)  # a resumed run goes on
+        # a resumed run goes on
+        self._run = next(
+            (run.info.run_id for run in known_runs if run.info.run_name == run_path.name), None
+        )
         if self._run is None:
             tags = {"guarantee": guarantee_text(run_path), "plan_hash": plan.hash}
-            self._run = self._client.create_run(experiment, run_name=run_path.name, tags=tags).info.run_id
+            self._run = self._client.create_run(
+                experiment, run_name=run_path.name, tags=tags
+            ).info.run_id
             self._log_plan(plan)
 
     def log_round(self, record: RoundRecord) -> None:
         """One metric per number, at the step of the round."""
         now = int(1000 * time.time())
-        metrics = [self._metric(name, value, now, record.round) for name, value in scalars_of(record).items()]
+        metrics = [
+            self._metric(name, value, now, record.round)
+            for name, value in scalars_of(record).items()
+        ]
         self._client.log_batch(self._run, metrics=metrics)
 
     def _log_plan(self, plan: TrainingPlan) -> None:
-        keys = [(f"{section}.{key}", str(value)[:500]) for section, table in plan.as_table().items() for key, value in table.items()]
+        keys = [
+            (f"{section}.{key}", str(value)[:500])
+            for section, table in plan.as_table().items()
+            for key, value in table.items()
+        ]
         for start in range(0, len(keys), 100):  # the store takes at most a hundred at once
-            self._client.log_batch(self._run, params=[self._param(name, value) for name, value in keys[start : start + 100]])
+            self._client.log_batch(
+                self._run,
+                params=[self._param(name, value) for name, value in keys[start : start + 100]],
+            )
 
     def close(self) -> None:
         """Mark the run as finished."""
@@ -155,4 +195,9 @@ def _imported(module: str, package: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         name = "mlflow" if package.startswith("mlflow") else package
-        raise PlanError("report.loggers", name, "needs a package that is not installed", f"pip install {package}") from None
+        raise PlanError(
+            "report.loggers",
+            name,
+            "needs a package that is not installed",
+            f"pip install {package}",
+        ) from None

@@ -1,4 +1,5 @@
-"""One self-contained HTML page about one or several runs: no network, no file beside it, nothing executed but its own few lines of script.
+"""One self-contained HTML page about one or several runs: no network, no file beside it, nothing
+executed but its own few lines of script.
 
 write_report([RunFolder.open("runs/digits-…")], Path("report.html"))
 """
@@ -16,13 +17,13 @@ from typing import Any, final
 
 import jinja2
 
+from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
-from sumus.record import RoundRecord, RunFolder, rounded_up
 from sumus.report import figures, scales
 from sumus.report.figures import Figure
 from sumus.report.words import Statement, statement_of
-from sumus.storage import name_of_file, replace_atomically
-from sumus.uncertainty import CONFIDENCE
+from sumus.tasks import CONFIDENCE
 
 __all__ = ["render_report", "write_report"]
 
@@ -49,7 +50,9 @@ class RunView:
     @property
     def title(self) -> str:
         plan = self.run.plan
-        return plan.data.name or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or self.run.name)
+        return plan.data.name or (
+            name_of_file(plan.data.path) if plan.data.path else plan.data.objects or self.run.name
+        )
 
     @property
     def status(self) -> str:
@@ -65,10 +68,16 @@ def write_report(runs: Sequence[RunFolder], path: Path) -> None:
 
 
 def render_report(runs: Sequence[RunFolder]) -> str:
-    """The page as text. Checks the hash chain of every run first; a changed file is a `StorageError`."""
+    """The page as text. Checks the hash chain of every run first; a changed file is a
+    `StorageError`.
+    """
     views = [_view(run, colour) for colour, run in enumerate(runs)]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
         "percent": scales.as_percent,
@@ -77,10 +86,16 @@ def render_report(runs: Sequence[RunFolder]) -> str:
         "bytes": scales.as_bytes,
         "bound": rounded_up,
     }
-    style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     return environment.get_template("page.html").render(
         views=views,
-        comparison=figures.comparison([(view.run.name, view.rounds, view.statement) for view in views]) if len(views) > 1 else [],
+        comparison=figures.comparison(
+            [(view.run.name, view.rounds, view.statement) for view in views]
+        )
+        if len(views) > 1
+        else [],
         datasets=list(dict.fromkeys(_records_of(run.plan) for run in runs)),
         differences=plan_differences([run.plan.as_table() for run in runs]),
         style=style,
@@ -90,15 +105,28 @@ def render_report(runs: Sequence[RunFolder]) -> str:
     )
 
 
-def plan_differences(plans: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
+def plan_differences(
+    plans: Sequence[Mapping[str, Mapping[str, Any]]],
+) -> list[tuple[str, list[str]]]:
     """The keys in which plans differ, with the value in each; "–" where a key is not set."""
-    keys = list(dict.fromkeys((section, key) for plan in plans for section, entries in plan.items() for key in entries))
-    rows = [(f"{section}.{key}", [_shown(plan.get(section, {}).get(key, "–")) for plan in plans]) for section, key in keys]
+    keys = list(
+        dict.fromkeys(
+            (section, key) for plan in plans for section, entries in plan.items() for key in entries
+        )
+    )
+    rows = [
+        (f"{section}.{key}", [_shown(plan.get(section, {}).get(key, "–")) for plan in plans])
+        for section, key in keys
+    ]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
 def _records_of(plan: TrainingPlan) -> str:
-    given = "records given in Python" if plan.data.objects is None else f"{plan.data.objects} (records given in Python)"
+    given = (
+        "records given in Python"
+        if plan.data.objects is None
+        else f"{plan.data.objects} (records given in Python)"
+    )
     return plan.data.name or plan.data.path or given
 
 
@@ -107,9 +135,17 @@ def _shown(value: object) -> str:
 
 
 def _content_policy(style: str, script: str) -> str:
-    """Nothing from anywhere but our own style and script, each by its hash: text from a run can neither run nor load anything."""
-    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (style, script)]
-    return f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; base-uri 'none'; form-action 'none'"
+    """Nothing from anywhere but our own style and script, each by its hash: text from a run can
+    neither run nor load anything.
+    """
+    hashes = [
+        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()
+        for each in (style, script)
+    ]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _view(run: RunFolder, colour: int) -> RunView:
@@ -139,21 +175,59 @@ def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, st
     if measured is not None and measured.accuracy is not None:
         last = run.summary is not None and measured.round == rounds[-1].round
         model = "the released model" if last else f"the model of round {measured.round}"
-        how = f"{CONFIDENCE}, noisy count" if measured.metrics_are == "secure" else measured.metrics_are
-        tiles.append(("Accuracy", scales.as_percent(measured.accuracy, measured.accuracy_plus_minus), f"of {model}, {how}"))
+        how = (
+            f"{CONFIDENCE}, noisy count"
+            if measured.metrics_are == "secure"
+            else measured.metrics_are
+        )
+        tiles.append(
+            (
+                "Accuracy",
+                scales.as_percent(measured.accuracy, measured.accuracy_plus_minus),
+                f"of {model}, {how}",
+            )
+        )
         if measured.loss is not None:
-            tiles.append(("Loss", scales.as_number(measured.loss, measured.loss_plus_minus), f"of {model}, {how}"))
+            tiles.append(
+                (
+                    "Loss",
+                    scales.as_number(measured.loss, measured.loss_plus_minus),
+                    f"of {model}, {how}",
+                )
+            )
     tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
     tiles.append(
-        ("Silos", f"{silos}", f"{run.plan.noise_contributors} counted for noise" if run.plan.federation.silos else "from the data")
+        (
+            "Silos",
+            f"{silos}",
+            f"{run.plan.noise_contributors} counted for noise"
+            if run.plan.federation.silos
+            else "from the data",
+        )
     )
-    tiles.append(("Traffic", scales.as_bytes(traffic), f"{scales.as_bytes(traffic / max(silos, 1))} per silo"))
-    tiles.append(("Time", scales.as_seconds(seconds), f"{scales.as_seconds(seconds / max(len(rounds), 1))} per round"))
+    tiles.append(
+        (
+            "Traffic",
+            scales.as_bytes(traffic),
+            f"{scales.as_bytes(traffic / max(silos, 1))} per silo",
+        )
+    )
+    tiles.append(
+        (
+            "Time",
+            scales.as_seconds(seconds),
+            f"{scales.as_seconds(seconds / max(len(rounds), 1))} per round",
+        )
+    )
     return tiles
 
 
-def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float, float | None, str]]:
-    """Private, non-private and each silo alone: (name, accuracy, its ±, remark); empty if the run did not measure them."""
+def _baselines(
+    run: RunFolder, rounds: list[RoundRecord]
+) -> list[tuple[str, float, float | None, str]]:
+    """Private, non-private and each silo alone: (name, accuracy, its ±, remark); empty if the run
+    did not measure them.
+    """
     stored = (run.summary or {}).get("baselines")
     private = rounds[-1].accuracy if rounds else None
     if not isinstance(stored, dict) or private is None:
@@ -164,24 +238,54 @@ def _baselines(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, flo
     if run.guarantee is None:
         rows = [("This run", private, width, "all silos together, without privacy")]
     if "majority" in found:
-        rows.append(("Most frequent class", found["majority"], None, "what always answering the same would reach"))
+        rows.append(
+            (
+                "Most frequent class",
+                found["majority"],
+                None,
+                "what always answering the same would reach",
+            )
+        )
     if "non_private" in found:
         told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
-        told += "; that it is lower does not mean that noise helps" if found["non_private"] < private - (width or 0.0) else ""
+        told += (
+            "; that it is lower does not mean that noise helps"
+            if found["non_private"] < private - (width or 0.0)
+            else ""
+        )
         rows.append(("Without privacy", found["non_private"], None, told))
     if "alone_mean" in found:
         spread = ""
         if "alone_min" in found and "alone_max" in found:
-            spread = f", from {scales.as_percent(found['alone_min'])} to {scales.as_percent(found['alone_max'])}"
-        rows.append(("Each silo alone", found["alone_mean"], None, f"mean over silos that train by themselves, without privacy{spread}"))
+            spread = (
+                f", from {scales.as_percent(found['alone_min'])} to "
+                f"{scales.as_percent(found['alone_max'])}"
+            )
+        rows.append(
+            (
+                "Each silo alone",
+                found["alone_mean"],
+                None,
+                f"mean over silos that train by themselves, without privacy{spread}",
+            )
+        )
     return rows
 
 
 def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float]]:
     """The last accuracy of each silo, worst first; only the ends of a long list."""
-    last = next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), None) or ()
-    names = run.silos if len(run.silos) == len(last) else tuple(f"silo {index + 1}" for index in range(len(last)))
-    known = [(name, accuracy) for name, accuracy in zip(names, last, strict=True) if accuracy is not None]
+    last = (
+        next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), None)
+        or ()
+    )
+    names = (
+        run.silos
+        if len(run.silos) == len(last)
+        else tuple(f"silo {index + 1}" for index in range(len(last)))
+    )
+    known = [
+        (name, accuracy) for name, accuracy in zip(names, last, strict=True) if accuracy is not None
+    ]
     ordered = sorted(known, key=lambda pair: pair[1])
     return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
 
@@ -194,13 +298,30 @@ def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
     clamped = [each.saturated for each in rounds if each.saturated is not None]
     nonfinite = [each.nonfinite for each in rounds if each.nonfinite is not None]
     resumed = sum(1 for name, _ in run.events if name == "resumed")
-    lost = f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds" if dropped else "none"
+    lost = (
+        f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds"
+        if dropped
+        else "none"
+    )
     rows = [
         ("Drop-outs", f"{lost}; {run.plan.federation.dropouts or 'none'} tolerated in a round"),
         ("Overflow margin", f"at least {min(headroom):.1f} bits" if headroom else "not measured"),
-        ("Clamped coordinates", f"{sum(clamped):,} ({_EXACT})" if clamped else "known to the silos only"),
-        ("Gradients not finite", f"{sum(nonfinite):,}, counted as zero ({_EXACT})" if nonfinite else "known to the silos only"),
-        ("Clipped records", f"{100.0 * statistics.fmean(clipped):.1f} % on average ({_EXACT})" if clipped else "not measured"),
+        (
+            "Clamped coordinates",
+            f"{sum(clamped):,} ({_EXACT})" if clamped else "known to the silos only",
+        ),
+        (
+            "Gradients not finite",
+            f"{sum(nonfinite):,}, counted as zero ({_EXACT})"
+            if nonfinite
+            else "known to the silos only",
+        ),
+        (
+            "Clipped records",
+            f"{100.0 * statistics.fmean(clipped):.1f} % on average ({_EXACT})"
+            if clipped
+            else "not measured",
+        ),
         ("Resumed", f"{resumed} times" if resumed > 1 else "once" if resumed else "never"),
     ]
     others = sorted({name for name, _ in run.events if name not in ("resumed", "records")})

@@ -7,11 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from sumus.uncertainty import number_text, percent_text
+from sumus.tasks import number_text, percent_text
 
 Formatter = Callable[[float], str]
 
-__all__ = ["Axis", "Formatter", "as_bytes", "as_number", "as_percent", "as_seconds", "linear_axis", "on_axis", "round_axis"]
+__all__ = [
+    "Axis",
+    "Formatter",
+    "as_bytes",
+    "as_number",
+    "as_percent",
+    "as_seconds",
+    "linear_axis",
+    "on_axis",
+    "round_axis",
+]
 
 
 @final
@@ -28,7 +38,13 @@ class Axis:
         return start + (stop - start) * (value - self.low) / (self.high - self.low)
 
 
-def linear_axis(values: list[float], *, from_zero: bool = False, within: tuple[float, float] | None = None, about: int = 5) -> Axis:
+def linear_axis(
+    values: list[float],
+    *,
+    from_zero: bool = False,
+    within: tuple[float, float] | None = None,
+    about: int = 5,
+) -> Axis:
     """An axis that holds all values, with about so many ticks at multiples of 1, 2 or 5.
 
     Args:
@@ -39,19 +55,28 @@ def linear_axis(values: list[float], *, from_zero: bool = False, within: tuple[f
     high = max(values, default=1.0)
     size = max(abs(low), abs(high))
     if high - low <= 1e-9 * size or size < 1e-200:  # all the same: no step could tell them apart
-        low, high = (min(low, 0.0), max(high, 1.0)) if from_zero or size < 1e-200 else (low - 0.5 * size, high + 0.5 * size)
+        low, high = (
+            (min(low, 0.0), max(high, 1.0))
+            if from_zero or size < 1e-200
+            else (low - 0.5 * size, high + 0.5 * size)
+        )
     step = _step((high - low) / about)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = [index * step for index in range(first, last + 1)]
     if within is not None:
-        ticks = [tick for tick in ticks if within[0] - 1e-12 <= tick <= within[1] + 1e-12] or [within[0], within[1]]
+        ticks = [tick for tick in ticks if within[0] - 1e-12 <= tick <= within[1] + 1e-12] or [
+            within[0],
+            within[1],
+        ]
     ends = (min(ticks[0], low), max(ticks[-1], high))
     return Axis(ends[0], ends[1], tuple(ticks))
 
 
 def _step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
-    return power * next(factor for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough * (1.0 - 1e-9))
+    return power * next(
+        factor for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough * (1.0 - 1e-9)
+    )
 
 
 def round_axis(last: int, *, about: int = 8) -> Axis:
@@ -74,7 +99,11 @@ def as_number(value: float, plus_minus: float | None = None) -> str:
 
 def as_percent(value: float, plus_minus: float | None = None) -> str:
     """A share in per cent: one decimal, or what its half-width bears."""
-    return percent_text(value, plus_minus).replace("%", "\u00a0%") if math.isfinite(value) else as_number(value)
+    return (
+        percent_text(value, plus_minus).replace("%", "\u00a0%")
+        if math.isfinite(value)
+        else as_number(value)
+    )
 
 
 def as_seconds(value: float) -> str:

@@ -1,4 +1,6 @@
-"""The guarantee of a run in words that somebody without a degree in privacy can check, question and sign."""
+"""The guarantee of a run in words that somebody without a degree in privacy can check, question and
+sign.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from sumus.record import Guarantee, RoundRecord, RunFolder, rounded_up
-from sumus.records_in_words import records_in_words
+from sumus.books import Guarantee, RoundRecord, RunFolder, rounded_up
+from sumus.guarantee import records_in_words
 
 __all__ = ["Statement", "most_detected", "statement_of"]
 
@@ -47,12 +49,15 @@ def most_detected(epsilon: float, delta: float, *, false_alarms: float = _FALSE_
 
         power ≤ min(1, e^ε·α + δ, 1 − e^(−ε)·(1 − δ − α))
 
-    Guarantee: holds for every test under (ε, δ)-differential privacy (Wasserman and Zhou 2010, arXiv:0811.2501; Kairouz, Oh and
-        Viswanath 2015, arXiv:1311.0776).
+    Guarantee: holds for every test under (ε, δ)-differential privacy (Wasserman and Zhou 2010,
+        arXiv:0811.2501; Kairouz, Oh and Viswanath 2015, arXiv:1311.0776).
     """
     if math.isinf(epsilon):
         return 1.0
-    bounds = (math.exp(min(epsilon, 700.0)) * false_alarms + delta, 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms))
+    bounds = (
+        math.exp(min(epsilon, 700.0)) * false_alarms + delta,
+        1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms),
+    )
     return min(1.0, max(false_alarms, min(bounds)))
 
 
@@ -68,7 +73,12 @@ def statement_of(run: RunFolder) -> Statement:
     headline = _bound(guarantee)
     status = {"proved": "proved", "not proved": "NOT PROVED"}[verdict]
     analysis = next(
-        (f"{each.name}: {each.statement}" for each in guarantee.compared if each.name == guarantee.analysis), guarantee.analysis
+        (
+            f"{each.name}: {each.statement}"
+            for each in guarantee.compared
+            if each.name == guarantee.analysis
+        ),
+        guarantee.analysis,
     )
     terms: tuple[tuple[str, str], ...] = (
         ("Protects", guarantee.neighbours),
@@ -77,24 +87,47 @@ def statement_of(run: RunFolder) -> Statement:
         ("Proved", {"proved": "yes, for the algorithm that ran", "not proved": "NO"}[verdict]),
         ("Accountant", _ACCOUNTANTS.get(guarantee.accountant, guarantee.accountant)),
         ("Releases", guarantee.releases),
-        ("Spent so far", f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of {run.plan.federation.rounds} rounds"),
-        ("Noise", f"{guarantee.noise_multiplier:.4g} clip norms in the sum, {guarantee.local_noise_multiplier:.4g} from each silo"),
+        (
+            "Spent so far",
+            f"ε\u00a0≤\u00a0{rounded_up(spent)} after {len(rounds)} of "
+            f"{run.plan.federation.rounds} rounds",
+        ),
+        (
+            "Noise",
+            f"{guarantee.noise_multiplier:.4g} clip norms in the sum, "
+            f"{guarantee.local_noise_multiplier:.4g} from each silo",
+        ),
     )
     if guarantee.delta_times_units is not None:
-        whose = guarantee.protected_kind or ("training records" if guarantee.unit == "record" else "silos")
-        terms += (("δ times n", f"{guarantee.delta_times_units:.2g} of {guarantee.protected_units:,} {whose}"),)
+        whose = guarantee.protected_kind or (
+            "training records" if guarantee.unit == "record" else "silos"
+        )
+        terms += (
+            (
+                "δ times n",
+                f"{guarantee.delta_times_units:.2g} of {guarantee.protected_units:,} {whose}",
+            ),
+        )
     runs = "" if guarantee.tuning_epsilon is None else ", with the accounted tuning runs"
     if guarantee.participant_epsilon is not None:
         against = f"against one of the silos, who knows its own noise{runs}"
-        terms += (("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} {against}"),)
+        terms += (
+            ("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} {against}"),
+        )
     terms += tuple(("Caution", line) for line in guarantee.cautions)
     if guarantee.metrics_epsilon is not None:
-        bound = f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test record, add or remove{runs}"
+        bound = (
+            f"ε\u00a0≤\u00a0{rounded_up(guarantee.metrics_epsilon)} at the same δ for one test "
+            f"record, add or remove{runs}"
+        )
         if guarantee.metrics_trust not in (None, guarantee.trust):
             bound += f"; counts on {guarantee.metrics_trust}"
         terms += (("Metrics", f"secure sums of their own: {bound}"),)
     terms += _records(run, guarantee)
-    brief = f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, {status}"
+    brief = (
+        f"{guarantee.neighbours}; counts on {guarantee.trust}; analysis {guarantee.analysis}, "
+        f"{status}"
+    )
     return Statement(
         verdict=verdict,
         headline=headline,
@@ -109,10 +142,17 @@ def _bound(guarantee: Guarantee) -> str:
     return f"ε\u00a0≤\u00a0{rounded_up(guarantee.epsilon)} at δ\u00a0=\u00a0{guarantee.delta:g}"
 
 
-def _void(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reason: str) -> Statement:
-    """A run that does not keep what its plan promises: no ε stands beside it but in the words that say so."""
+def _void(
+    run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reason: str
+) -> Statement:
+    """A run that does not keep what its plan promises: no ε stands beside it but in the words that
+    say so.
+    """
     done = f"{len(rounds)} of {run.plan.federation.rounds} rounds"
-    promise = f"{_bound(guarantee)} for {guarantee.neighbours}, counting on {guarantee.trust} ({guarantee.analysis})"
+    promise = (
+        f"{_bound(guarantee)} for {guarantee.neighbours}, counting on {guarantee.trust} "
+        f"({guarantee.analysis})"
+    )
     return Statement(
         verdict="void",
         headline="No privacy guarantee",
@@ -124,17 +164,24 @@ def _void(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reaso
         ),
         brief=f"void for this run: {reason}",
         meaning=_meaning(run, guarantee, "void"),
-        gaps=("Everything: what this run released may reveal any record that was used. Treat the model like the data.",),
+        gaps=(
+            "Everything: what this run released may reveal any record that was used. Treat the "
+            "model like the data.",
+        ),
     )
 
 
 def _records(run: RunFolder, guarantee: Guarantee) -> tuple[tuple[str, str], ...]:
-    """What the guarantee is about, what was assumed about it, and what else was released from it: whoever signs must see it."""
+    """What the guarantee is about, what was assumed about it, and what else was released from it:
+    whoever signs must see it.
+    """
     known = records_in_words(guarantee.records_per_silo, guarantee.columns)
     terms = tuple((name.capitalize(), value) for name, value in known)
     doubts = [line.startswith("warning: ") for line in guarantee.assumptions]
     shown = [line.removeprefix("warning: ") for line in guarantee.assumptions]
-    terms += tuple(("Warning" if doubt else "Assumed", line) for doubt, line in zip(doubts, shown, strict=True))
+    terms += tuple(
+        ("Warning" if doubt else "Assumed", line) for doubt, line in zip(doubts, shown, strict=True)
+    )
     total = (run.summary or {}).get("ledger")
     if isinstance(total, dict):
         terms += (("All runs", _spent_by_all_runs(total)),)
@@ -147,15 +194,24 @@ def _spent_by_all_runs(total: Mapping[str, Any]) -> str:
     if math.isinf(epsilon):
         return f"no bound {after}: not all of them added noise"
     proved = "" if total["proved"] else ", NOT PROVED in part"
-    return f"ε\u00a0≤\u00a0{rounded_up(epsilon)} at δ\u00a0=\u00a0{float(total['delta']):.3g} {after}, by simple addition{proved}"
+    return (
+        f"ε\u00a0≤\u00a0{rounded_up(epsilon)} at δ\u00a0=\u00a0{float(total['delta']):.3g} "
+        f"{after}, by simple addition{proved}"
+    )
 
 
 def _without_guarantee(run: RunFolder) -> Statement:
-    text = "This run added no noise. What it released may reveal any record that was used; treat the model like the data."
+    text = (
+        "This run added no noise. What it released may reveal any record that was used; treat the "
+        "model like the data."
+    )
     return Statement(
         verdict="none",
         headline="No privacy guarantee",
-        terms=(("Protects", "nothing"), ("Analysis", f'none applies to "{run.plan.training.algorithm}"')),
+        terms=(
+            ("Protects", "nothing"),
+            ("Analysis", f'none applies to "{run.plan.training.algorithm}"'),
+        ),
         brief="no noise, no guarantee",
         meaning=(text,),
         gaps=("Everything: this run is for comparison only.",),
@@ -164,74 +220,130 @@ def _without_guarantee(run: RunFolder) -> Statement:
 
 def _meaning(run: RunFolder, guarantee: Guarantee, verdict: str) -> tuple[str, ...]:
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    whose = "any single record" if guarantee.unit == "record" else "all records of any single silo together"
+    whose = (
+        "any single record"
+        if guarantee.unit == "record"
+        else "all records of any single silo together"
+    )
     was = "was used" if guarantee.unit == "record" else "were used"
     factor = rounded_up(math.exp(min(epsilon, 700.0)))
     first = (
-        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model computed from them) {_strength(epsilon)} "
-        f"whether {whose} {was}. Whatever they conclude, the probability of that conclusion is at most {factor} times what it would be "
-        f"otherwise (e to the power ε), apart from an additional probability of at most {_one_in(delta)} (δ)."
+        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model "
+        f"computed from them) {_strength(epsilon)} "
+        f"whether {whose} {was}. Whatever they conclude, the probability of that conclusion is at "
+        f"most {factor} times what it would be "
+        "otherwise (e to the power ε), apart from an additional probability of at most "
+        f"{_one_in(delta)} (δ)."
     )
-    subject = "one particular record" if guarantee.unit == "record" else "the records of one particular silo"
-    found, guessed = math.ceil(1000.0 * most_detected(epsilon, delta)) / 10.0, f"{100.0 * _FALSE_ALARMS:g}\u00a0%"
+    subject = (
+        "one particular record"
+        if guarantee.unit == "record"
+        else "the records of one particular silo"
+    )
+    found, guessed = (
+        math.ceil(1000.0 * most_detected(epsilon, delta)) / 10.0,
+        f"{100.0 * _FALSE_ALARMS:g}\u00a0%",
+    )
     second = (
-        f"For example, a test for {subject} that raises a false alarm in {guessed} of all cases finds a true case at most "
-        f"{found:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows 100\u00a0%."
+        f"For example, a test for {subject} that raises a false alarm in {guessed} of all cases "
+        "finds a true case at most "
+        f"{found:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows "
+        "100\u00a0%."
     )
     third = f"This counts on {guarantee.trust}."
     if "honest-but-curious" in guarantee.trust:
-        third += " Honest-but-curious means that the server follows the protocol but may keep and study everything it receives."
+        third += (
+            " Honest-but-curious means that the server follows the protocol but may keep and study "
+            "everything it receives."
+        )
     warning = {
-        "proved": "The analysis behind the bound is proved for the algorithm that ran, integer rounding and drawn noise included.",
-        "not proved": "The analysis behind the bound is NOT PROVED for the algorithm that ran. Do not rely on it for a release.",
-        "void": f"THE GUARANTEE DOES NOT HOLD FOR THIS RUN: {run.void}. The following is what the plan would guarantee otherwise.",
+        "proved": (
+            "The analysis behind the bound is proved for the algorithm that ran, integer rounding "
+            "and drawn noise included."
+        ),
+        "not proved": (
+            "The analysis behind the bound is NOT PROVED for the algorithm that ran. Do not rely "
+            "on it for a release."
+        ),
+        "void": (
+            f"THE GUARANTEE DOES NOT HOLD FOR THIS RUN: {run.void}. The following is what the plan "
+            "would guarantee otherwise."
+        ),
     }[verdict]
-    return (warning, first, second, third) if verdict != "proved" else (first, second, third, warning)
+    return (
+        (warning, first, second, third) if verdict != "proved" else (first, second, third, warning)
+    )
 
 
 def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tuple[str, ...]:
-    gaps = ["What is true of the population whether or not one record is included: that is what the model is meant to learn."]
+    gaps = [
+        "What is true of the population whether or not one record is included: that is what the "
+        "model is meant to learn."
+    ]
     if guarantee.unit == "record":
         twice = rounded_up(2.0 * guarantee.epsilon)
         gaps.append(
-            f"A person with several records: two records together have twice the bound (ε\u00a0≤\u00a0{twice}, and a larger δ), and so on."
+            "A person with several records: two records together have twice the bound "
+            f"(ε\u00a0≤\u00a0{twice}, and a larger δ), and so on."
         )
-        gaps.append("Facts about a whole organisation: which silos take part, how large they may be, how they differ from the others.")
+        gaps.append(
+            "Facts about a whole organisation: which silos take part, how large they may be, how "
+            "they differ from the others."
+        )
     gaps.append("The plan itself: every number in it, and the names of the silos, are public.")
     if guarantee.analysis != "local":
         gaps.append(
-            f"Parties worse than assumed. The bound counts on {guarantee.trust}; with fewer such silos there is less noise than counted."
+            f"Parties worse than assumed. The bound counts on {guarantee.trust}; with fewer such "
+            "silos there is less noise than counted."
         )
     if run.plan.noise.mechanism == "gaussian":
         gaps.append(
-            "Rounding of floating-point numbers: continuous Gaussian noise is a simulation of an ideal, not what a silo may release."
+            "Rounding of floating-point numbers: continuous Gaussian noise is a simulation of an "
+            "ideal, not what a silo may release."
         )
     gaps.append("The records against their own silo, and against whoever breaks into it.")
     if guarantee.tuning_epsilon is not None:
         gaps.append(
-            f"With the accounted tuning runs on the same records the bound is ε\u00a0≤\u00a0{rounded_up(guarantee.tuning_epsilon)}."
+            "With the accounted tuning runs on the same records the bound is "
+            f"ε\u00a0≤\u00a0{rounded_up(guarantee.tuning_epsilon)}."
         )
     else:
         gaps.append("Tuning runs on the same records, if there were any: they were not accounted.")
-    gaps.append("Other releases from the same data: what they spend adds up; “sumus ledger show” has the total.")
+    gaps.append(
+        "Other releases from the same data: what they spend adds up; “sumus ledger show” has the "
+        "total."
+    )
     if any(each.metrics_are == "simulation-only" for each in rounds):
         gaps.append(
-            "Accuracy and loss on this page: they were measured in the clear (simulation only). Do not publish them for private data."
+            "Accuracy and loss on this page: they were measured in the clear (simulation only). Do "
+            "not publish them for private data."
         )
     elif (run.summary or {}).get("baselines"):
-        gaps.append("The accuracies of training without privacy on this page: they were measured in the clear (simulation only).")
+        gaps.append(
+            "The accuracies of training without privacy on this page: they were measured in the "
+            "clear (simulation only)."
+        )
     if any(each.counts_are == "simulation-only" for each in rounds):
-        gaps.append("Counts of clipped records, clamped coordinates and gradients that were not finite: exact, so for a simulation only.")
+        gaps.append(
+            "Counts of clipped records, clamped coordinates and gradients that were not finite: "
+            "exact, so for a simulation only."
+        )
     return tuple(gaps)
 
 
 def _strength(epsilon: float) -> str:
-    """How strong a bound is, in a verb: nobody should sign "can hardly tell" for an ε at which a good guess is nearly certain."""
+    """How strong a bound is, in a verb: nobody should sign "can hardly tell" for an ε at which a
+    good guess is nearly certain.
+    """
     if epsilon <= 1.0:
         return "can hardly tell"
     if epsilon <= 3.0:
         return "can tell only with limited confidence"
-    return "may in the worst case tell with some confidence" if epsilon <= 6.0 else "may in the worst case tell almost for certain"
+    return (
+        "may in the worst case tell with some confidence"
+        if epsilon <= 6.0
+        else "may in the worst case tell almost for certain"
+    )
 
 
 def _one_in(delta: float) -> str:

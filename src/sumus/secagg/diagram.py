@@ -1,9 +1,11 @@
-"""The protocol drawn from its own code: which state takes which message, what it sends, and what comes next.
+"""The protocol drawn from its own code: which state takes which message, what it sends, and what
+comes next.
 
     python -m sumus.secagg.diagram        prints the two Mermaid diagrams of docs/protocol.md
 
-A state takes a message where a method decodes it, sends one where a method builds it, and goes to the states that the method's
-return annotation names. Nothing is declared twice, so the picture cannot fall behind the code.
+A state takes a message where a method decodes it, sends one where a method builds it, and goes to
+the states that the method's return annotation names. Nothing is declared twice, so the picture
+cannot fall behind the code.
 """
 
 from __future__ import annotations
@@ -35,15 +37,30 @@ class Step:
 
 def _message_kinds() -> dict[str, type[messages.Message]]:
     """The messages by name, in the order of their kinds."""
-    kinds = [kind for kind in vars(messages).values() if inspect.isclass(kind) and issubclass(kind, messages.Message)]
-    return {kind.__name__: kind for kind in sorted((kind for kind in kinds if hasattr(kind, "kind")), key=lambda kind: kind.kind)}
+    kinds = [
+        kind
+        for kind in vars(messages).values()
+        if inspect.isclass(kind) and issubclass(kind, messages.Message)
+    ]
+    return {
+        kind.__name__: kind
+        for kind in sorted(
+            (kind for kind in kinds if hasattr(kind, "kind")), key=lambda kind: kind.kind
+        )
+    }
 
 
 def _calls(function: ast.AST) -> list[ast.Call]:
     return [node for node in ast.walk(function) if isinstance(node, ast.Call)]
 
 
-def _step(state: str, function: ast.FunctionDef, *, states: tuple[str, ...], kinds: dict[str, type[messages.Message]]) -> Step:
+def _step(
+    state: str,
+    function: ast.FunctionDef,
+    *,
+    states: tuple[str, ...],
+    kinds: dict[str, type[messages.Message]],
+) -> Step:
     """Read one method."""
     takes, sends = [], []
     for call in _calls(function):
@@ -70,18 +87,35 @@ def steps_of(module: ModuleType) -> list[Step]:
         for owner in reversed(state.__mro__[:-1]):
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
             assert isinstance(tree, ast.ClassDef)  # noqa: S101  the source of a class is a class
-            functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
-            steps += [_step(state.__name__, function, states=states, kinds=kinds) for function in functions]
+            functions = [
+                node
+                for node in tree.body
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+            ]
+            steps += [
+                _step(state.__name__, function, states=states, kinds=kinds)
+                for function in functions
+            ]
     speaking = [step for step in steps if step.takes or step.sends or step.leads_to]
     order = list(kinds)
-    return sorted(speaking, key=lambda step: (min(map(order.index, step.takes + step.sends), default=len(order)), step.state))
+    return sorted(
+        speaking,
+        key=lambda step: (
+            min(map(order.index, step.takes + step.sends), default=len(order)),
+            step.state,
+        ),
+    )
 
 
 def _state_lines(steps: list[Step]) -> list[str]:
     """Arrows between the states of one side."""
     lines = []
     for step in steps:
-        words = [step.method, *(f"takes {name}" for name in step.takes), *(f"sends {name}" for name in step.sends)]
+        words = [
+            step.method,
+            *(f"takes {name}" for name in step.takes),
+            *(f"sends {name}" for name in step.sends),
+        ]
         for target in step.leads_to or (step.state,):
             lines.append(f"    {step.state} --> {target}: {', '.join(words)}")
     return lines
@@ -93,8 +127,8 @@ def _sequence_lines(silo_steps: list[Step]) -> list[str]:
     lines = []
     for name, kind in _message_kinds().items():
         arrow = "S->>V" if name in from_silo else "V->>S"
-        first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        summary = first_line.split(":", 1)[1].split(". ")[0].strip().rstrip(".")
+        first_sentence = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+        summary = first_sentence.split(":", 1)[1].split(". ")[0].strip().rstrip(".")
         lines.append(f"    {arrow}: {name}: {summary}")
     return lines
 

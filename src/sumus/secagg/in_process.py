@@ -1,7 +1,7 @@
 """All parties of a federation in one process, passing the real messages from hand to hand.
 
-The states are those of a distributed run; only the wires are missing. Every silo does its own work: a pairwise mask
-is expanded at both ends, a signature is verified by everyone who would.
+The states are those of a distributed run; only the wires are missing. Every silo does its own work:
+a pairwise mask is expanded at both ends, a signature is verified by everyone who would.
 """
 
 from __future__ import annotations
@@ -40,9 +40,16 @@ def check_drop(drop: Drop, silos: int) -> None:
     """Refuse stages and silos that do not exist."""
     for stage, gone in drop.items():
         if stage not in STAGES:
-            raise PlanError("drop", stage, f"must name stages among {', '.join(STAGES)}", "Correct the stage.")
+            raise PlanError(
+                "drop", stage, f"must name stages among {', '.join(STAGES)}", "Correct the stage."
+            )
         if any(not 0 <= silo < silos for silo in gone):
-            raise PlanError("drop", sorted(gone), f"must name silos from 0 to {silos - 1}", "Correct the silo numbers.")
+            raise PlanError(
+                "drop",
+                sorted(gone),
+                f"must name silos from 0 to {silos - 1}",
+                "Correct the silo numbers.",
+            )
 
 
 @final
@@ -64,15 +71,21 @@ class InProcessFederation:
         absent: silos that never send a key.
     """
 
-    def __init__(self, terms: Terms, *, random: RandomSource, absent: Set[int] = frozenset()) -> None:
-        identities = [SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)]
+    def __init__(
+        self, terms: Terms, *, random: RandomSource, absent: Set[int] = frozenset()
+    ) -> None:
+        identities = [
+            SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)
+        ]
         roster = Roster({identity.name: identity.public_key for identity in identities})
         self.traffic = Traffic()
         setup = ServerSetup(roster, terms)
         waiting: dict[int, SiloSetup] = {}
         for number, identity in enumerate(identities):
             if number not in absent:
-                waiting[number], advert = SiloSetup.start(identity, roster, terms=terms, random=random.child())
+                waiting[number], advert = SiloSetup.start(
+                    identity, roster, terms=terms, random=random.child()
+                )
                 self._send_up(number, advert)
                 setup.receive(advert, sender=number)
         self.server: ServerSession
@@ -97,9 +110,11 @@ class InProcessFederation:
 
         Args:
             round_id: 32 bytes, new in every round.
-            vector_for: a silo's vector from its number and its invitation (payload, removable seeds).
+            vector_for: a silo's vector from its number and its invitation (payload, removable
+                seeds).
             payload: what the application tells every silo, for example the model.
-            drop: silos that vanish before they send at a stage. Shares and masked input travel in one message.
+            drop: silos that vanish before they send at a stage. Shares and masked input travel in
+                one message.
         """
         gone = drop or {}
         check_drop(gone, self.server.terms.silos)
@@ -123,7 +138,9 @@ class InProcessFederation:
             unmasking.receive(reply, sender=number)
         return unmasking.close()
 
-    def _alive(self, states: Mapping[int, S], gone: frozenset[int], message: bytes) -> list[tuple[int, S]]:
+    def _alive(
+        self, states: Mapping[int, S], gone: frozenset[int], message: bytes
+    ) -> list[tuple[int, S]]:
         """Hand the server's message to every silo that is still there."""
         alive = [(number, state) for number, state in states.items() if number not in gone]
         self.traffic.down.update({number: len(message) for number, _ in alive})

@@ -1,7 +1,8 @@
 """Who is who: long-lived Ed25519 identities and the roster every silo holds a copy of.
 
-The roster is agreed outside the protocol (paper, phone, version control). It is the only root of trust: whoever runs the
-server, or its certificate authority, cannot add a silo to it or swap a key in it unnoticed.
+The roster is agreed outside the protocol (paper, phone, version control). It is the only root of
+trust: whoever runs the server, or its certificate authority, cannot add a silo to it or swap a key
+in it unnoticed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _SECRET = "ed25519-secret:"  # noqa: S105  a prefix, not a secret
 class SiloIdentity:
     """A silo's name and its long-lived signing key.
 
-    Guarantee: the secret half is never printed, compared or hashed; it leaves the object only through `secret_text`.
+    Guarantee: the secret half is never printed, compared or hashed; it leaves the object only
+        through `secret_text`.
     """
 
     name: str
@@ -52,7 +54,10 @@ class SiloIdentity:
         """Read what `secret_text` wrote."""
         name, _, secret = text.strip().partition(" ")
         _require_name(name)
-        return cls(name, Ed25519PrivateKey.from_private_bytes(_decode_key(secret, prefix=_SECRET, owner=name)))
+        return cls(
+            name,
+            Ed25519PrivateKey.from_private_bytes(_decode_key(secret, prefix=_SECRET, owner=name)),
+        )
 
     @property
     def public_key(self) -> bytes:
@@ -65,7 +70,9 @@ class SiloIdentity:
 
     def secret_text(self) -> str:
         """One line for a file that only this silo can read."""
-        return f"{self.name} {_SECRET}{base64.b64encode(self._signing.private_bytes_raw()).decode()}\n"
+        return (
+            f"{self.name} {_SECRET}{base64.b64encode(self._signing.private_bytes_raw()).decode()}\n"
+        )
 
     def sign(self, message: bytes) -> bytes:
         """A 64-byte Ed25519 signature."""
@@ -75,7 +82,8 @@ class SiloIdentity:
 @final
 @dataclass(frozen=True)
 class Roster:
-    """The silos of a federation, each with its public signing key; a silo's number is its place in the order of names.
+    """The silos of a federation, each with its public signing key; a silo's number is its place in
+    the order of names.
 
     Guarantee: names and keys are all different, so a signature names exactly one silo.
     """
@@ -85,14 +93,22 @@ class Roster:
     def __post_init__(self) -> None:
         ordered = dict(sorted(self.public_keys.items()))
         if not ordered:
-            raise DataError("a roster must name at least one silo, got none. Collect the silos' .pub files.")
+            raise DataError(
+                "a roster must name at least one silo, got none. Collect the silos' .pub files."
+            )
         owners: dict[bytes, str] = {}
         for name, key in ordered.items():
             _require_name(name)
             if len(key) != 32:
-                raise DataError(f"the key of silo {name!r} must have 32 bytes, got {len(key)}. Ask the silo for its .pub file.")
+                raise DataError(
+                    f"the key of silo {name!r} must have 32 bytes, got {len(key)}. Ask the silo "
+                    "for its .pub file."
+                )
             if key in owners:
-                raise DataError(f"silos {owners[key]!r} and {name!r} have the same key. Every silo needs a key of its own.")
+                raise DataError(
+                    f"silos {owners[key]!r} and {name!r} have the same key. Every silo needs a key "
+                    "of its own."
+                )
             owners[key] = name
         object.__setattr__(self, "public_keys", ordered)
 
@@ -102,11 +118,18 @@ class Roster:
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise DataError(f"the roster is not TOML ({error}). Make it with `sumus keys roster`.") from None
+            raise DataError(
+                f"the roster is not TOML ({error}). Make it with `sumus keys roster`."
+            ) from None
         silos = table.get("silos")
         if set(table) != {"silos"} or not isinstance(silos, dict):
-            raise DataError(f"a roster holds one table [silos], got {sorted(table)}. Make it with `sumus keys roster`.")
-        return cls({name: _decode_key(str(key), prefix=_PUBLIC, owner=name) for name, key in silos.items()})
+            raise DataError(
+                f"a roster holds one table [silos], got {sorted(table)}. Make it with `sumus keys "
+                "roster`."
+            )
+        return cls(
+            {name: _decode_key(str(key), prefix=_PUBLIC, owner=name) for name, key in silos.items()}
+        )
 
     @classmethod
     def from_public_texts(cls, lines: list[str]) -> Roster:
@@ -115,13 +138,18 @@ class Roster:
         for line in lines:
             name, _, key = line.strip().partition(" ")
             if name in keys:
-                raise DataError(f"silo {name!r} appears twice. Keep the line you have checked with that silo.")
+                raise DataError(
+                    f"silo {name!r} appears twice. Keep the line you have checked with that silo."
+                )
             keys[name] = _decode_key(key, prefix=_PUBLIC, owner=name)
         return cls(keys)
 
     def to_text(self) -> str:
         """The roster file; `parse` reads it back."""
-        lines = [f'"{name}" = "{_PUBLIC}{base64.b64encode(key).decode()}"' for name, key in self.public_keys.items()]
+        lines = [
+            f'"{name}" = "{_PUBLIC}{base64.b64encode(key).decode()}"'
+            for name, key in self.public_keys.items()
+        ]
         return "\n".join(["[silos]", *lines, ""])
 
     @cached_property
@@ -135,7 +163,9 @@ class Roster:
     def number(self, name: str) -> int:
         """The silo's number in every message."""
         if name not in self.public_keys:
-            raise DataError(f"silo {name!r} is not on the roster. It must be enrolled before it can take part.")
+            raise DataError(
+                f"silo {name!r} is not on the roster. It must be enrolled before it can take part."
+            )
         return self.names.index(name)
 
     def digest(self) -> bytes:
@@ -155,20 +185,28 @@ class Roster:
         try:
             Ed25519PublicKey.from_public_bytes(self.public_keys[name]).verify(signature, message)
         except (InvalidSignature, ValueError):
-            raise PeerProtocolError(f"the signature of silo {name!r} does not verify. Someone spoke in its name.") from None
+            raise PeerProtocolError(
+                f"the signature of silo {name!r} does not verify. Someone spoke in its name."
+            ) from None
 
 
 def session_digest(terms: Terms, roster: Roster) -> bytes:
     """Names a session: terms and roster, hashed."""
     if len(roster) != terms.silos:
-        raise LocalProtocolError(f"the terms are for {terms.silos} silos, the roster names {len(roster)}. Use the same roster everywhere.")
+        raise LocalProtocolError(
+            f"the terms are for {terms.silos} silos, the roster names {len(roster)}. Use the same "
+            "roster everywhere."
+        )
     return hashlib.sha256(b"sumus session 1" + terms.digest() + roster.digest()).digest()
 
 
 def _require_name(name: str) -> None:
     """Names are short and plain so that they can be file names and log fields."""
     if not _NAME.fullmatch(name):
-        raise DataError(f"silo name must be 1 to 64 of A-Z a-z 0-9 . _ - and start with a letter or digit, got {name!r}.")
+        raise DataError(
+            "silo name must be 1 to 64 of A-Z a-z 0-9 . _ - and start with a letter or digit, got "
+            f"{name!r}."
+        )
 
 
 def _decode_key(text: str, *, prefix: str, owner: str) -> bytes:
@@ -180,5 +218,8 @@ def _decode_key(text: str, *, prefix: str, owner: str) -> bytes:
         if len(key) != 32:
             raise ValueError(len(key))
     except (ValueError, binascii.Error):
-        raise DataError(f"the key of silo {owner!r} must be {prefix!r} and 32 bytes in base64. Make it with `sumus keys new`.") from None
+        raise DataError(
+            f"the key of silo {owner!r} must be {prefix!r} and 32 bytes in base64. Make it with "
+            "`sumus keys new`."
+        ) from None
     return key

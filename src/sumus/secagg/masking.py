@@ -1,9 +1,12 @@
-"""Masks: AES-256-CTR keystreams added over the ring Z_(2^bits), and the packing of ring elements on the wire.
+"""Masks: AES-256-CTR keystreams added over the ring Z_(2^bits), and the packing of ring elements on
+the wire.
 
-A vector lives in the smallest unsigned word that holds the modulus. Addition wraps inside the word; reducing to the modulus
-once at the end is exact because the modulus divides the word size. Keystreams are made piece by piece and not mask by mask, so
-that a piece stays in cache and a mask costs little more than its encryption. (Sharing the pieces out between two cores was 1.1 to
-1.2 times as fast on the clock and took a tenth more work: the interpreter's lock changes hands twice a piece.)
+A vector lives in the smallest unsigned word that holds the modulus. Addition wraps inside the word;
+reducing to the modulus once at the end is exact because the modulus divides the word size.
+Keystreams are made piece by piece and not mask by mask, so that a piece stays in cache and a mask
+costs little more than its encryption. (Sharing the pieces out between two cores was 1.1 to 1.2
+times as fast on the clock and took a tenth more work: the interpreter's lock changes hands twice a
+piece.)
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.machine_code import compiled
+from sumus.files import compiled
 
 __all__ = [
     "Words",
@@ -40,16 +43,24 @@ _ZEROS = memoryview(bytes(_PIECE_BYTES))
 
 def word_type(modulus_bits: int) -> np.dtype[np.unsignedinteger]:
     """The smallest unsigned word that holds the modulus."""
-    return np.dtype(np.uint16 if modulus_bits <= 16 else np.uint32 if modulus_bits <= 32 else np.uint64)
+    return np.dtype(
+        np.uint16 if modulus_bits <= 16 else np.uint32 if modulus_bits <= 32 else np.uint64
+    )
 
 
 def as_integers(vector: npt.ArrayLike, length: int) -> npt.NDArray[np.integer]:
     """The vector itself, if it holds `length` integers."""
     values = np.asarray(vector)
     if values.dtype.kind not in "iu":
-        raise LocalProtocolError(f"vectors must hold integers, got {values.dtype}. Round to the grid before the secure sum.")
+        raise LocalProtocolError(
+            f"vectors must hold integers, got {values.dtype}. Round to the grid before the secure "
+            "sum."
+        )
     if values.shape != (length,):
-        raise LocalProtocolError(f"the vector must have shape ({length},), got {values.shape}. Check the model against the plan.")
+        raise LocalProtocolError(
+            f"the vector must have shape ({length},), got {values.shape}. Check the model against "
+            "the plan."
+        )
     return values
 
 
@@ -82,14 +93,21 @@ class _Keystreams:
 
     def __init__(self, masks: Masks, *, word: np.dtype[np.unsignedinteger], length: int) -> None:
         start = modes.CTR(bytes(16))
-        self._streams = [(Cipher(algorithms.AES(seed), start).encryptor(), np.add if sign > 0 else np.subtract) for seed, sign in masks]
+        self._streams = [
+            (Cipher(algorithms.AES(seed), start).encryptor(), np.add if sign > 0 else np.subtract)
+            for seed, sign in masks
+        ]
         self.step = _PIECE_BYTES // word.itemsize
         self._piece = np.empty(min(self.step, length), dtype=word)
         self._raw = raw_bytes(self._piece)
 
     def apply(self, target: Words) -> None:
         """Add every mask's next `target.size` words to the target."""
-        zeros, room, piece = _ZEROS[: target.nbytes], self._raw[: target.nbytes], self._piece[: target.size]
+        zeros, room, piece = (
+            _ZEROS[: target.nbytes],
+            self._raw[: target.nbytes],
+            self._piece[: target.size],
+        )
         for stream, add in self._streams:
             stream.update_into(zeros, room)
             add(target, piece, out=target)
@@ -98,23 +116,27 @@ class _Keystreams:
 def add_masks(words: Words, masks: Masks) -> None:
     """Add (+1) or subtract (−1) the masks of all given (seed, sign), in place.
 
-    Guarantee: under one fresh uniform 256-bit seed the result is indistinguishable from uniform words; adding and subtracting
-        the same seed cancels exactly.
+    Guarantee: under one fresh uniform 256-bit seed the result is indistinguishable from uniform
+        words; adding and subtracting the same seed cancels exactly.
     """
     streams = _Keystreams(masks, word=words.dtype, length=words.size)
     for first in range(0, words.size, streams.step):
         streams.apply(words[first : first + streams.step])
 
 
-def write_masked(room: memoryview, values: npt.NDArray[np.integer], masks: Masks, *, modulus_bits: int) -> None:
+def write_masked(
+    room: memoryview, values: npt.NDArray[np.integer], masks: Masks, *, modulus_bits: int
+) -> None:
     """Write the packed, masked vector where it is sent from.
 
-    The same bytes as packing the sum of `as_words` and `add_masks`; the unmasked words exist a cached piece at a time only.
+    The same bytes as packing the sum of `as_words` and `add_masks`; the unmasked words exist a
+    cached piece at a time only.
     """
     word = word_type(modulus_bits)
     streams = _Keystreams(masks, word=word, length=values.size)
     words = np.empty(min(streams.step, values.size), dtype=word)
-    for first in range(0, values.size, streams.step):  # a multiple of eight words, so that every piece is whole bytes
+    # a multiple of eight words, so that every piece is whole bytes
+    for first in range(0, values.size, streams.step):
         part = values[first : first + streams.step]
         piece = words[: part.size]
         np.copyto(piece, part, casting="unsafe")  # negative numbers stand for their residues
@@ -154,7 +176,9 @@ def _unpack_words(packed: npt.NDArray[np.uint64], modulus_bits: int, out: Words)
 
 
 def pack(words: Words, modulus_bits: int) -> bytes | memoryview:
-    """Reduced words as a little-endian bit stream without gaps; a view of the words where that is what they are."""
+    """Reduced words as a little-endian bit stream without gaps; a view of the words where that is
+    what they are.
+    """
     if modulus_bits == 8 * words.itemsize:
         return raw_bytes(words.astype(words.dtype.newbyteorder("<"), copy=False))
     size = packed_bytes(words.size, modulus_bits)
@@ -167,12 +191,17 @@ def unpack(packed: bytes | memoryview, *, modulus_bits: int, length: int) -> Wor
     """The inverse of `pack`; refuses a stream of another length or with bits set behind its end."""
     size = packed_bytes(length, modulus_bits)
     if len(packed) != size:
-        raise PeerProtocolError(f"a vector of {length} words of {modulus_bits} bits has {size} bytes, got {len(packed)}.")
+        raise PeerProtocolError(
+            f"a vector of {length} words of {modulus_bits} bits has {size} bytes, got "
+            f"{len(packed)}."
+        )
     word = word_type(modulus_bits)
     if modulus_bits == 8 * word.itemsize:
         return np.frombuffer(packed, dtype=word.newbyteorder("<")).astype(word, copy=False)
     if (unused := 8 * size - length * modulus_bits) and packed[-1] >> (8 - unused):
-        raise PeerProtocolError("a packed vector has bits set behind its end. The sender does not encode canonically.")
+        raise PeerProtocolError(
+            "a packed vector has bits set behind its end. The sender does not encode canonically."
+        )
     cells = np.zeros((size + 7) // 8, dtype="<u8")
     cells.view(np.uint8)[:size] = np.frombuffer(packed, dtype=np.uint8)
     out = np.empty(length, dtype=word)

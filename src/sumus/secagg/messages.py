@@ -2,9 +2,11 @@
 
     message = "SUMU" | version | kind | sender | session | round id | body
 
-Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string is refused with a
-`PeerProtocolError`. Lengths are checked before anything is allocated, so decoding a hostile message costs no more than its own size.
-Integers are little-endian. A *bitmap* has one bit per silo of the roster; bits behind the last silo are zero.
+Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string
+    is refused with a
+`PeerProtocolError`. Lengths are checked before anything is allocated, so decoding a hostile message
+costs no more than its own size. Integers are little-endian. A *bitmap* has one bit per silo of the
+roster; bits behind the last silo are zero.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class _Reader:
     def view(self, count: int) -> memoryview:
         """The next `count` bytes without a copy."""
         if count > len(self._data) - self._at:
-            raise PeerProtocolError(f"a message ends after {len(self._data)} bytes in the middle of a field. Send it again whole.")
+            raise PeerProtocolError(
+                f"a message ends after {len(self._data)} bytes in the middle of a field. Send it "
+                "again whole."
+            )
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -75,14 +80,26 @@ class _Reader:
         """The silos whose bit is set."""
         field = self.view((silos + 7) // 8)
         if silos & 7 and field[-1] >> (silos & 7):
-            raise PeerProtocolError("a bitmap names silos that are not on the roster. The sender does not encode canonically.")
+            raise PeerProtocolError(
+                "a bitmap names silos that are not on the roster. The sender does not encode "
+                "canonically."
+            )
         # byte by byte: shifting one large integer once per silo would cost the square of the length
-        return frozenset(8 * place + bit for place, byte in enumerate(field) if byte for bit in range(8) if byte >> bit & 1)
+        return frozenset(
+            8 * place + bit
+            for place, byte in enumerate(field)
+            if byte
+            for bit in range(8)
+            if byte >> bit & 1
+        )
 
     def finish(self) -> None:
         """Refuse bytes behind the last field."""
         if self._at != len(self._data):
-            raise PeerProtocolError(f"a message has {len(self._data) - self._at} bytes behind its last field. Refuse the sender.")
+            raise PeerProtocolError(
+                f"a message has {len(self._data) - self._at} bytes behind its last field. Refuse "
+                "the sender."
+            )
 
 
 def _bitmap(silos: int, members: Iterable[int]) -> bytes:
@@ -143,12 +160,18 @@ class RoundHeader:
 
     def __post_init__(self) -> None:
         if len(self.round_id) != 32 or self.round_id == _NO_ROUND:
-            raise LocalProtocolError("a round id is 32 bytes, not all zero. Hash run, round number and attempt.")
+            raise LocalProtocolError(
+                "a round id is 32 bytes, not all zero. Hash run, round number and attempt."
+            )
 
     @cached_property
     def body(self) -> bytes:
         """The header's own fields in every message of the server."""
-        return self.payload_digest + self.silos.to_bytes(2, "little") + _bitmap(self.silos, self.participants)
+        return (
+            self.payload_digest
+            + self.silos.to_bytes(2, "little")
+            + _bitmap(self.silos, self.participants)
+        )
 
     @classmethod
     def read(cls, reader: _Reader, *, session: bytes, round_id: bytes) -> RoundHeader:
@@ -157,12 +180,20 @@ class RoundHeader:
             raise PeerProtocolError("a message of a round has no round id. Refuse the sender.")
         payload_digest = reader.take(32)
         silos = reader.number(2)
-        return cls(session=session, round_id=round_id, payload_digest=payload_digest, silos=silos, participants=reader.bitmap(silos))
+        return cls(
+            session=session,
+            round_id=round_id,
+            payload_digest=payload_digest,
+            silos=silos,
+            participants=reader.bitmap(silos),
+        )
 
     @cached_property
     def transcript(self) -> bytes:
         """SHA-256 of everything that all silos of the round have to agree on."""
-        return hashlib.sha256(b"sumus transcript 1" + self.session + self.round_id + self.body).digest()
+        return hashlib.sha256(
+            b"sumus transcript 1" + self.session + self.round_id + self.body
+        ).digest()
 
 
 @final
@@ -184,13 +215,21 @@ class KeyAdvert(Message):
 
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyAdvert:
-        return cls(sender=sender, session=session, round_id=round_id, agreement_key=reader.take(32), signature=reader.take(64))
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            agreement_key=reader.take(32),
+            signature=reader.take(64),
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class KeyDirectory(Message):
-    """Server → silo, once: the adverts of the silos it will mask with, in order of their numbers."""
+    """Server → silo, once: the adverts of the silos it will mask with, in order of their
+    numbers.
+    """
 
     kind = 2
     adverts: tuple[tuple[int, bytes, bytes], ...]
@@ -201,8 +240,12 @@ class KeyDirectory(Message):
             yield silo.to_bytes(2, "little") + key + signature
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyDirectory:
-        adverts = tuple((reader.number(2), reader.take(32), reader.take(64)) for _ in range(reader.number(2)))
+    def _read(
+        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> KeyDirectory:
+        adverts = tuple(
+            (reader.number(2), reader.take(32), reader.take(64)) for _ in range(reader.number(2))
+        )
         _require_ascending([silo for silo, _, _ in adverts])
         return cls(sender=sender, session=session, round_id=round_id, adverts=adverts)
 
@@ -222,13 +265,16 @@ class Invitation(Message):
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> Invitation:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
-        return cls(sender=sender, session=session, round_id=round_id, header=header, payload=reader.sized())
+        return cls(
+            sender=sender, session=session, round_id=round_id, header=header, payload=reader.sized()
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class MaskedInput(Message):
-    """Silo → server, exchange 1: the masked vector and all that it takes to unmask it without the silo.
+    """Silo → server, exchange 1: the masked vector and all that it takes to unmask it without the
+    silo.
 
     Args:
         salt: eight random bytes of this submission, from which the pads of its secrets are derived.
@@ -246,12 +292,19 @@ class MaskedInput(Message):
 
     def _body(self) -> Iterable[bytes | memoryview]:
         fields = (self.corrections, self.tags, self.vector)
-        return (self.transcript, self.salt, *(part for field in fields for part in (_sized(field), field)))
+        return (
+            self.transcript,
+            self.salt,
+            *(part for field in fields for part in (_sized(field), field)),
+        )
 
     def encode_with(self, write: Callable[[memoryview], None], *, size: int) -> bytes:
-        """The canonical bytes of this message with a vector of `size` bytes in place of its empty one, written where it is sent from."""
+        """The canonical bytes of this message with a vector of `size` bytes in place of its empty
+        one, written where it is sent from.
+        """
         head = self.encode()[: -len(_sized(b""))] + size.to_bytes(8, "little")
-        message = BytesIO(bytes(len(head) + size))  # whose memory becomes the message: a vector of megabytes is not copied again
+        # whose memory becomes the message: a vector of megabytes is not copied again
+        message = BytesIO(bytes(len(head) + size))
         with message.getbuffer() as view, view[len(head) :] as room:
             view[: len(head)] = head
             write(room)
@@ -274,7 +327,9 @@ class MaskedInput(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DroppedSet(Message):
-    """Server → silo, exchange 2: the participants without an input. The one list; everybody else survives."""
+    """Server → silo, exchange 2: the participants without an input. The one list; everybody else
+    survives.
+    """
 
     kind = 5
     header: RoundHeader
@@ -291,7 +346,13 @@ class DroppedSet(Message):
     @classmethod
     def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> DroppedSet:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
-        return cls(sender=sender, session=session, round_id=round_id, header=header, dropped=reader.bitmap(header.silos))
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            header=header,
+            dropped=reader.bitmap(header.silos),
+        )
 
 
 @final
@@ -307,14 +368,24 @@ class SetSignature(Message):
         return (self.transcript, self.signature)
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> SetSignature:
-        return cls(sender=sender, session=session, round_id=round_id, transcript=reader.take(32), signature=reader.take(64))
+    def _read(
+        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> SetSignature:
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            transcript=reader.take(32),
+            signature=reader.take(64),
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SetCertificate(Message):
-    """Server → silo, exchange 3: the dropped set with a quorum of signatures, and the survivors' salts."""
+    """Server → silo, exchange 3: the dropped set with a quorum of signatures, and the survivors'
+    salts.
+    """
 
     kind = 7
     header: RoundHeader
@@ -330,14 +401,22 @@ class SetCertificate(Message):
             yield silo.to_bytes(2, "little") + signature
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> SetCertificate:
+    def _read(
+        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> SetCertificate:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
         dropped = reader.bitmap(header.silos)
         salts = {silo: reader.take(SALT_BYTES) for silo in sorted(header.participants - dropped)}
         signatures = [(reader.number(2), reader.take(64)) for _ in range(reader.number(2))]
         _require_ascending([silo for silo, _ in signatures])
         return cls(
-            sender=sender, session=session, round_id=round_id, header=header, dropped=dropped, salts=salts, signatures=dict(signatures)
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            header=header,
+            dropped=dropped,
+            salts=salts,
+            signatures=dict(signatures),
         )
 
 
@@ -354,13 +433,30 @@ class RevealedShares(Message):
         return (self.transcript, _sized(self.shares), self.shares)
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> RevealedShares:
-        return cls(sender=sender, session=session, round_id=round_id, transcript=reader.take(32), shares=reader.sized())
+    def _read(
+        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> RevealedShares:
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            transcript=reader.take(32),
+            shares=reader.sized(),
+        )
 
 
 _SET_UP = (KeyAdvert, KeyDirectory)
 _KINDS: dict[int, type[Message]] = {
-    kind.kind: kind for kind in (*_SET_UP, Invitation, MaskedInput, DroppedSet, SetSignature, SetCertificate, RevealedShares)
+    kind.kind: kind
+    for kind in (
+        *_SET_UP,
+        Invitation,
+        MaskedInput,
+        DroppedSet,
+        SetSignature,
+        SetCertificate,
+        RevealedShares,
+    )
 }
 
 
@@ -368,7 +464,10 @@ def decode(data: bytes | memoryview, expected: type[M]) -> M:
     """The message that these bytes canonically encode; anything else is a `PeerProtocolError`."""
     message = decode_any(data)
     if not isinstance(message, expected):
-        raise PeerProtocolError(f"expected {expected.__name__}, got {type(message).__name__}. The sender is in another state.")
+        raise PeerProtocolError(
+            f"expected {expected.__name__}, got {type(message).__name__}. The sender is in another "
+            "state."
+        )
     return message
 
 
@@ -376,21 +475,31 @@ def decode_any(data: bytes | memoryview) -> Message:
     """A message of whatever kind."""
     reader = _Reader(data)
     if reader.take(len(_MAGIC)) != _MAGIC:
-        raise PeerProtocolError("these bytes are not a message of this protocol. Check what is connected to this port.")
+        raise PeerProtocolError(
+            "these bytes are not a message of this protocol. Check what is connected to this port."
+        )
     if (version := reader.number(1)) != VERSION:
-        raise PeerProtocolError(f"protocol version must be {VERSION}, got {version}. Run the same release everywhere.")
+        raise PeerProtocolError(
+            f"protocol version must be {VERSION}, got {version}. Run the same release everywhere."
+        )
     kind = _KINDS.get(reader.number(1))
     if kind is None:
         raise PeerProtocolError("a message is of no known kind. Run the same release everywhere.")
     sender, session, round_id = reader.number(2), reader.take(32), reader.take(32)
     if (kind in _SET_UP) != (round_id == _NO_ROUND):
-        raise PeerProtocolError("a message of the set-up names a round, or one of a round does not. Refuse the sender.")
+        raise PeerProtocolError(
+            "a message of the set-up names a round, or one of a round does not. Refuse the sender."
+        )
     message = kind._read(reader, sender=sender, session=session, round_id=round_id)
     reader.finish()
     return message
 
 
 def _require_ascending(silos: list[int]) -> None:
-    """Lists are in strictly ascending order, so no silo appears twice and the encoding is canonical."""
+    """Lists are in strictly ascending order, so no silo appears twice and the encoding is
+    canonical.
+    """
     if any(left >= right for left, right in pairwise(silos)):
-        raise PeerProtocolError("a list of silos is not in ascending order, or names one twice. Refuse the sender.")
+        raise PeerProtocolError(
+            "a list of silos is not in ascending order, or names one twice. Refuse the sender."
+        )

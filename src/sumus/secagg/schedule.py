@@ -7,10 +7,11 @@
                                                                     ├─► removable seeds             (opened if not needed)
                                                                     └─► pads of u's secrets at u
 
-The transcript is a hash of round id, terms, roster, participants and payload. Everything below it is therefore new in every
-round, and opening a leaf says nothing about its siblings or its root. The salt is eight random bytes that a silo draws for one
-submission and sends along: should a silo whose disk was rolled back ever submit twice in one round, the two self masks
-differ, and since a holder reveals pads for one salt only, 2t > holders + colluders lets at most one of them be opened.
+The transcript is a hash of round id, terms, roster, participants and payload. Everything below it
+is therefore new in every round, and opening a leaf says nothing about its siblings or its root. The
+salt is eight random bytes that a silo draws for one submission and sends along: should a silo whose
+disk was rolled back ever submit twice in one round, the two self masks differ, and since a holder
+reveals pads for one salt only, 2t > holders + colluders lets at most one of them be opened.
 
 Reference: HKDF is RFC 5869; Bonawitz et al. 2017, section 4 for the roles of s_uv and b_u.
 """
@@ -29,7 +30,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sumus.errors import PeerProtocolError
 from sumus.secagg.sharing import FIELD_PRIME
 
-__all__ = ["SALT_BYTES", "TAG_BYTES", "OwnKey", "OwnRoot", "PairKey", "agree", "expand", "keystream", "refuse_low_order", "seed_tag"]
+__all__ = [
+    "SALT_BYTES",
+    "TAG_BYTES",
+    "OwnKey",
+    "OwnRoot",
+    "PairKey",
+    "agree",
+    "expand",
+    "keystream",
+    "refuse_low_order",
+    "seed_tag",
+]
 
 SALT_BYTES = 8
 TAG_BYTES = 16
@@ -37,25 +49,33 @@ _PROBE = X25519PrivateKey.from_private_bytes(bytes(32))  # a public number, no s
 
 
 def expand(key: bytes, label: bytes) -> bytes:
-    """HKDF-Expand with SHA-256 and a 32-byte output, which is a single HMAC (RFC 5869, section 2.3)."""
+    """HKDF-Expand with SHA-256 and a 32-byte output, which is a single HMAC (RFC 5869, section
+    2.3).
+    """
     return hmac.digest(key, label + b"\x01", "sha256")
 
 
 def keystream(key: bytes, count: int) -> bytes:
-    """`count` bytes of AES-256 in counter mode under a key that is used for nothing else: what GCM makes of zeros, without its tag."""
+    """`count` bytes of AES-256 in counter mode under a key that is used for nothing else: what GCM
+    makes of zeros, without its tag.
+    """
     return AESGCM(key).encrypt(bytes(12), bytes(count), None)[:count]
 
 
 def seed_tag(seed: bytes) -> bytes:
-    """16 bytes by which the server recognises a rightly recovered seed; a hash of 256 secret bits gives nothing away."""
+    """16 bytes by which the server recognises a rightly recovered seed; a hash of 256 secret bits
+    gives nothing away.
+    """
     return hmac.digest(seed, b"sumus seed tag", "sha256")[:TAG_BYTES]
 
 
 def refuse_low_order(public: bytes, *, owner: str) -> None:
-    """Refuse a key with which every shared secret would be zero; for a party that shares none itself.
+    """Refuse a key with which every shared secret would be zero; for a party that shares none
+    itself.
 
-    A private key is a scalar 8k with 2^251 ≤ k < 2^252, which is below the large prime in the order of the curve and of its twist: the
-    product is zero for all private keys or for none, so one public probe tells (RFC 7748, sections 5 and 6.1).
+    A private key is a scalar 8k with 2^251 ≤ k < 2^252, which is below the large prime in the order
+    of the curve and of its twist: the product is zero for all private keys or for none, so one
+    public probe tells (RFC 7748, sections 5 and 6.1).
     """
     _exchange(_PROBE, public, owner=owner)
 
@@ -64,14 +84,19 @@ def _exchange(own: X25519PrivateKey, public: bytes, *, owner: str) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise PeerProtocolError(f"the X25519 key of {owner} has low order: every shared secret would be zero. Leave it out.") from None
+        raise PeerProtocolError(
+            f"the X25519 key of {owner} has low order: every shared secret would be zero. Leave it "
+            "out."
+        ) from None
 
 
 def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes, peer: str) -> bytes:
-    """The pair root of two silos in one session; `peer` names the other one should its key be refused.
+    """The pair root of two silos in one session; `peer` names the other one should its key be
+    refused.
 
-    Guarantee: equal at both ends and unknown to anyone else if both public keys are authentic; bound to the session and to
-        both public keys, so it cannot be carried into another federation.
+    Guarantee: equal at both ends and unknown to anyone else if both public keys are authentic;
+        bound to the session and to both public keys, so it cannot be carried into another
+        federation.
     """
     own_public = own.public_key().public_bytes_raw()
     shared = _exchange(own, peer_public, owner=peer)
@@ -80,7 +105,9 @@ def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes, peer: st
 
 
 def _field_seed(key: bytes, label: bytes) -> bytes:
-    """A seed that is also an element of the sharing field (the two differ with probability 2^−248)."""
+    """A seed that is also an element of the sharing field (the two differ with probability
+    2^−248).
+    """
     return (int.from_bytes(expand(key, label), "little") % FIELD_PRIME).to_bytes(32, "little")
 
 
@@ -101,14 +128,20 @@ class PairKey:
         return _field_seed(self._key, b"mask")
 
     def pads(self, owner: int, *, salt: bytes, count: int) -> bytes:
-        """The pads of `owner`'s first `count` secrets that the other silo of the pair holds, 32 bytes each."""
-        return keystream(expand(self._key, b"pads" + owner.to_bytes(2, "little") + salt), 32 * count)
+        """The pads of `owner`'s first `count` secrets that the other silo of the pair holds, 32
+        bytes each.
+        """
+        return keystream(
+            expand(self._key, b"pads" + owner.to_bytes(2, "little") + salt), 32 * count
+        )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OwnRoot:
-    """What one silo shares with nobody, for the whole session: the root of its self masks and removable seeds."""
+    """What one silo shares with nobody, for the whole session: the root of its self masks and
+    removable seeds.
+    """
 
     _root: bytes = field(repr=False)
 
@@ -130,7 +163,10 @@ class OwnKey:
 
     def removable_seeds(self, count: int) -> tuple[bytes, ...]:
         """Seeds of the noise components that may turn out not to be needed."""
-        return tuple(_field_seed(self._key, b"removable" + index.to_bytes(2, "little")) for index in range(count))
+        return tuple(
+            _field_seed(self._key, b"removable" + index.to_bytes(2, "little"))
+            for index in range(count)
+        )
 
     def pads(self, count: int) -> bytes:
         """The pads of its own first `count` secrets that the silo itself holds, 32 bytes each."""

@@ -6,7 +6,8 @@ The one place that decides what may be revealed; silos and server both read it.
     secrets 1 … n         s_uv, one per participant v it masks with   opened if u survives and v dropped out
     secrets n+1 … n+R     removable seeds                         opened, if u survives, for indices above the number missing
 
-A silo that dropped out has no secret opened on its own behalf, so nobody is ever asked for both masks of one input.
+A silo that dropped out has no secret opened on its own behalf, so nobody is ever asked for both
+masks of one input.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class SecretLayout:
 
     Args:
         owner: the silo whose secrets these are.
-        holders: participants that hold shares of them, the owner included, in order; position + 1 is the share's point.
+        holders: participants that hold shares of them, the owner included, in order; position + 1
+            is the share's point.
         removable: R, number of removable seeds.
     """
 
@@ -41,7 +43,9 @@ class SecretLayout:
     removable: int
 
     @classmethod
-    def of(cls, topology: Topology, *, owner: int, participants: frozenset[int], removable: int) -> SecretLayout:
+    def of(
+        cls, topology: Topology, *, owner: int, participants: frozenset[int], removable: int
+    ) -> SecretLayout:
         """The layout that follows from the topology and the participants of the round."""
         return cls(owner=owner, holders=topology.holders(owner, participants), removable=removable)
 
@@ -56,11 +60,19 @@ class SecretLayout:
         return len(self.holders) + self.removable
 
     def opened_pairs(self, dropped: frozenset[int]) -> list[tuple[int, int]]:
-        """(index of the secret, silo that dropped out) for every pair mask that has to be taken off."""
-        return [(1 + place, partner) for place, partner in enumerate(self.partners) if partner in dropped]
+        """(index of the secret, silo that dropped out) for every pair mask that has to be taken
+        off.
+        """
+        return [
+            (1 + place, partner)
+            for place, partner in enumerate(self.partners)
+            if partner in dropped
+        ]
 
     def opened_removable(self, missing: int) -> range:
-        """Indices of the removable seeds that are not needed when `missing` silos of the roster are not in the sum."""
+        """Indices of the removable seeds that are not needed when `missing` silos of the roster are
+        not in the sum.
+        """
         first = len(self.holders)
         return range(first + min(missing, self.removable), first + self.removable)
 
@@ -68,4 +80,8 @@ class SecretLayout:
         """Indices of all secrets of a surviving owner that are opened, in order."""
         if self.owner in dropped:
             return []
-        return [0, *(index for index, _ in self.opened_pairs(dropped)), *self.opened_removable(missing)]
+        return [
+            0,
+            *(index for index, _ in self.opened_pairs(dropped)),
+            *self.opened_removable(missing),
+        ]

@@ -1,11 +1,14 @@
-"""The server's side: one class per state, no I/O. States collect the silos' replies; `close` returns (next state, broadcast).
+"""The server's side: one class per state, no I/O. States collect the silos' replies; `close`
+returns (next state, broadcast).
 
     ServerSetup ──close──► ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying
-                                                                    ──close──► ServerUnmasking ──close──► RoundSum
+                                                                    ──close──► ServerUnmasking
+                                                                    ──close──► RoundSum
 
-`receive` takes replies in any order, any number of times; a second reply of the same silo changes nothing. `waiting_for` says who
-has not answered yet, so a driver closes a state when it is empty or when its patience ends. A `RoundAborted` loses the round only.
-The server holds no secret of its own. Nothing here is trusted by a silo.
+`receive` takes replies in any order, any number of times; a second reply of the same silo changes
+nothing. `waiting_for` says who has not answered yet, so a driver closes a state when it is empty or
+when its patience ends. A `RoundAborted` loses the round only. The server holds no secret of its
+own. Nothing here is trusted by a silo.
 """
 
 from __future__ import annotations
@@ -39,7 +42,14 @@ from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, recover
 from sumus.secagg.terms import Terms
 
-__all__ = ["RoundSum", "ServerCertifying", "ServerCollecting", "ServerSession", "ServerSetup", "ServerUnmasking"]
+__all__ = [
+    "RoundSum",
+    "ServerCertifying",
+    "ServerCollecting",
+    "ServerSession",
+    "ServerSetup",
+    "ServerUnmasking",
+]
 
 _MASKS_AT_ONCE = 256  # cipher states kept alive together
 
@@ -52,7 +62,8 @@ class RoundSum:
     Args:
         total: Σ of the survivors' vectors mod 2^modulus_bits.
         survivors: numbers of the silos whose vectors are in it.
-        removed_seeds: of each survivor, the removable seeds that were not needed, by index; expand and subtract them.
+        removed_seeds: of each survivor, the removable seeds that were not needed, by index; expand
+            and subtract them.
     """
 
     total: Words
@@ -76,10 +87,20 @@ class ServerSetup:
         return frozenset(range(self._terms.silos)) - set(self._adverts)
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
-        """Take one silo's advert, unless its key would make every other silo refuse the directory."""
+        """Take one silo's advert, unless its key would make every other silo refuse the
+        directory.
+        """
         advert = decode(message, KeyAdvert)
-        _require_sender(advert.sender, session=self._session, given=advert.session, among=self._terms.silos, claimed=sender)
-        signed = KeyAdvert.signed_part(sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key)
+        _require_sender(
+            advert.sender,
+            session=self._session,
+            given=advert.session,
+            among=self._terms.silos,
+            claimed=sender,
+        )
+        signed = KeyAdvert.signed_part(
+            sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key
+        )
         self._roster.verify(advert.sender, signature=advert.signature, message=signed)
         if advert.sender in self._adverts:
             return
@@ -88,19 +109,31 @@ class ServerSetup:
         owner = self._owners.setdefault(advert.agreement_key, advert.sender)
         if owner != advert.sender:
             first = self._roster.names[owner]
-            raise PeerProtocolError(f"silo {name!r} advertises the key of silo {first!r}, which came first. Leave it out.")
+            raise PeerProtocolError(
+                f"silo {name!r} advertises the key of silo {first!r}, which came first. Leave it "
+                "out."
+            )
         self._adverts[advert.sender] = (advert.sender, advert.agreement_key, advert.signature)
 
     def close(self) -> tuple[ServerSession, dict[int, bytes]]:
         """A directory for each silo: the keys of those it masks with."""
         if len(self._adverts) < self._terms.minimum_survivors:
-            raise RoundAborted(f"{len(self._adverts)} silos sent keys, a sum needs {self._terms.minimum_survivors}. Wait for more silos.")
+            raise RoundAborted(
+                f"{len(self._adverts)} silos sent keys, a sum needs "
+                f"{self._terms.minimum_survivors}. Wait for more silos."
+            )
         topology = topology_of(self._terms, self._session)
         directories = {}
         for silo in self._adverts:
-            adverts = tuple(self._adverts[other] for other in sorted(topology.circle(silo) & set(self._adverts)))
-            directories[silo] = KeyDirectory(sender=SERVER, session=self._session, adverts=adverts).encode()
-        session = ServerSession(self._roster, self._terms, self._session, topology, frozenset(self._adverts))
+            adverts = tuple(
+                self._adverts[other] for other in sorted(topology.circle(silo) & set(self._adverts))
+            )
+            directories[silo] = KeyDirectory(
+                sender=SERVER, session=self._session, adverts=adverts
+            ).encode()
+        session = ServerSession(
+            self._roster, self._terms, self._session, topology, frozenset(self._adverts)
+        )
         return session, directories
 
 
@@ -118,10 +151,15 @@ class ServerSession:
     def invite(
         self, round_id: bytes, *, payload: bytes = b"", participants: frozenset[int] | None = None
     ) -> tuple[ServerCollecting, bytes]:
-        """Open a round; the invitation is the same for all participants (by default everyone who sent a key)."""
+        """Open a round; the invitation is the same for all participants (by default everyone who
+        sent a key).
+        """
         chosen = self.members if participants is None else participants
         if not chosen <= self.members:
-            raise LocalProtocolError(f"participants {sorted(chosen - self.members)} sent no keys. Repeat the set-up with them.")
+            raise LocalProtocolError(
+                f"participants {sorted(chosen - self.members)} sent no keys. Repeat the set-up "
+                "with them."
+            )
         header = RoundHeader(
             session=self.session,
             round_id=round_id,
@@ -129,11 +167,18 @@ class ServerSession:
             silos=self.terms.silos,
             participants=chosen,
         )
-        invitation = Invitation(sender=SERVER, session=self.session, round_id=round_id, header=header, payload=payload)
+        invitation = Invitation(
+            sender=SERVER, session=self.session, round_id=round_id, header=header, payload=payload
+        )
         return ServerCollecting(self, header), invitation.encode()
 
     def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
-        return SecretLayout.of(self.topology, owner=owner, participants=header.participants, removable=self.terms.removable)
+        return SecretLayout.of(
+            self.topology,
+            owner=owner,
+            participants=header.participants,
+            removable=self.terms.removable,
+        )
 
 
 @final
@@ -173,7 +218,9 @@ class ServerCollecting:
     def __init__(self, session: ServerSession, header: RoundHeader) -> None:
         self._session, self._header = session, header
         self._transcript = header.transcript
-        self._sum: Words = np.zeros(session.terms.length, dtype=word_type(session.terms.modulus_bits))
+        self._sum: Words = np.zeros(
+            session.terms.length, dtype=word_type(session.terms.modulus_bits)
+        )
         self._sealed: dict[int, _Sealed] = {}
 
     @property
@@ -184,7 +231,13 @@ class ServerCollecting:
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's masked input."""
         given = decode(message, MaskedInput)
-        silo = _member(given, self._session, transcript=self._transcript, among=self._header.participants, claimed=sender)
+        silo = _member(
+            given,
+            self._session,
+            transcript=self._transcript,
+            among=self._header.participants,
+            claimed=sender,
+        )
         if silo in self._sealed:
             return
         layout, terms = self._session._layout(self._header, silo), self._session.terms
@@ -195,8 +248,15 @@ class ServerCollecting:
             packed_bytes(terms.length, terms.modulus_bits),
         )
         if (len(given.corrections), len(given.tags), len(given.vector)) != expected:
-            raise PeerProtocolError(f"a field of silo {silo}'s masked input has the wrong length. It runs another plan or release.")
-        np.add(self._sum, unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length), out=self._sum)
+            raise PeerProtocolError(
+                f"a field of silo {silo}'s masked input has the wrong length. It runs another plan "
+                "or release."
+            )
+        np.add(
+            self._sum,
+            unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length),
+            out=self._sum,
+        )
         self._sealed[silo] = _Sealed(given.salt, bytes(given.corrections), bytes(given.tags))
 
     def close(self) -> tuple[ServerCertifying, bytes]:
@@ -204,7 +264,9 @@ class ServerCollecting:
         dropped = self._header.participants - set(self._sealed)
         least = self._session.terms.minimum_survivors
         if len(self._sealed) < least:
-            raise RoundAborted(f"{len(self._sealed)} inputs arrived, a sum needs {least}. Start a new round.")
+            raise RoundAborted(
+                f"{len(self._sealed)} inputs arrived, a sum needs {least}. Start a new round."
+            )
         proposal = DroppedSet(
             sender=SERVER,
             session=self._session.session,
@@ -212,7 +274,9 @@ class ServerCollecting:
             header=self._header,
             dropped=dropped,
         )
-        inputs = _Inputs(self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed)
+        inputs = _Inputs(
+            self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed
+        )
         return ServerCertifying(inputs), proposal.encode()
 
 
@@ -227,13 +291,19 @@ class ServerCertifying:
     @property
     def waiting_for(self) -> frozenset[int]:
         """Survivors on the committee whose signature is missing."""
-        return (self._inputs.session.topology.committee & set(self._inputs.sealed)) - set(self._signatures)
+        return (self._inputs.session.topology.committee & set(self._inputs.sealed)) - set(
+            self._signatures
+        )
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's signature."""
         given = decode(message, SetSignature)
         silo = _member(
-            given, self._inputs.session, transcript=self._inputs.header.transcript, among=frozenset(self._inputs.sealed), claimed=sender
+            given,
+            self._inputs.session,
+            transcript=self._inputs.header.transcript,
+            among=frozenset(self._inputs.sealed),
+            claimed=sender,
         )
         signed = DroppedSet.signed_part(self._inputs.header, self._inputs.dropped)
         self._inputs.session.roster.verify(silo, signature=given.signature, message=signed)
@@ -244,7 +314,10 @@ class ServerCertifying:
         """A quorum of signatures, proof for every silo that no other set can be signed."""
         quorum = self._inputs.session.topology.quorum
         if len(self._signatures) < quorum:
-            raise RoundAborted(f"{len(self._signatures)} silos signed the survivor set, {quorum} must. Start a new round.")
+            raise RoundAborted(
+                f"{len(self._signatures)} silos signed the survivor set, {quorum} must. Start a "
+                "new round."
+            )
         certificate = SetCertificate(
             sender=SERVER,
             session=self._inputs.session.session,
@@ -265,7 +338,9 @@ class ServerUnmasking:
         self._inputs = inputs
         self._survivors = inputs.header.participants - inputs.dropped
         self._missing = inputs.session.terms.silos - len(self._survivors)
-        self._layouts = {owner: inputs.session._layout(inputs.header, owner) for owner in sorted(self._survivors)}
+        self._layouts = {
+            owner: inputs.session._layout(inputs.header, owner) for owner in sorted(self._survivors)
+        }
         self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}
         self._answered: set[int] = set()
 
@@ -277,13 +352,21 @@ class ServerUnmasking:
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's shares of everything that is to be opened."""
         given = decode(message, RevealedShares)
-        silo = _member(given, self._inputs.session, transcript=self._inputs.header.transcript, among=self._survivors, claimed=sender)
+        silo = _member(
+            given,
+            self._inputs.session,
+            transcript=self._inputs.header.transcript,
+            among=self._survivors,
+            claimed=sender,
+        )
         if silo in self._answered:
             return
         owners = self._inputs.session.topology.holders(silo, self._survivors)
         counts = [len(self._opened(owner)) for owner in owners]
         if len(given.shares) != sum(counts) * ELEMENT_BYTES:
-            raise PeerProtocolError(f"silo {silo} revealed the wrong number of shares. It runs another plan or release.")
+            raise PeerProtocolError(
+                f"silo {silo} revealed the wrong number of shares. It runs another plan or release."
+            )
         start = 0
         for owner, count in zip(owners, counts, strict=True):
             self._pads[owner][silo] = bytes(given.shares[start : start + count * ELEMENT_BYTES])
@@ -297,13 +380,20 @@ class ServerUnmasking:
         for owner, layout in self._layouts.items():
             seeds = self._open(owner)
             pairs = layout.opened_pairs(self._inputs.dropped)
-            masks += [(seeds[0], -1), *((seeds[index], -pair_sign(owner, partner)) for index, partner in pairs)]
+            masks += [
+                (seeds[0], -1),
+                *((seeds[index], -pair_sign(owner, partner)) for index, partner in pairs),
+            ]
             first = len(layout.holders)
-            removed[owner] = {index - first: seeds[index] for index in layout.opened_removable(self._missing)}
+            removed[owner] = {
+                index - first: seeds[index] for index in layout.opened_removable(self._missing)
+            }
         for start in range(0, len(masks), _MASKS_AT_ONCE):
             add_masks(self._inputs.masked_sum, masks[start : start + _MASKS_AT_ONCE])
         reduce(self._inputs.masked_sum, self._inputs.session.terms.modulus_bits)
-        return RoundSum(total=self._inputs.masked_sum, survivors=self._survivors, removed_seeds=removed)
+        return RoundSum(
+            total=self._inputs.masked_sum, survivors=self._survivors, removed_seeds=removed
+        )
 
     def _opened(self, owner: int) -> list[int]:
         return self._layouts[owner].opened(self._inputs.dropped, missing=self._missing)
@@ -314,7 +404,8 @@ class ServerUnmasking:
         helpers = sorted(self._pads[owner])[:threshold]
         if len(helpers) < threshold:
             raise RoundAborted(
-                f"{len(helpers)} silos helped to unmask silo {owner}, {threshold} must. Start a new round; no input is lost."
+                f"{len(helpers)} silos helped to unmask silo {owner}, {threshold} must. Start a "
+                "new round; no input is lost."
             )
         sealed = self._inputs.sealed[owner]
         size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
@@ -322,10 +413,18 @@ class ServerUnmasking:
         seeds = {}
         for place, index in enumerate(self._opened(owner)):
             part = slice(place * ELEMENT_BYTES, (place + 1) * ELEMENT_BYTES)
-            pads = {point: self._pads[owner][helper][part] for point, helper in zip(points, helpers, strict=True)}
-            seed = recover(pads, sealed.corrections[index * size : (index + 1) * size], threshold=threshold)
+            pads = {
+                point: self._pads[owner][helper][part]
+                for point, helper in zip(points, helpers, strict=True)
+            }
+            seed = recover(
+                pads, sealed.corrections[index * size : (index + 1) * size], threshold=threshold
+            )
             if seed_tag(seed) != sealed.tags[index * TAG_BYTES : (index + 1) * TAG_BYTES]:
-                raise PeerProtocolError(f"a share of silo {owner}'s secret {index} is wrong, so the sum would be. Start a new round.")
+                raise PeerProtocolError(
+                    f"a share of silo {owner}'s secret {index} is wrong, so the sum would be. "
+                    "Start a new round."
+                )
             seeds[index] = seed
         return seeds
 
@@ -339,19 +438,41 @@ def _member(
     claimed: int | None,
 ) -> int:
     """The sender, if it may speak in this state."""
-    _require_sender(message.sender, session=session.session, given=message.session, among=session.terms.silos, claimed=claimed)
+    _require_sender(
+        message.sender,
+        session=session.session,
+        given=message.session,
+        among=session.terms.silos,
+        claimed=claimed,
+    )
     if message.transcript != transcript:
-        raise PeerProtocolError(f"silo {message.sender} speaks of another round, payload or set of participants. Ignore it.")
+        raise PeerProtocolError(
+            f"silo {message.sender} speaks of another round, payload or set of participants. "
+            "Ignore it."
+        )
     if message.sender not in among:
-        raise PeerProtocolError(f"silo {message.sender} has no part in this stage of the round. Ignore it.")
+        raise PeerProtocolError(
+            f"silo {message.sender} has no part in this stage of the round. Ignore it."
+        )
     return message.sender
 
 
-def _require_sender(sender: int, *, session: bytes, given: bytes, among: int, claimed: int | None) -> None:
-    """A message comes from a silo of this session, and from the one the transport says it comes from."""
+def _require_sender(
+    sender: int, *, session: bytes, given: bytes, among: int, claimed: int | None
+) -> None:
+    """A message comes from a silo of this session, and from the one the transport says it comes
+    from.
+    """
     if given != session:
-        raise PeerProtocolError("the message belongs to a session with other terms or another roster. Compare plan and roster.")
+        raise PeerProtocolError(
+            "the message belongs to a session with other terms or another roster. Compare plan and "
+            "roster."
+        )
     if sender >= among:
-        raise PeerProtocolError(f"sender {sender} is not on the roster of {among} silos. Ignore it.")
+        raise PeerProtocolError(
+            f"sender {sender} is not on the roster of {among} silos. Ignore it."
+        )
     if claimed is not None and claimed != sender:
-        raise PeerProtocolError(f"silo {claimed} sent a message in the name of silo {sender}. Refuse it.")
+        raise PeerProtocolError(
+            f"silo {claimed} sent a message in the name of silo {sender}. Refuse it."
+        )

@@ -1,19 +1,21 @@
 """Shamir's secret sharing with shares that need not be sent.
 
-The first t − 1 shares of a Shamir polynomial may be chosen freely. Here owner and holder both derive a *pad* σ_i from their pair
-key; f is the polynomial of degree t − 1 with
+The first t − 1 shares of a Shamir polynomial may be chosen freely. Here owner and holder both
+derive a *pad* σ_i from their pair key; f is the polynomial of degree t − 1 with
 
     f(0) = secret,   f(i) = σ_i   for holders i = 1 … t − 1,
 
-and for the other holders i = t … h the owner publishes the *correction* c_i = f(i) − σ_i. Holder i helps by revealing σ_i; with
-c_i that is the share f(i), and any t shares determine the secret.
+and for the other holders i = t … h the owner publishes the *correction* c_i = f(i) − σ_i. Holder i
+helps by revealing σ_i; with c_i that is the share f(i), and any t shares determine the secret.
 
-Guarantee: if the pads are uniform and independent, all corrections and any t − 1 pads together are independent of the secret:
-    t − 1 shares of a random polynomial say nothing about f(0), and a correction whose pad is unknown is uniform. With derived
-    pads that holds up to the security of HKDF and AES. Nothing has to reach a holder before it can help, so no server can
-    withhold a share, and a holder needs no memory of the round.
+Guarantee: if the pads are uniform and independent, all corrections and any t − 1 pads together are
+    independent of the secret: t − 1 shares of a random polynomial say nothing about f(0), and a
+    correction whose pad is unknown is uniform. With derived pads that holds up to the security of
+    HKDF and AES. Nothing has to reach a holder before it can help, so no server can withhold a
+    share, and a holder needs no memory of the round.
 
-The corrections extrapolate f from the consecutive points 0 … t − 1, which takes only additions (Newton's differences).
+The corrections extrapolate f from the consecutive points 0 … t − 1, which takes only additions
+(Newton's differences).
 
 Reference: Shamir 1979; field GF(p) with p = 2^256 − 189, the largest prime below 2^256.
 """
@@ -29,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.machine_code import compiled
+from sumus.files import compiled
 
 __all__ = ["ELEMENT_BYTES", "FIELD_PRIME", "corrections", "recover"]
 
@@ -39,7 +41,8 @@ ELEMENT_BYTES = 32
 _LIMBS = 8
 _LIMB_MASK = (1 << 32) - 1
 _FOLD = 189  # 2^256 ≡ 189
-_LEVELS = 24  # differences between two carry passes; each adds at most one bit to a limb of 32 in a word of 64
+# differences between two carry passes; each adds at most one bit to a limb of 32 in a word of 64
+_LEVELS = 24
 
 Limbs = npt.NDArray[np.int64]
 
@@ -69,8 +72,12 @@ def _canonical(value: Limbs) -> None:
 
 
 @compiled
-def _extrapolate(secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], threshold: int) -> npt.NDArray[np.uint32]:
-    """Corrections [secret, holder − threshold, limb] from secrets [secret, limb] and pads [holder, secret, limb]."""
+def _extrapolate(
+    secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], threshold: int
+) -> npt.NDArray[np.uint32]:
+    """Corrections [secret, holder − threshold, limb] from secrets [secret, limb] and pads [holder,
+    secret, limb].
+    """
     holders, count, _ = pads.shape
     out = np.empty((count, holders - threshold + 1, _LIMBS), dtype=np.uint32)
     row = np.empty((threshold, _LIMBS), dtype=np.int64)
@@ -93,7 +100,9 @@ def _extrapolate(secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], 
                     row[place, limb] += row[place - 1, limb]
                 _carry(row[place])
             for limb in range(_LIMBS):
-                share[limb] = row[threshold - 1, limb] - np.int64(pads[threshold - 1 + extra, secret, limb])
+                share[limb] = row[threshold - 1, limb] - np.int64(
+                    pads[threshold - 1 + extra, secret, limb]
+                )
             _canonical(share)
             for limb in range(_LIMBS):
                 out[secret, extra, limb] = share[limb]
@@ -110,18 +119,25 @@ def corrections(secrets: Sequence[bytes], pads: Sequence[bytes], *, threshold: i
     """
     if not 1 <= threshold <= len(pads):
         raise LocalProtocolError(
-            f"threshold must lie between 1 and the {len(pads)} holders, got {threshold}. Too few silos are present to share with."
+            f"threshold must lie between 1 and the {len(pads)} holders, got {threshold}. Too few "
+            "silos are present to share with."
         )
     shape = (len(secrets), _LIMBS)
     values = np.frombuffer(b"".join(secrets), dtype="<u4").reshape(shape)
     streams = np.frombuffer(b"".join(pads), dtype="<u4").reshape(len(pads), *shape)
-    result: bytes = _extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold).astype("<u4").tobytes()
+    result: bytes = (
+        _extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold)
+        .astype("<u4")
+        .tobytes()
+    )
     return result
 
 
 @lru_cache(maxsize=4096)
 def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange weights w with f(0) = Σ w_i f(points_i) for every polynomial of degree below len(points)."""
+    """Lagrange weights w with f(0) = Σ w_i f(points_i) for every polynomial of degree below
+    len(points).
+    """
     weights = []
     for i in points:
         numerator = prod(j for j in points if j != i)
@@ -139,7 +155,10 @@ def recover(pads: Mapping[int, bytes], own_corrections: bytes, *, threshold: int
         threshold: t.
     """
     if len(pads) != threshold:
-        raise PeerProtocolError(f"{len(pads)} pads cannot open a secret with threshold {threshold}. Wait for more silos.")
+        raise PeerProtocolError(
+            f"{len(pads)} pads cannot open a secret with threshold {threshold}. Wait for more "
+            "silos."
+        )
     shares = []
     for point, pad in pads.items():
         start = (point - threshold) * ELEMENT_BYTES

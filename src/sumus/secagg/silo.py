@@ -1,11 +1,17 @@
-"""The silo's side: one class per state, no I/O. A method takes the server's bytes and returns (next state, reply).
+"""The silo's side: one class per state, no I/O. A method takes the server's bytes and returns (next
+state, reply).
 
-    SiloSetup ──directory──► SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted ──dropped set──► SiloSigned
-                                                                                      └────────certificate────────┴──► SiloDone
+    SiloSetup ──directory──► SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted
+                                                                                      ──dropped
+                                                                                      set──►
+                                                                                      SiloSigned
+                                                                                      └────────certificate────────┴──►
+                                                                                      SiloDone
 
-A session lives as long as its keys; the states of a round hang off it and hold no secret of their own: everything is derived
-from the session, the round's transcript and public salts, and what must never happen twice is asked of the `RoundGuard`. A silo that was
-restarted therefore picks a round up where it left it (`SiloSession.resume`).
+A session lives as long as its keys; the states of a round hang off it and hold no secret of their
+own: everything is derived from the session, the round's transcript and public salts, and what must
+never happen twice is asked of the `RoundGuard`. A silo that was restarted therefore picks a round
+up where it left it (`SiloSession.resume`).
 """
 
 from __future__ import annotations
@@ -44,7 +50,15 @@ from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, corrections
 from sumus.secagg.terms import Terms
 
-__all__ = ["SiloDone", "SiloInvited", "SiloSession", "SiloSetup", "SiloSigned", "SiloSubmitted", "answer"]
+__all__ = [
+    "SiloDone",
+    "SiloInvited",
+    "SiloSession",
+    "SiloSetup",
+    "SiloSigned",
+    "SiloSubmitted",
+    "answer",
+]
 
 
 @final
@@ -59,27 +73,44 @@ class SiloSetup:
     _random: RandomSource = field(repr=False)
 
     @classmethod
-    def start(cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource) -> tuple[SiloSetup, bytes]:
+    def start(
+        cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource
+    ) -> tuple[SiloSetup, bytes]:
         """Draw a fresh set-up secret and advertise the key that follows from it."""
         return cls.restore(identity, roster, terms=terms, secret=random.bytes(32), random=random)
 
     @classmethod
     def restore(
-        cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, secret: bytes, random: RandomSource
+        cls,
+        identity: SiloIdentity,
+        roster: Roster,
+        *,
+        terms: Terms,
+        secret: bytes,
+        random: RandomSource,
     ) -> tuple[SiloSetup, bytes]:
         """The same from a set-up secret that this silo stored, after a restart."""
         number = roster.number(identity.name)
         if roster.public_keys[identity.name] != identity.public_key:
-            raise LocalProtocolError(f"the roster has another key for silo {identity.name!r}. Send the current .pub file to the roster.")
+            raise LocalProtocolError(
+                f"the roster has another key for silo {identity.name!r}. Send the current .pub "
+                "file to the roster."
+            )
         state = cls(identity, roster, terms, secret, random)
         session = session_digest(terms, roster)
         public = state._agreement_key.public_key().public_bytes_raw()
-        signature = identity.sign(KeyAdvert.signed_part(sender=number, session=session, agreement_key=public))
-        return state, KeyAdvert(sender=number, session=session, agreement_key=public, signature=signature).encode()
+        signature = identity.sign(
+            KeyAdvert.signed_part(sender=number, session=session, agreement_key=public)
+        )
+        return state, KeyAdvert(
+            sender=number, session=session, agreement_key=public, signature=signature
+        ).encode()
 
     @property
     def secret(self) -> bytes:
-        """What to store (readable by this silo only) in order to survive a restart; destroy it when the federation ends."""
+        """What to store (readable by this silo only) in order to survive a restart; destroy it when
+        the federation ends.
+        """
         return self._secret
 
     @cached_property
@@ -89,11 +120,14 @@ class SiloSetup:
     def receive(self, message: bytes, guard: RoundGuard) -> SiloSession:
         """Check the directory against the roster and agree on a root with every silo in it.
 
-        Guarantee: every key was signed by the roster key of the silo it is said to belong to, for this session; no two silos
-            have the same key; the silo's own key is the one it sent.
+        Guarantee: every key was signed by the roster key of the silo it is said to belong to, for
+            this session; no two silos have the same key; the silo's own key is the one it sent.
         """
         directory = decode(message, KeyDirectory)
-        session, number = session_digest(self.terms, self.roster), self.roster.number(self.identity.name)
+        session, number = (
+            session_digest(self.terms, self.roster),
+            self.roster.number(self.identity.name),
+        )
         _require_server(directory.sender, session=session, given=directory.session)
         topology = topology_of(self.terms, session)
         own = self._agreement_key
@@ -102,20 +136,31 @@ class SiloSetup:
         roots: dict[int, bytes] = {}
         for silo, key, signature in directory.adverts:
             if silo not in topology.circle(number):
-                raise PeerProtocolError(f"the directory holds silo {silo}, which is no neighbour of silo {number}. Refuse the server.")
+                raise PeerProtocolError(
+                    f"the directory holds silo {silo}, which is no neighbour of silo {number}. "
+                    "Refuse the server."
+                )
             if key in seen:
                 pair = f"{self.roster.names[seen[key]]!r} and {self.roster.names[silo]!r}"
-                raise PeerProtocolError(f"silos {pair} have the same agreement key. One of them is an impostor.")
+                raise PeerProtocolError(
+                    f"silos {pair} have the same agreement key. One of them is an impostor."
+                )
             seen[key] = silo
             if silo == number:
                 if key != own_public:
-                    raise PeerProtocolError(f"the directory shows another key for silo {number} than it sent. Refuse the server.")
+                    raise PeerProtocolError(
+                        f"the directory shows another key for silo {number} than it sent. Refuse "
+                        "the server."
+                    )
                 continue
             signed = KeyAdvert.signed_part(sender=silo, session=session, agreement_key=key)
             self.roster.verify(silo, signature=signature, message=signed)
             roots[silo] = agree(own, key, session=session, peer=f"silo {self.roster.names[silo]!r}")
         if own_public not in seen:
-            raise PeerProtocolError(f"the directory lacks silo {number} itself. Ask the server to send the set-up again.")
+            raise PeerProtocolError(
+                f"the directory lacks silo {number} itself. Ask the server to send the set-up "
+                "again."
+            )
         return SiloSession(
             identity=self.identity,
             roster=self.roster,
@@ -149,58 +194,98 @@ class SiloSession:
     def receive(self, message: bytes) -> SiloInvited:
         """Accept an invitation to a round that is new to this silo.
 
-        Nothing is claimed yet: an invitation that the application then refuses leaves no trace, however many of them a server sends.
+        Nothing is claimed yet: an invitation that the application then refuses leaves no trace,
+            however many of them a server sends.
         """
         invitation = decode(message, Invitation)
         header = invitation.header
         _require_server(invitation.sender, session=self.session, given=invitation.session)
         if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
-            raise PeerProtocolError("the payload of the invitation is not the one its header names. Ask the server to send it again.")
+            raise PeerProtocolError(
+                "the payload of the invitation is not the one its header names. Ask the server to "
+                "send it again."
+            )
         self._check_participants(header)
         known = self.guard.claimed(header.round_id, "transcript")
         require_same(known, header.transcript, round_id=header.round_id, step="transcript")
         return SiloInvited(self, header, bytes(invitation.payload), self._random.bytes(SALT_BYTES))
 
     def resume(self, message: bytes) -> SiloSubmitted:
-        """Pick up a round after a restart from a dropped set or a certificate, if this silo's input is in it."""
+        """Pick up a round after a restart from a dropped set or a certificate, if this silo's input
+        is in it.
+        """
         received = decode_any(message)
         if not isinstance(received, DroppedSet | SetCertificate):
-            raise PeerProtocolError(f"a round cannot be resumed from {type(received).__name__}. Wait for the dropped set.")
+            raise PeerProtocolError(
+                f"a round cannot be resumed from {type(received).__name__}. Wait for the dropped "
+                "set."
+            )
         header = received.header
         _require_server(received.sender, session=self.session, given=received.session)
         if self.guard.claimed(header.round_id, "transcript") != header.transcript:
-            raise PeerProtocolError(f"silo {self.number} was never invited to this round, or to another form of it. Refuse the server.")
+            raise PeerProtocolError(
+                f"silo {self.number} was never invited to this round, or to another form of it. "
+                "Refuse the server."
+            )
         if self.guard.claimed(header.round_id, "input") is None:
-            raise PeerProtocolError(f"silo {self.number} has no input in this round, so it has dropped out. Wait for the next round.")
+            raise PeerProtocolError(
+                f"silo {self.number} has no input in this round, so it has dropped out. Wait for "
+                "the next round."
+            )
         self._check_participants(header)
         return SiloSubmitted(self, header)
 
     def released(self, round_id: bytes) -> bool:
-        """Whether the round counts as a release of this silo's records, whatever the server reports.
+        """Whether the round counts as a release of this silo's records, whatever the server
+        reports.
 
-        It does from the moment its input may have left. Whether anybody opened the sum cannot be told from here: a threshold of
-        the others can do it without ever asking this silo to sign or to reveal. Before that the server has learnt nothing.
+        It does from the moment its input may have left. Whether anybody opened the sum cannot be
+        told from here: a threshold of the others can do it without ever asking this silo to sign or
+        to reveal. Before that the server has learnt nothing.
         """
         return self.guard.claimed(round_id, "input") is not None
 
     def _check_participants(self, header: RoundHeader) -> None:
         """The participants must include this silo, be known to it, and be enough to finish."""
         if header.silos != self.terms.silos:
-            raise PeerProtocolError(f"the roster has {self.terms.silos} silos, the round counts {header.silos}. Use the same roster.")
+            raise PeerProtocolError(
+                f"the roster has {self.terms.silos} silos, the round counts {header.silos}. Use "
+                "the same roster."
+            )
         if self.number not in header.participants:
-            raise PeerProtocolError(f"silo {self.number} is not among the participants it was sent. Wait for another round.")
+            raise PeerProtocolError(
+                f"silo {self.number} is not among the participants it was sent. Wait for another "
+                "round."
+            )
         taking_part, least = len(header.participants), self.terms.minimum_survivors
         if taking_part < least:
-            raise RoundAborted(f"{taking_part} silos take part, a sum needs {least}. Wait for more silos.")
-        unknown = (self.topology.circle(self.number) & header.participants) - {self.number} - set(self._pair_roots)
+            raise RoundAborted(
+                f"{taking_part} silos take part, a sum needs {least}. Wait for more silos."
+            )
+        unknown = (
+            (self.topology.circle(self.number) & header.participants)
+            - {self.number}
+            - set(self._pair_roots)
+        )
         if unknown:
-            raise PeerProtocolError(f"participants {sorted(unknown)} have no agreed key with silo {self.number}. Repeat the set-up.")
+            raise PeerProtocolError(
+                f"participants {sorted(unknown)} have no agreed key with silo {self.number}. "
+                "Repeat the set-up."
+            )
         holders = len(self.topology.holders(self.number, header.participants))
         if holders < self.topology.threshold:
-            raise RoundAborted(f"{holders} holders are too few for a threshold of {self.topology.threshold}. Wait for more silos.")
+            raise RoundAborted(
+                f"{holders} holders are too few for a threshold of {self.topology.threshold}. Wait "
+                "for more silos."
+            )
 
     def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
-        return SecretLayout.of(self.topology, owner=owner, participants=header.participants, removable=self.terms.removable)
+        return SecretLayout.of(
+            self.topology,
+            owner=owner,
+            participants=header.participants,
+            removable=self.terms.removable,
+        )
 
 
 @final
@@ -215,7 +300,9 @@ class SiloInvited:
 
     @property
     def removable_seeds(self) -> tuple[bytes, ...]:
-        """Secret seeds, one per removable noise component; the application expands them and adds the result to its vector."""
+        """Secret seeds, one per removable noise component; the application expands them and adds
+        the result to its vector.
+        """
         return self._own_key().removable_seeds(self.session.terms.removable)
 
     def _own_key(self) -> OwnKey:
@@ -226,19 +313,27 @@ class SiloInvited:
 
         y_u = x_u + PRG(b_u) + Σ_{v>u} PRG(s_uv) − Σ_{v<u} PRG(s_uv)  mod 2^modulus_bits.
 
-        Guarantee: a round id is used for one submission and never again, whatever the vector; keep the returned bytes to send
-            them a second time.
+        Guarantee: a round id is used for one submission and never again, whatever the vector; keep
+            the returned bytes to send them a second time.
         """
         session, terms, transcript = self.session, self.session.terms, self.header.transcript
         values = as_integers(vector, terms.length)
-        if session.guard.claimed(self.header.round_id, "input") == self._salt:  # the same masks on a second vector give the difference
-            raise LocalProtocolError("this invitation was answered already, and masks are used once. Send the stored answer again.")
+        # the same masks on a second vector give the difference
+        if session.guard.claimed(self.header.round_id, "input") == self._salt:
+            raise LocalProtocolError(
+                "this invitation was answered already, and masks are used once. Send the stored "
+                "answer again."
+            )
         session.guard.claim(self.header.round_id, "transcript", transcript)
         session.guard.claim(self.header.round_id, "input", self._salt)
         layout = session._layout(self.header, session.number)
         pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
         self_seed = self._own_key().self_seed()
-        seeds = [self_seed, *(pair_keys[v].mask_seed() for v in layout.partners), *self.removable_seeds]
+        seeds = [
+            self_seed,
+            *(pair_keys[v].mask_seed() for v in layout.partners),
+            *self.removable_seeds,
+        ]
         signs = (pair_sign(session.number, partner) for partner in layout.partners)
         masks = [(self_seed, 1), *zip(seeds[1:], signs, strict=False)]
         reply = MaskedInput(
@@ -252,14 +347,21 @@ class SiloInvited:
             vector=b"",
         )
         size = packed_bytes(terms.length, terms.modulus_bits)
-        message = reply.encode_with(lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits), size=size)
+        message = reply.encode_with(
+            lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits),
+            size=size,
+        )
         return SiloSubmitted(session, self.header), message
 
-    def _corrections(self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]) -> bytes:
+    def _corrections(
+        self, layout: SecretLayout, *, seeds: list[bytes], pair_keys: Mapping[int, PairKey]
+    ) -> bytes:
         """Secret by secret, what makes t of the derived pads determine it."""
         number = self.session.number
         pads = [
-            self._own_key().pads(layout.count) if holder == number else pair_keys[holder].pads(number, salt=self._salt, count=layout.count)
+            self._own_key().pads(layout.count)
+            if holder == number
+            else pair_keys[holder].pads(number, salt=self._salt, count=layout.count)
             for holder in layout.holders
         ]
         return corrections(seeds, pads, threshold=self.session.topology.threshold)
@@ -267,7 +369,9 @@ class SiloInvited:
 
 @dataclass(frozen=True, eq=False)
 class _InRound:
-    """What the states after the input have in common: they can check a survivor set and reveal under a certificate."""
+    """What the states after the input have in common: they can check a survivor set and reveal
+    under a certificate.
+    """
 
     session: SiloSession
     header: RoundHeader
@@ -275,26 +379,37 @@ class _InRound:
     def reveal(self, message: bytes) -> tuple[SiloDone, bytes]:
         """Reveal this silo's shares of what the certified survivor set opens, and nothing else.
 
-        Guarantee: a quorum of the committee signed exactly this set for exactly this round. Since 2·quorum exceeds the committee
-            and its corrupt members together, and an honest silo signs one set a round, no other set can be certified.
+        Guarantee: a quorum of the committee signed exactly this set for exactly this round. Since
+            2·quorum exceeds the committee and its corrupt members together, and an honest silo
+            signs one set a round, no other set can be certified.
         """
         certificate = decode(message, SetCertificate)
         session, topology = self.session, self.session.topology
         self._check_server(certificate.sender, given=certificate.session, header=certificate.header)
         signers = set(certificate.signatures)
-        if len(signers) != topology.quorum or not signers <= topology.committee & (self.header.participants - certificate.dropped):
+        if len(signers) != topology.quorum or not signers <= topology.committee & (
+            self.header.participants - certificate.dropped
+        ):
             raise PeerProtocolError(
-                f"a certificate needs {topology.quorum} signatures of surviving committee members, got {len(signers)}. Refuse it."
+                f"a certificate needs {topology.quorum} signatures of surviving committee members, "
+                f"got {len(signers)}. Refuse it."
             )
         self._check_dropped(certificate.dropped)
         signed = DroppedSet.signed_part(self.header, certificate.dropped)
         for silo, signature in certificate.signatures.items():
             session.roster.verify(silo, signature=signature, message=signed)
-        if certificate.salts[session.number] != session.guard.claimed(self.header.round_id, "input"):
-            raise PeerProtocolError(f"the certificate speaks of another input than silo {session.number} sent. Refuse the server.")
+        if certificate.salts[session.number] != session.guard.claimed(
+            self.header.round_id, "input"
+        ):
+            raise PeerProtocolError(
+                f"the certificate speaks of another input than silo {session.number} sent. Refuse "
+                "the server."
+            )
         self._bind(certificate.dropped)
         salts = b"".join(salt for _, salt in sorted(certificate.salts.items()))
-        session.guard.claim(self.header.round_id, "release", hashlib.sha256(signed + salts).digest())
+        session.guard.claim(
+            self.header.round_id, "release", hashlib.sha256(signed + salts).digest()
+        )
         reply = RevealedShares(
             sender=session.number,
             session=session.session,
@@ -324,20 +439,30 @@ class _InRound:
         """The message must come from the server and belong to this round as this silo knows it."""
         _require_server(sender, session=self.session.session, given=given)
         if header.transcript != self.header.transcript:
-            raise PeerProtocolError("the server speaks of another round, payload or set of participants than before. Refuse it.")
+            raise PeerProtocolError(
+                "the server speaks of another round, payload or set of participants than before. "
+                "Refuse it."
+            )
 
     def _check_dropped(self, dropped: frozenset[int]) -> None:
         """Fewer survivors than promised would mean less noise than accounted."""
         if not dropped <= self.header.participants:
-            raise PeerProtocolError("the dropped set names silos that never took part. Refuse the server.")
+            raise PeerProtocolError(
+                "the dropped set names silos that never took part. Refuse the server."
+            )
         if self.session.number in dropped:
             raise PeerProtocolError(
-                f"silo {self.session.number} is itself declared dropped, so it has no part in unmasking. Wait for the next round."
+                f"silo {self.session.number} is itself declared dropped, so it has no part in "
+                "unmasking. Wait for the next round."
             )
-        survivors, least = len(self.header.participants - dropped), self.session.terms.minimum_survivors
+        survivors, least = (
+            len(self.header.participants - dropped),
+            self.session.terms.minimum_survivors,
+        )
         if survivors < least:
             raise RoundAborted(
-                f"{survivors} survivors are fewer than the {least} that threshold, noise and colluders ask for. Start a new round."
+                f"{survivors} survivors are fewer than the {least} that threshold, noise and "
+                "colluders ask for. Start a new round."
             )
 
     def _bind(self, dropped: frozenset[int]) -> None:
@@ -361,7 +486,9 @@ class SiloSubmitted(_InRound):
             session=self.session.session,
             round_id=self.header.round_id,
             transcript=self.header.transcript,
-            signature=self.session.identity.sign(DroppedSet.signed_part(self.header, proposal.dropped)),
+            signature=self.session.identity.sign(
+                DroppedSet.signed_part(self.header, proposal.dropped)
+            ),
         )
         return SiloSigned(self.session, self.header), reply.encode()
 
@@ -379,22 +506,34 @@ class SiloDone:
     round_id: bytes
 
 
-def answer(session: SiloSession, message: bytes, vector_for: Callable[[SiloInvited], npt.ArrayLike]) -> bytes:
+def answer(
+    session: SiloSession, message: bytes, vector_for: Callable[[SiloInvited], npt.ArrayLike]
+) -> bytes:
     """The reply to any message of a round, from a process that may have started a moment ago.
 
-    The engines' whole silo side: `vector_for` computes the silo's vector from the invitation's payload.
+    The engines' whole silo side: `vector_for` computes the silo's vector from the invitation's
+    payload.
     """
     received = decode_any(message)
     if isinstance(received, Invitation):
         invited = session.receive(message)
         return invited.submit(vector_for(invited))[1]
     submitted = session.resume(message)
-    return submitted.sign(message)[1] if isinstance(received, DroppedSet) else submitted.reveal(message)[1]
+    return (
+        submitted.sign(message)[1]
+        if isinstance(received, DroppedSet)
+        else submitted.reveal(message)[1]
+    )
 
 
 def _require_server(sender: int, *, session: bytes, given: bytes) -> None:
     """A message to a silo comes from the server of its own session."""
     if sender != SERVER:
-        raise PeerProtocolError(f"a message to a silo must come from the server, got sender {sender}. Refuse it.")
+        raise PeerProtocolError(
+            f"a message to a silo must come from the server, got sender {sender}. Refuse it."
+        )
     if given != session:
-        raise PeerProtocolError("the message belongs to a session with other terms or another roster. Compare plan and roster.")
+        raise PeerProtocolError(
+            "the message belongs to a session with other terms or another roster. Compare plan and "
+            "roster."
+        )

@@ -1,7 +1,8 @@
 """The public numbers of a secure sum: what every silo agreed to before the first message.
 
-A server proposes none of them. Each side builds the same `Terms` from its own plan; their digest is part of every key
-and every signature, so two parties with different terms cannot even read each other's messages.
+A server proposes none of them. Each side builds the same `Terms` from its own plan; their digest is
+part of every key and every signature, so two parties with different terms cannot even read each
+other's messages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ SPARSE_FROM = 150
 """Number of silos from which `graph = "auto"` masks along a sparse random graph."""
 
 SECURITY_BITS = 40
-"""A random sparse graph is insecure with probability at most 2^−this, which guarantees add to δ (sumus.exactness)."""
+"""A random sparse graph is insecure with probability at most 2^−this, which guarantees add to δ
+(sumus.guarantee.exactness).
+"""
 
 _GRAPHS: tuple[Graph, ...] = ("auto", "complete", "sparse")
 _MOST_SILOS = 0xFFFE
@@ -32,11 +35,12 @@ _MOST_WORDS = 1 << 40
 class Terms:
     """Everything public that a round of secure aggregation depends on.
 
-    Threshold t = silos − dropouts: so many shares open a secret, so many signatures fix a survivor set.
+    Threshold t = silos − dropouts: so many shares open a secret, so many signatures fix a survivor
+    set.
 
-    Guarantee: 2t > silos + colluding (equivalently silos > 2·dropouts + colluding), so no server can have two different
-        survivor sets signed, however it splits the silos. A round ends only if at least
-        max(t, noise_contributors + colluding) silos are in the sum.
+    Guarantee: 2t > silos + colluding (equivalently silos > 2·dropouts + colluding), so no server
+        can have two different survivor sets signed, however it splits the silos. A round ends only
+        if at least max(t, noise_contributors + colluding) silos are in the sum.
 
     Args:
         plan_hash: 32 bytes that bind the application's plan.
@@ -45,11 +49,14 @@ class Terms:
         modulus_bits: the ring is Z_(2^modulus_bits).
         dropouts: silos that may vanish in a round, at any stage.
         colluding: c, silos that may share everything they know with the server.
-        noise_contributors: honest silos whose noise the application counts on; fewer survivors are refused.
-        removable: secret seeds per silo that are opened from the end when fewer silos drop than tolerated.
+        noise_contributors: honest silos whose noise the application counts on; fewer survivors are
+            refused.
+        removable: secret seeds per silo that are opened from the end when fewer silos drop than
+            tolerated.
         graph: who masks with whom: "complete", "sparse" (Bell et al. 2020) or "auto".
         security_bits: σ, a random sparse graph is insecure with probability at most 2^−σ.
-        correctness_bits: η, tolerated random drop-outs stop a sparse round with probability at most 2^−η.
+        correctness_bits: η, tolerated random drop-outs stop a sparse round with probability at most
+            2^−η.
     """
 
     plan_hash: bytes
@@ -66,7 +73,12 @@ class Terms:
 
     def __post_init__(self) -> None:
         if len(self.plan_hash) != 32:
-            raise PlanError("plan_hash", len(self.plan_hash), "must have 32 bytes", "Use SHA-256 of the canonical plan.")
+            raise PlanError(
+                "plan_hash",
+                len(self.plan_hash),
+                "must have 32 bytes",
+                "Use SHA-256 of the canonical plan.",
+            )
         _require_range("silos", self.silos, low=1, high=_MOST_SILOS)
         _require_range("length", self.length, low=1, high=_MOST_WORDS)
         _require_range("modulus_bits", self.modulus_bits, low=1, high=64)
@@ -77,20 +89,25 @@ class Terms:
         _require_range("security_bits", self.security_bits, low=1, high=256)
         _require_range("correctness_bits", self.correctness_bits, low=1, high=256)
         if self.graph not in _GRAPHS:
-            raise PlanError("graph", self.graph, f"must be one of {', '.join(_GRAPHS)}", 'Use "auto".')
+            raise PlanError(
+                "graph", self.graph, f"must be one of {', '.join(_GRAPHS)}", 'Use "auto".'
+            )
         if self.silos <= 2 * self.dropouts + self.colluding:
             raise PlanError(
                 "dropouts",
                 self.dropouts,
-                f"must satisfy silos > 2·dropouts + colluding (silos = {self.silos}, colluding = {self.colluding})",
-                f"With these, at most {max((self.silos - self.colluding - 1) // 2, 0)} drop-outs can be tolerated.",
+                f"must satisfy silos > 2·dropouts + colluding (silos = {self.silos}, colluding = "
+                f"{self.colluding})",
+                f"With these, at most {max((self.silos - self.colluding - 1) // 2, 0)} drop-outs "
+                "can be tolerated.",
             )
         if self.silos - self.dropouts < self.noise_contributors + self.colluding:
             raise PlanError(
                 "noise_contributors",
                 self.noise_contributors,
                 "must not exceed silos − dropouts − colluding",
-                f"Count on {self.silos - self.dropouts - self.colluding} at most, or tolerate fewer drop-outs.",
+                f"Count on {self.silos - self.dropouts - self.colluding} at most, or tolerate "
+                "fewer drop-outs.",
             )
 
     @property
@@ -130,4 +147,9 @@ class Terms:
 def _require_range(field: str, value: int, *, low: int, high: int) -> None:
     """Refuse an integer outside [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise PlanError(field, value, f"must be an integer from {low} to {high}", f"Choose a {field} in that range.")
+        raise PlanError(
+            field,
+            value,
+            f"must be an integer from {low} to {high}",
+            f"Choose a {field} in that range.",
+        )

@@ -1,1 +1,52 @@
+"""What a silo computes and what the server does with a sum.
 
+`local` has a local update per algorithm, `noise` draws every silo's share, `sampling` the batches,
+`server` moves the model, `preparation` makes records and model ready, `evaluation` measures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.training.binding import bound_to as bound_to
+    from sumus.training.evaluation import (
+        Metrics as Metrics,
+        SecureMetrics as SecureMetrics,
+        evaluate as evaluate,
+    )
+    from sumus.training.local.plain_steps import plain_steps as plain_steps
+    from sumus.training.local.updaters import (
+        LocalUpdate as LocalUpdate,
+        LocalUpdater as LocalUpdater,
+        local_updater as local_updater,
+    )
+    from sumus.training.machine_arithmetic import (
+        arithmetic as arithmetic,
+        require_same as require_same,
+    )
+    from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
+    from sumus.training.noise import lifted_sum as lifted_sum
+    from sumus.training.preparation import (
+        Workbench as Workbench,
+        named_model as named_model,
+        prepare as prepare,
+    )
+    from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
+    from sumus.training.server import Server as Server
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    binding="bound_to",
+    evaluation="Metrics SecureMetrics evaluate",
+    local__plain_steps="plain_steps",
+    local__updaters="LocalUpdate LocalUpdater local_updater",
+    machine_arithmetic="arithmetic require_same",
+    models="flat_parameters load_flat",
+    noise="lifted_sum",
+    preparation="Workbench named_model prepare",
+    sampling="poisson_batch select_silos",
+    server="Server",
+)

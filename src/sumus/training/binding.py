@@ -1,7 +1,10 @@
-"""What a run's noise belongs to, in 32 bytes: records, their features, and the function that the model is.
+"""What a run's noise belongs to, in 32 bytes: records, their features, and the function that the
+model is.
 
-The name and the layers of a module say little about it: the same class with another attribute, or with another `forward`, is another
-function. So what is bound is what runs: the recorded operators with their constants, and the bits of gradients.
+The name and the layers of a module say little about it: the same class with another attribute, or
+    with another `forward`, is another
+function. So what is bound is what runs: the recorded operators with their constants, and the bits
+of gradients.
 """
 
 from __future__ import annotations
@@ -14,14 +17,11 @@ import torch
 from torch import nn
 
 from sumus.data import FederatedData
+from sumus.gradients import PerRecordGradients, made_up_parameters
 from sumus.plan import TrainingPlan
-from sumus.training.certified import CHUNK, certified_logits
-from sumus.training.chains import is_chain
-from sumus.training.gradients import PerRecordGradients, made_up_parameters
-from sumus.training.made_up import InputKind, made_up_labels
-from sumus.training.plain_steps import mean_loss
-from sumus.training.purity import bits_of
-from sumus.training.workbench import Workbench
+from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, made_up_labels
+from sumus.training.local.plain_steps import mean_loss
+from sumus.training.preparation import Workbench
 
 __all__ = ["bound_to"]
 
@@ -29,8 +29,9 @@ __all__ = ["bound_to"]
 def bound_to(secret: bytes, data: FederatedData, bench: Workbench, plan: TrainingPlan) -> bytes:
     """A keyed digest of everything that silos compute from besides plan and checkpoint.
 
-    Guarantee: other records, features, fixed weights or operators of the model give another digest. Without the secret nobody can try out
-        records on it. A user's module sees made-up records only; real ones go through what was recorded of it.
+    Guarantee: other records, features, fixed weights or operators of the model give another digest.
+        Without the secret nobody can try out records on it. A user's module sees made-up records
+        only; real ones go through what was recorded of it.
 
     Args:
         secret: of the run, 32 bytes.
@@ -53,7 +54,9 @@ def bound_to(secret: bytes, data: FederatedData, bench: Workbench, plan: Trainin
 
 
 def _function(bench: Workbench, plan: TrainingPlan) -> Iterator[bytes]:
-    """Digests of the model's operators and of its gradients at made-up parameters: the trained ones come from the checkpoint."""
+    """Digests of the model's operators and of its gradients at made-up parameters: the trained ones
+    come from the checkpoint.
+    """
     model, training, train = bench.model, plan.training, [silo.train for silo in bench.data.silos]
     kind = InputKind.of(model, training.vocabulary)
     form = kind.form(torch.from_numpy(train[0].x[:0]))
@@ -67,7 +70,10 @@ def _function(bench: Workbench, plan: TrainingPlan) -> Iterator[bytes]:
     yield gradients.digest(x, y)
     firsts = [records for records in train if len(records)][:CHUNK]
     if firsts:
-        first_x, first_y = (np.concatenate([part[:1] for part in parts]) for parts in zip(*((r.x, r.y) for r in firsts), strict=True))
+        first_x, first_y = (
+            np.concatenate([part[:1] for part in parts])
+            for parts in zip(*((r.x, r.y) for r in firsts), strict=True)
+        )
         yield gradients.digest(torch.from_numpy(first_x), torch.from_numpy(first_y))
 
 

@@ -3,26 +3,26 @@
     build_model("cnn", shape=(1, 28, 28), classes=10)            # the paper's network, 26,010 parameters
     build_model("my_package.nets:Net", shape=(12,), classes=2)   # any class that this silo can already import
 
-The first model of a run is public: softmax and logistic regression start at zero, everything else from the plan's `init_seed`.
+The first model of a run is public: softmax and logistic regression start at zero, everything else
+    from the plan's `init_seed`.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
 
 from sumus.errors import GuaranteeError, PlanError
-from sumus.shapes import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features, logit_count
-from sumus.training.recording import first_line
+from sumus.files import object_at
+from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features, logit_count
+from sumus.purity import first_line
 
-__all__ = ["build_model", "flat_parameters", "load_flat", "object_at"]
+__all__ = ["build_model", "flat_parameters", "load_flat"]
 
 
 def build_model(
@@ -36,17 +36,19 @@ def build_model(
 ) -> nn.Module:
     """The module that `training.model` names, with its public first parameters.
 
-    Guarantee: the same arguments give the same module and the same parameters bit for bit (same torch version); the global torch
-        generator is left as it was found.
+    Guarantee: the same arguments give the same module and the same parameters bit for bit (same
+        torch version); the global torch generator is left as it was found.
 
     Args:
-        name: softmax | linear | logistic | mlp | cnn, or "package.module:Class". A class is called with those of the keyword
-            arguments shape, in_features, classes, hidden that its constructor names.
+        name: softmax | linear | logistic | mlp | cnn, or "package.module:Class". A class is called
+            with those of the keyword arguments shape, in_features, classes, hidden that its
+            constructor names.
         shape: one record's shape without the batch, (features,) or (channels, height, width).
         classes: number of classes.
         hidden: widths of the hidden layers of "mlp".
         init_seed: public seed of the first parameters.
-        bias: whether softmax and logistic have a bias of their own; False when the features carry a bias feature.
+        bias: whether softmax and logistic have a bias of their own; False when the features carry a
+            bias feature.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
@@ -54,7 +56,12 @@ def build_model(
             return _foreign(name, shape=shape, classes=classes, hidden=hidden)
         if name not in MODELS:
             known = ", ".join(MODELS)
-            raise PlanError("training.model", name, f'must be one of {known} or "package.module:Class"', "Check the spelling.")
+            raise PlanError(
+                "training.model",
+                name,
+                f'must be one of {known} or "package.module:Class"',
+                "Check the spelling.",
+            )
         outputs = logit_count(name, classes)
         if name == "cnn":
             return _cnn(shape, outputs)
@@ -67,10 +74,19 @@ def build_model(
 
 
 def flat_parameters(model: nn.Module) -> torch.Tensor:
-    """All parameters that take a gradient as one vector (a copy), in the order of `model.parameters()`."""
-    trainable = [parameter.detach().reshape(-1) for parameter in model.parameters() if parameter.requires_grad]
+    """All parameters that take a gradient as one vector (a copy), in the order of
+    `model.parameters()`.
+    """
+    trainable = [
+        parameter.detach().reshape(-1)
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    ]
     if not trainable:
-        raise GuaranteeError(f"model {type(model).__name__} has no parameter that takes a gradient. Unfreeze what should be trained.")
+        raise GuaranteeError(
+            f"model {type(model).__name__} has no parameter that takes a gradient. Unfreeze what "
+            "should be trained."
+        )
     return torch.cat(trainable)
 
 
@@ -80,7 +96,9 @@ def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
     dimension = sum(parameter.numel() for parameter in trainable)
     if parameters.shape != (dimension,):
         rule = f"must be one vector of {dimension} numbers"
-        raise PlanError("parameters", tuple(parameters.shape), rule, "Was it saved by another model?")
+        raise PlanError(
+            "parameters", tuple(parameters.shape), rule, "Was it saved by another model?"
+        )
     with torch.no_grad():
         start = 0
         for parameter in trainable:
@@ -89,7 +107,9 @@ def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
 
 
 def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
-    """Fully connected layers with tanh, which keeps activations and so gradients bounded (arXiv:2007.14191)."""
+    """Fully connected layers with tanh, which keeps activations and so gradients bounded
+    (arXiv:2007.14191).
+    """
     layers: list[nn.Module] = [nn.Flatten()]
     for inner, outer in itertools.pairwise([inputs, *hidden]):
         layers += [nn.Linear(inner, outer), nn.Tanh()]
@@ -102,31 +122,46 @@ def _cnn(shape: Sequence[int], outputs: int) -> nn.Module:
     layers: list[nn.Module] = []
     channels = shape[0]
     for filters, kernel, stride, padding in CNN_CONVOLUTIONS:
-        layers += [nn.Conv2d(channels, filters, kernel, stride, padding), nn.Tanh(), nn.MaxPool2d(2, 1)]
+        layers += [
+            nn.Conv2d(channels, filters, kernel, stride, padding),
+            nn.Tanh(),
+            nn.MaxPool2d(2, 1),
+        ]
         channels = filters
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, CNN_HIDDEN), nn.Tanh(), nn.Linear(CNN_HIDDEN, outputs))
-
-
-def object_at(path: str, *, field: str) -> Any:
-    """What "package.module:Name" refers to; the package must already be installed, nothing is fetched."""
-    module_name, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        fix = f"{error}. Install the package, put its folder on PYTHONPATH, or correct the name."
-        raise PlanError(field, path, 'must be an importable "package.module:Name"', fix) from None
+    return nn.Sequential(
+        *layers,
+        nn.Flatten(),
+        nn.Linear(flat, CNN_HIDDEN),
+        nn.Tanh(),
+        nn.Linear(CNN_HIDDEN, outputs),
+    )
 
 
 def _foreign(path: str, *, shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.Module:
     """A user's module, called with the public numbers that its constructor asks for by name."""
-    offered = {"shape": tuple(shape), "in_features": math.prod(shape), "classes": classes, "hidden": tuple(hidden)}
+    offered = {
+        "shape": tuple(shape),
+        "in_features": math.prod(shape),
+        "classes": classes,
+        "hidden": tuple(hidden),
+    }
     maker = object_at(path, field="training.model")
     try:
         wanted = inspect.signature(maker).parameters
         model = maker(**{name: value for name, value in offered.items() if name in wanted})
     except Exception as error:
-        fix = f"{first_line(error)}. Give its constructor defaults or name its arguments shape, in_features, classes, hidden."
-        raise PlanError("training.model", path, "must be constructible from public numbers", fix) from None
+        fix = (
+            f"{first_line(error)}. Give its constructor defaults or name its arguments shape, "
+            "in_features, classes, hidden."
+        )
+        raise PlanError(
+            "training.model", path, "must be constructible from public numbers", fix
+        ) from None
     if not isinstance(model, nn.Module):
-        raise PlanError("training.model", path, "must make a torch.nn.Module", f"It made a {type(model).__name__}.")
+        raise PlanError(
+            "training.model",
+            path,
+            "must make a torch.nn.Module",
+            f"It made a {type(model).__name__}.",
+        )
     return model

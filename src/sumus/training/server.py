@@ -1,4 +1,6 @@
-"""What the server does with a decoded sum: FedAvg, momentum, or an adaptive optimiser. Post-processing, so it costs no privacy."""
+"""What the server does with a decoded sum: FedAvg, momentum, or an adaptive optimiser.
+Post-processing, so it costs no privacy.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,20 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.design import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.errors import StorageError
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 
 __all__ = ["Server"]
 
 Vector = npt.NDArray[np.float64]
-_LARGEST_SENT = LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20)  # rounding to float32 moves a norm by at most 2^-24 of it
+# rounding to float32 moves a norm by at most 2^-24 of it
+_LARGEST_SENT = LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20)
 
 
 @final
 class Server:
-    """The global model and its optimiser (algorithm 1 of the paper; Reddi et al. 2021, arXiv 2003.00295, for adam and yogi).
+    """The global model and its optimiser (algorithm 1 of the paper; Reddi et al. 2021, arXiv
+    2003.00295, for adam and yogi).
 
     Args:
         design: of the plan.
@@ -45,7 +49,9 @@ class Server:
         return (1.0 - weight) * self._iterate + weight * self._mean
 
     def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
-        """Decode the sum of `survivors` silos and take one server step; returns the averaged update."""
+        """Decode the sum of `survivors` silos and take one server step; returns the averaged
+        update.
+        """
         training = self._design.plan.training
         coins = self._design.coins
         decoded = (
@@ -54,7 +60,11 @@ class Server:
             else coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
         )
         update = decoded * self._design.update_scale
-        planned = self._design.plan.federation.selected if self._design.plan.federation.selection == "fixed" else None
+        planned = (
+            self._design.plan.federation.selected
+            if self._design.plan.federation.selection == "fixed"
+            else None
+        )
         invited = planned or self._design.plan.federation.silos or survivors
         update *= invited / max(survivors, 1)  # the number of survivors is public
         self._rounds += 1
@@ -62,7 +72,9 @@ class Server:
             self._first = training.server_momentum * self._first + update
             step = self._first
         else:
-            self._first = training.server_momentum * self._first + (1.0 - training.server_momentum) * update
+            self._first = (
+                training.server_momentum * self._first + (1.0 - training.server_momentum) * update
+            )
             squared = update**2
             if training.server_optimizer == "adam":
                 self._second = 0.99 * self._second + 0.01 * squared
@@ -70,7 +82,9 @@ class Server:
                 self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
             step = self._first / (np.sqrt(self._second) + 1e-3)
         moved = self._iterate + training.server_learning_rate * step
-        self._iterate = _as_sent(_within(moved, _LARGEST_SENT) if training.algorithm == "convex-pass" else moved)
+        self._iterate = _as_sent(
+            _within(moved, _LARGEST_SENT) if training.algorithm == "convex-pass" else moved
+        )
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update
 
@@ -88,18 +102,25 @@ class Server:
         """Continue from a checkpoint."""
         for name in ("iterate", "mean", "first", "second", "rounds"):
             if name not in state or (name != "rounds" and state[name].shape != self._iterate.shape):
-                raise StorageError(f"checkpoint lacks a fitting {name!r}: it was written for another model. Start a new run.")
+                raise StorageError(
+                    f"checkpoint lacks a fitting {name!r}: it was written for another model. Start "
+                    "a new run."
+                )
         self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
         self._first, self._second = state["first"].copy(), state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
 
 
 def _within(parameters: Vector, radius: float) -> Vector:
-    """The nearest point of a ball: a function of released sums, so it costs nothing, and no silo has to refuse the model."""
+    """The nearest point of a ball: a function of released sums, so it costs nothing, and no silo
+    has to refuse the model.
+    """
     norm = float(np.linalg.norm(parameters))
     return parameters * (radius / norm) if norm > radius else parameters
 
 
 def _as_sent(parameters: Vector) -> Vector:
-    """Rounded to the float32 values that silos receive, so that server and silos hold the same model."""
+    """Rounded to the float32 values that silos receive, so that server and silos hold the same
+    model.
+    """
     return parameters.astype(np.float32).astype(np.float64)

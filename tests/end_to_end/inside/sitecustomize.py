@@ -1,4 +1,5 @@
-"""Loaded by every Python process of a federation under test: notes what it does, and ends it, as if killed, where a test wants it to end.
+"""Loaded by every Python process of a federation under test: notes what it does, and ends it, as if
+killed, where a test wants it to end.
 
 In the folder SUMUS_TEST_NOTES:
     calls           a line per connection or name lookup that any process tries, written before it happens
@@ -40,7 +41,9 @@ def note(name: str, *words: object) -> None:
 def hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.connect" and arguments[0].type == socket.SOCK_DGRAM:
         return  # sends nothing: it is how a process asks for the address of its own machine
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(arguments[1], tuple):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(
+        arguments[1], tuple
+    ):
         note("calls", arguments[1][0])
     elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0]:
         note("calls", arguments[0])
@@ -59,14 +62,22 @@ def in_silo_party(module: Any) -> None:
 
     def struck(self: Any, message: bytes) -> bytes:
         kind, body = module.unframe(message)
-        stage = STAGES.get(type(module.decode_any(body)).__name__) if kind is module.Kind.PROTOCOL else None
+        stage = (
+            STAGES.get(type(module.decode_any(body)).__name__)
+            if kind is module.Kind.PROTOCOL
+            else None
+        )
         strike(self._name, stage, "before")
         reply: bytes = answer(self, message)
         strike(self._name, stage, "after")
         return reply
 
     module.SiloParty._answer = struck
-    pretended = [path.read_text() for path in NOTES.glob("version-*") if path.name.removeprefix("version-") in " ".join(sys.argv)]
+    pretended = [
+        path.read_text()
+        for path in NOTES.glob("version-*")
+        if path.name.removeprefix("version-") in " ".join(sys.argv)
+    ]
     module.__version__ = (pretended or [module.__version__])[0]
 
 
@@ -83,8 +94,8 @@ def in_guard(module: Any) -> None:
 
 
 def in_driver(module: Any) -> None:
-    from sumus.engines.wire import Kind, unframe
-    from sumus.secagg.messages import decode_any
+    from sumus.parties.wire import Kind, unframe
+    from sumus.secagg import decode_any
 
     exchange = module.NvflareDriver.exchange
 
@@ -92,7 +103,8 @@ def in_driver(module: Any) -> None:
         kind, body = unframe(next(iter(messages.values())))
         stage = STAGES.get(type(decode_any(body)).__name__) if kind is Kind.PROTOCOL else None
         strike("server", stage, "before")
-        timer = threading.Timer(0.02, strike, ("server", stage, "during"))  # the messages are on their way
+        # the messages are on their way
+        timer = threading.Timer(0.02, strike, ("server", stage, "during"))
         timer.start()
         replies = exchange(self, messages, deadline_seconds=deadline_seconds)
         timer.join()
@@ -125,11 +137,21 @@ def send_orders(party: str, cell: Any) -> None:
             continue
         wanted = json.loads(order.read_text())
         order.unlink()
-        asked = Message(wanted["topic"], bytes.fromhex(wanted["hex"]) if "hex" in wanted else wanted["body"])
+        asked = Message(
+            wanted["topic"], bytes.fromhex(wanted["hex"]) if "hex" in wanted else wanted["body"]
+        )
         asked.set_headers(wanted["headers"])
         request = new_cell_message({}, asked)
-        reply = cell.send_request(channel=CellChannel.CLIENT_MAIN, topic="admin", target=wanted["target"], request=request, timeout=5.0)
-        (NOTES / f"answer-{party}.part").write_text(str(getattr(reply.payload, "body", reply.headers)))
+        reply = cell.send_request(
+            channel=CellChannel.CLIENT_MAIN,
+            topic="admin",
+            target=wanted["target"],
+            request=request,
+            timeout=5.0,
+        )
+        (NOTES / f"answer-{party}.part").write_text(
+            str(getattr(reply.payload, "body", reply.headers))
+        )
         (NOTES / f"answer-{party}.part").rename(NOTES / f"answer-{party}")
 
 
@@ -148,15 +170,17 @@ def in_client(module: Any) -> None:
 
     def hostile(self: Any, engine: Any) -> None:
         set_engine(self, engine)
-        threading.Thread(target=send_orders, args=(self.client_name, self.cell), daemon=True).start()
+        threading.Thread(
+            target=send_orders, args=(self.client_name, self.cell), daemon=True
+        ).start()
 
     module.FederatedClientBase.set_client_engine = hostile
 
 
 CHANGED: dict[str, Callable[[Any], None]] = {
-    "sumus.engines.silo_party": in_silo_party,
+    "sumus.parties.silo": in_silo_party,
     "sumus.engines.nvflare.driver": in_driver,
-    "sumus.record": in_record,
+    "sumus.books.journal": in_record,
     "sumus.secagg.guard": in_guard,
     "nvflare.private.fed.server.fed_server": in_server,
     "nvflare.private.fed.client.fed_client_base": in_client,
@@ -166,7 +190,9 @@ CHANGED: dict[str, Callable[[Any], None]] = {
 class Changer(importlib.abc.MetaPathFinder):
     """Changes some modules right after they are loaded."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> Any:
         if name not in CHANGED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)

@@ -1,4 +1,6 @@
-"""The silo's end: a process per message. The folder comes from the silo's own node configuration, never from the run."""
+"""The silo's end: a process per message. The folder comes from the silo's own node configuration,
+never from the run.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,8 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from sumus.engines.silo_state import SiloState
-from sumus.engines.site import open_party
 from sumus.errors import EngineError
+from sumus.parties import SiloState, open_party
 
 __all__ = ["BODY", "NAME_ACTION", "RECORD", "app"]
 
@@ -37,7 +38,9 @@ def answer(message: Message, context: Context) -> Message:
 
 @app.query(NAME_ACTION)  # type: ignore[untyped-decorator]
 def name(message: Message, context: Context) -> Message:
-    """Which silo this node says it belongs to: a node that lies can lock that silo out, but has no key to send an input in its name."""
+    """Which silo this node says it belongs to: a node that lies can lock that silo out, but has no
+    key to send an input in its name.
+    """
     with _reasons_stay_here():
         own = SiloState(_folder(context)).identity.name
     return Message(RecordDict({RECORD: ConfigRecord({BODY: own.encode()})}), reply_to=message)
@@ -45,12 +48,17 @@ def name(message: Message, context: Context) -> Message:
 
 @contextmanager
 def _reasons_stay_here() -> Iterator[None]:
-    """Flower tells the server what an exception says, and ours name folders of this silo: they go into its own log instead."""
+    """Flower tells the server what an exception says, and ours name folders of this silo: they go
+    into its own log instead.
+    """
     try:
         yield
     except Exception:
         logging.getLogger(__name__).exception("the silo's folder cannot be opened")
-        raise EngineError("a silo cannot open its own folder. Its own people find the reason in the log of its SuperNode.") from None
+        raise EngineError(
+            "a silo cannot open its own folder. Its own people find the reason in the log of its "
+            "SuperNode."
+        ) from None
 
 
 def _folder(context: Context) -> Path:

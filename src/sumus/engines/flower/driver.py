@@ -1,4 +1,6 @@
-"""The server's end of the engine: pushes one message per node and pulls replies until all are there or the deadline passes."""
+"""The server's end of the engine: pushes one message per node and pulls replies until all are there
+or the deadline passes.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,23 @@ class FlowerDriver:
         self._node_of: dict[str, int] = {}
         self._asked: set[int] = set()
 
-    def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_seconds: float
+    ) -> Mapping[int, bytes]:
         """See `Driver.exchange`."""
         until = time.monotonic() + deadline_seconds
-        self._locate([self._names[silo] for silo in messages], until=min(until, time.monotonic() + self._locate_seconds))
-        there = {self._node_of[self._names[silo]]: silo for silo in messages if self._names[silo] in self._node_of}
-        answers = self._ask({node: messages[silo] for node, silo in there.items()}, "query", until=until)
+        self._locate(
+            [self._names[silo] for silo in messages],
+            until=min(until, time.monotonic() + self._locate_seconds),
+        )
+        there = {
+            self._node_of[self._names[silo]]: silo
+            for silo in messages
+            if self._names[silo] in self._node_of
+        }
+        answers = self._ask(
+            {node: messages[silo] for node, silo in there.items()}, "query", until=until
+        )
         return {there[node]: answer for node, answer in answers.items()}
 
     def _locate(self, wanted: list[str], *, until: float) -> None:
@@ -49,19 +62,30 @@ class FlowerDriver:
                 continue
             found = self._ask(dict.fromkeys(fresh, b""), f"query.{NAME_ACTION}", until=until)
             self._asked |= set(found)
-            self._node_of |= {answer.decode("utf-8", "replace"): node for node, answer in found.items()}
+            self._node_of |= {
+                answer.decode("utf-8", "replace"): node for node, answer in found.items()
+            }
 
     def _ask(self, bodies: Mapping[int, bytes], kind: str, *, until: float) -> dict[int, bytes]:
         left = max(until - time.monotonic(), 1.0)
         asked = [
-            Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=node, message_type=kind, ttl=left + 60.0)
+            Message(
+                RecordDict({RECORD: ConfigRecord({BODY: body})}),
+                dst_node_id=node,
+                message_type=kind,
+                ttl=left + 60.0,
+            )
             for node, body in bodies.items()
         ]
-        waiting = {identifier: message.metadata.dst_node_id for identifier, message in zip(self._push(asked), asked, strict=True)}
+        waiting = {
+            identifier: message.metadata.dst_node_id
+            for identifier, message in zip(self._push(asked), asked, strict=True)
+        }
         answers: dict[int, bytes] = {}
         while waiting and time.monotonic() < until:
             for reply in self._grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)  # error replies come from node 1: match by message
+                # error replies come from node 1: match by message
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None and not reply.has_error():
                     answers[node] = _body(reply)
             if waiting:

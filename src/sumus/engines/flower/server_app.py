@@ -8,14 +8,13 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from sumus.engines.agreement import agree_on
 from sumus.engines.flower.driver import FlowerDriver
-from sumus.engines.server_party import Patience, ServerParty
-from sumus.engines.server_run import finish, is_over, open_run
 from sumus.errors import SumusError
+from sumus.files import read_bytes, replace_atomically
+from sumus.parties import Patience, ServerParty, agree_on
 from sumus.plan import TrainingPlan
-from sumus.secagg.keys import Roster
-from sumus.storage import read_bytes, replace_atomically
+from sumus.runs import finish, is_over, open_run
+from sumus.secagg import Roster
 
 __all__ = ["app"]
 
@@ -29,7 +28,12 @@ def main(grid: Grid, context: Context) -> None:
     folder = Path(str(config["folder"]))
     agreement = agree_on(TrainingPlan.from_toml(str(config["plan"])))
     roster = Roster.parse(read_bytes(folder / "roster.toml").decode())
-    patience = Patience(set_up=float(config["set-up"]), update=float(config["update"]), stage=float(config["stage"]), retry=0.5)
+    patience = Patience(
+        set_up=float(config["set-up"]),
+        update=float(config["update"]),
+        stage=float(config["stage"]),
+        retry=0.5,
+    )
     outcome: dict[str, object] = {"error": None, "run": None, "refusals": {}}
     party = ServerParty(agreement, roster, FlowerDriver(grid, roster.names), patience=patience)
     try:

@@ -1,7 +1,8 @@
-"""What a silo does when it is told to: the engine's own agent, less everything that our jobs do not need.
+"""What a silo does when it is told to: the engine's own agent, less everything that our jobs do not
+need.
 
-The engine's agent asks `authorization.json` only if the message says that it should, and does not look
-at who sent it. This one takes requests
+The engine's agent asks `authorization.json` only if the message says that it should, and does not
+look at who sent it. This one takes requests
 
     from the server           deploy, start, abort a job; check, cancel its resources; say status and version
     from its own job process  the job's status
@@ -36,10 +37,18 @@ _ABOUT_A_JOB = frozenset(
         TrainingTopic.NOTIFY_JOB_STATUS,
     }
 )
-KEPT_TOPICS = _ABOUT_A_JOB | {TrainingTopic.CANCEL_RESOURCE, TrainingTopic.CHECK_STATUS, SysCommandTopic.REPORT_VERSION}
+KEPT_TOPICS = _ABOUT_A_JOB | {
+    TrainingTopic.CANCEL_RESOURCE,
+    TrainingTopic.CHECK_STATUS,
+    SysCommandTopic.REPORT_VERSION,
+}
 _WITH_META = frozenset({TrainingTopic.DEPLOY, TrainingTopic.START_JOB})
 _JOB_FILES = frozenset(
-    {f"{folder}{name}" for folder in ("", "config/") for name in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)}
+    {
+        f"{folder}{name}"
+        for folder in ("", "config/")
+        for name in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
+    }
     | {"config/config_fed_client.json", "config/config_fed_server.json"}
 )
 _MOST_JOB_BYTES = 16 << 20
@@ -96,7 +105,9 @@ def _is_of(meta: object, job: object) -> bool:
 
 
 def _holds_our_files(body: object) -> bool:
-    """Whether a job's archive has the files of `write_job` and the operator's signatures, and nothing more."""
+    """Whether a job's archive has the files of `write_job` and the operator's signatures, and
+    nothing more.
+    """
     if not isinstance(body, bytes | bytearray):
         return False
     try:
@@ -106,4 +117,6 @@ def _holds_our_files(body: object) -> bool:
         return False
     names = [entry.filename for entry in files]
     size = sum(entry.file_size for entry in files)
-    return len(set(names)) == len(names) and _JOB_FILES.issuperset(names) and size <= _MOST_JOB_BYTES
+    return (
+        len(set(names)) == len(names) and _JOB_FILES.issuperset(names) and size <= _MOST_JOB_BYTES
+    )

@@ -1,7 +1,9 @@
-"""The server's end of the engine: one request per silo in a thread of its own, sent again until it is answered or the deadline passes.
+"""The server's end of the engine: one request per silo in a thread of its own, sent again until it
+is answered or the deadline passes.
 
-Sending again is safe because a silo gives the same answer to the same message; it is what makes a restarted silo process catch up.
-A silo that computes or hangs lets a request run out; one whose process is away fails it at once, and is not waited for as long.
+Sending again is safe because a silo gives the same answer to the same message; it is what makes a
+restarted silo process catch up. A silo that computes or hangs lets a request run out; one whose
+process is away fails it at once, and is not waited for as long.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ __all__ = ["Awaited", "NvflareDriver"]
 _PAUSE_SECONDS = 0.25
 _FIRST_TRY_SECONDS = 10.0
 _AWAY_SECONDS = 60.0
-"""A killed job process is back well before; a site that was cut off cannot enter the running job again, so nobody waits for it."""
+"""A killed job process is back well before; a site that was cut off cannot enter the running job
+again, so nobody waits for it.
+"""
 
 
 @final
@@ -45,7 +49,9 @@ class Awaited:
 @final
 @dataclass
 class _Question:
-    """A message to a silo that is not answered yet; `away_since`: of the first try that failed at once."""
+    """A message to a silo that is not answered yet; `away_since`: of the first try that failed at
+    once.
+    """
 
     began: float
     until: float
@@ -56,9 +62,15 @@ class _Question:
         return 0.0 if self.away_since is None else time.monotonic() - self.away_since
 
     def awaited(self, silo: str, now: float, away_seconds: float) -> Awaited:
-        given_up = self.until if self.away_since is None else min(self.until, self.away_since + away_seconds)
+        given_up = (
+            self.until
+            if self.away_since is None
+            else min(self.until, self.away_since + away_seconds)
+        )
         left = max(0.0, given_up - now)
-        return Awaited(silo=silo, seconds=now - self.began, left=left, away=self.away_since is not None)
+        return Awaited(
+            silo=silo, seconds=now - self.began, left=left, away=self.away_since is not None
+        )
 
 
 @final
@@ -72,20 +84,40 @@ class NvflareDriver:
         away_seconds: how long to look for a silo whose process is away.
     """
 
-    def __init__(self, engine: Any, names: tuple[str, ...], *, stopped: Callable[[], bool], away_seconds: float = _AWAY_SECONDS) -> None:
-        self._engine, self._names, self._stopped, self._away_seconds = engine, names, stopped, away_seconds
+    def __init__(
+        self,
+        engine: Any,
+        names: tuple[str, ...],
+        *,
+        stopped: Callable[[], bool],
+        away_seconds: float = _AWAY_SECONDS,
+    ) -> None:
+        self._engine, self._names, self._stopped, self._away_seconds = (
+            engine,
+            names,
+            stopped,
+            away_seconds,
+        )
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="silo")
         self._open: dict[str, _Question] = {}
 
     def awaited(self) -> list[Awaited]:
         """The silos whose answers are missing at the moment, with how long it may still take."""
         now = time.monotonic()
-        return [question.awaited(site, now, self._away_seconds) for site, question in sorted(self._open.copy().items())]
+        return [
+            question.awaited(site, now, self._away_seconds)
+            for site, question in sorted(self._open.copy().items())
+        ]
 
-    def exchange(self, messages: Mapping[int, bytes], *, deadline_seconds: float) -> Mapping[int, bytes]:
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_seconds: float
+    ) -> Mapping[int, bytes]:
         """See `Driver.exchange`."""
         until = time.monotonic() + deadline_seconds
-        asked = {silo: self._pool.submit(self._ask, self._names[silo], message, until) for silo, message in messages.items()}
+        asked = {
+            silo: self._pool.submit(self._ask, self._names[silo], message, until)
+            for silo, message in messages.items()
+        }
         answers = {silo: future.result() for silo, future in asked.items()}
         return {silo: answer for silo, answer in answers.items() if answer is not None}
 
@@ -98,7 +130,11 @@ class NvflareDriver:
 
     def _ask_again(self, site: str, message: bytes, question: _Question) -> bytes | None:
         patience, until = _FIRST_TRY_SECONDS, question.until
-        while not self._stopped() and (left := until - time.monotonic()) > 0.0 and question.away_for < self._away_seconds:
+        while (
+            not self._stopped()
+            and (left := until - time.monotonic()) > 0.0
+            and question.away_for < self._away_seconds
+        ):
             asked, request = time.monotonic(), Shareable()
             request[BODY] = message
             context = self._engine.new_context()

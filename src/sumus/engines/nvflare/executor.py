@@ -1,4 +1,6 @@
-"""The silo's end: hands every message to the silo's party and its answer back. Takes no arguments: they would come from the server."""
+"""The silo's end: hands every message to the silo's party and its answer back. Takes no arguments:
+they would come from the server.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from sumus.engines.nvflare.orphans import end_with_parent
-from sumus.engines.silo_party import SiloParty
-from sumus.engines.site import open_party
 from sumus.errors import SumusError
+from sumus.parties import SiloParty, open_party
 
 __all__ = ["BODY", "STATE_FOLDER", "TOPIC", "SiloExecutor"]
 
@@ -46,7 +47,9 @@ class SiloExecutor(Executor):  # type: ignore[misc]
         elif event_type == EventType.END_RUN and self._party is not None:
             self._party.close()
 
-    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
         """Our jobs send no tasks."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 

@@ -1,14 +1,16 @@
-"""Which messages the engine's cells take in: the least that a job of ours needs, decided before unpacking.
+"""Which messages the engine's cells take in: the least that a job of ours needs, decided before
+unpacking.
 
 A cell answers on many channels (control, network management, streams, tasks), lets other cells pass
-messages through it, and connects to whatever address a message offers. Ours is deaf to all but this:
+messages through it, and connects to whatever address a message offers. Ours is deaf to all but
+this:
 
     a silo        the server on the control channel, where `SiloAgent` decides; its own job processes
     a silo's job  the server's process of the same job; commands of its own silo
     the server    whoever speaks in their own name; nothing passes from one silo to another
 
-The name that a connection goes by is bound to its certificate by the engine; the origin that a message
-bears is not, so both must agree.
+The name that a connection goes by is bound to its certificate by the engine; the origin that a
+message bears is not, so both must agree.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from nvflare.fuel.f3.cellnet.cell import Cell
-from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageHeaderKey, MessagePropKey, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    MessageHeaderKey,
+    MessagePropKey,
+    ReturnCode,
+)
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL
@@ -50,7 +58,10 @@ class Route:
     @property
     def is_goodbye(self) -> bool:
         """Whether a neighbour takes its leave."""
-        return self.neighbour == self.origin and (self.channel, self.topic) == (CellChannel.CELLNET, CellChannelTopic.Bye)
+        return self.neighbour == self.origin and (self.channel, self.topic) == (
+            CellChannel.CELLNET,
+            CellChannelTopic.Bye,
+        )
 
 
 def takes(me: str, route: Route) -> bool:
@@ -63,7 +74,9 @@ def takes(me: str, route: Route) -> bool:
 
 def _server_takes(route: Route) -> bool:
     speaker, listener = _family(route.origin), _family(route.destination)
-    return speaker == _family(route.neighbour) and (speaker == listener or _SERVER in (speaker, listener))
+    return speaker == _family(route.neighbour) and (
+        speaker == listener or _SERVER in (speaker, listener)
+    )
 
 
 def _silo_takes(me: str, route: Route) -> bool:
@@ -82,7 +95,9 @@ def _job_takes(me: str, parent: str, job: str, route: Route) -> bool:
         return False
     if route.origin == FQCN.join([_SERVER, job]):
         return route.channel in (STREAM_CHANNEL, CellChannel.AUX_COMMUNICATION)
-    return route.is_goodbye or (route.neighbour == route.origin == parent and route.channel == CellChannel.CLIENT_COMMAND)
+    return route.is_goodbye or (
+        route.neighbour == route.origin == parent and route.channel == CellChannel.CLIENT_COMMAND
+    )
 
 
 def _family(cell: str) -> str:
@@ -92,9 +107,11 @@ def _family(cell: str) -> str:
 
 @final
 class GatedCell(Cell):  # type: ignore[misc]
-    """A cell that takes in what `takes` allows, refuses all else, and connects to nobody at a message's word.
+    """A cell that takes in what `takes` allows, refuses all else, and connects to nobody at a
+    message's word.
 
-    Guarantee: what is refused was neither unpacked nor passed on, and an error in deciding is a refusal.
+    Guarantee: what is refused was neither unpacked nor passed on, and an error in deciding is a
+        refusal.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -118,5 +135,7 @@ class GatedCell(Cell):  # type: ignore[misc]
 
 
 def _uninvite(message: Any) -> None:
-    """Forget an offered address: the engine would connect to it in clear, and believe the name it is told there."""
+    """Forget an offered address: the engine would connect to it in clear, and believe the name it
+    is told there.
+    """
     message.remove_header(MessageHeaderKey.CONN_URL)

@@ -1,4 +1,6 @@
-"""The operator's end: a job is three JSON files that name installed classes of ours; jobs are bounded and follow one another until done."""
+"""The operator's end: a job is three JSON files that name installed classes of ours; jobs are
+bounded and follow one another until done.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from typing import Any, final
 from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from sumus.engines.agreement import Agreement
 from sumus.engines.nvflare.controller import PROGRESS
 from sumus.engines.nvflare.kits import ADMIN, SERVER_CLASS, SILO_CLASS
 from sumus.errors import EngineError
+from sumus.parties import Agreement
 
 __all__ = ["Operator", "write_job"]
 
@@ -34,7 +36,9 @@ Watch = Callable[[Mapping[str, Any]], None]
 """Called with the news of a job: phase, new rounds, who is present, who refused."""
 
 
-def write_job(folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]) -> Path:
+def write_job(
+    folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+) -> Path:
     """A job folder without a line of code in it."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
@@ -67,24 +71,31 @@ class Operator:
 
     Args:
         kit: the folder that `sumus federation init` made for the operator.
-        first_contact_seconds: patience with a server that was never there; more for one that has just been started.
+        first_contact_seconds: patience with a server that was never there; more for one that has
+            just been started.
     """
 
     def __init__(self, kit: Path, *, first_contact_seconds: float = 30.0) -> None:
         self._kit = kit.resolve()
         if not (self._kit / "startup" / "fed_admin.json").is_file():
-            raise EngineError(f"{kit} is not an operator's kit: it has no startup/fed_admin.json. Give the folder kits/admin.")
+            raise EngineError(
+                f"{kit} is not an operator's kit: it has no startup/fed_admin.json. Give the "
+                "folder kits/admin."
+            )
         self._session: Session | None = None
         self._patience_seconds = first_contact_seconds
         if not logging.getLogger().handlers:
-            logging.getLogger().addHandler(logging.NullHandler())  # the engine's remarks on connections are not for a terminal
+            # the engine's remarks on connections are not for a terminal
+            logging.getLogger().addHandler(logging.NullHandler())
 
     def run_job(self, job: Path, watch: Watch, *, silos: Sequence[str] = ()) -> dict[str, Any]:
-        """Submit a job, follow it to its end, and return how it ended with the folder of its result (`result`).
+        """Submit a job, follow it to its end, and return how it ended with the folder of its result
+        (`result`).
 
         Args:
             job: its folder.
-            watch: is told of every change, and of who is waited for before the engine begins the job.
+            watch: is told of every change, and of who is waited for before the engine begins the
+                job.
             silos: whom it needs.
         """
         identifier = self._patiently(lambda session: session.submit_job(str(job)))
@@ -114,17 +125,24 @@ class Operator:
     def _tell_of_absent(self, silos: Sequence[str], since: float, watch: Watch) -> None:
         """The engine begins a job once enough sites are connected, however long that takes."""
         try:
-            connected = {str(client.name) for client in self._connected().get_connected_client_list()}
+            connected = {
+                str(client.name) for client in self._connected().get_connected_client_list()
+            }
         except Exception:  # the server is away for a moment
             return
         waited = time.monotonic() - since
-        absent = [{"silo": name, "seconds": waited, "left": None, "away": True} for name in silos if name not in connected]
+        absent = [
+            {"silo": name, "seconds": waited, "left": None, "away": True}
+            for name in silos
+            if name not in connected
+        ]
         watch({"phase": "waiting for silos", "rounds": [], "refusals": {}, "waiting": absent})
 
     def _result(self, identifier: str, status: str, known: int, watch: Watch) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
         location = None
-        for _ in range(20 if status.startswith("FINISHED:COMPLETED") else 4):  # the server stores it a moment after the job's end
+        # the server stores it a moment after the job's end
+        for _ in range(20 if status.startswith("FINISHED:COMPLETED") else 4):
             with contextlib.suppress(Exception):
                 location = self._connected().download_job_result(identifier, str(folder))
             if location and next(Path(location).rglob("outcome.json"), None) is not None:
@@ -133,24 +151,41 @@ class Operator:
         outcome = next(Path(location).rglob("outcome.json"), None) if location else None
         if outcome is None:
             shutil.rmtree(folder, ignore_errors=True)
-            return {"phase": "failed", "error": f"the job ended with {status} and left no result", "rounds": [], "status": status}
+            return {
+                "phase": "failed",
+                "error": f"the job ended with {status} and left no result",
+                "rounds": [],
+                "status": status,
+            }
         state: dict[str, Any] = json.loads(outcome.read_text())
         watch(state | {"rounds": state["rounds"][known:]})
         return state | {"status": status, "result": outcome.parent, "download": folder}
 
     def system(self) -> dict[str, Any]:
-        """What the server says of itself: sites with the time they were last heard of, and its latest jobs."""
+        """What the server says of itself: sites with the time they were last heard of, and its
+        latest jobs.
+        """
         info = self._patiently(lambda session: session.get_system_info())
         jobs = self._patiently(lambda session: session.list_jobs(limit=5, reverse=True))
         return {
-            "server": "up, no job runs" if str(info.server_info.status) == "stopped" else f"up, {info.server_info.status}",
-            "silos": {str(client.name): _moment(client.last_connect_time) for client in info.client_info},
-            "jobs": [{key: job.get(key) for key in ("job_id", "job_name", "status", "submit_time")} for job in jobs],
+            "server": "up, no job runs"
+            if str(info.server_info.status) == "stopped"
+            else f"up, {info.server_info.status}",
+            "silos": {
+                str(client.name): _moment(client.last_connect_time) for client in info.client_info
+            },
+            "jobs": [
+                {key: job.get(key) for key in ("job_id", "job_name", "status", "submit_time")}
+                for job in jobs
+            ],
         }
 
     def sites(self) -> list[str]:
         """Names of the sites that are connected."""
-        return [str(client.name) for client in self._patiently(lambda session: session.get_connected_client_list())]
+        return [
+            str(client.name)
+            for client in self._patiently(lambda session: session.get_connected_client_list())
+        ]
 
     def wait_for_sites(self, count: int, *, seconds: float) -> list[str]:
         """Wait until so many sites are connected, or the time is over."""
@@ -183,7 +218,10 @@ class Operator:
             except Exception as error:  # the engine raises many kinds
                 self.close()
                 if time.monotonic() > until:
-                    fix = "Check that `sumus federation start` runs, its log, and that this machine reaches the address of the kit"
+                    fix = (
+                        "Check that `sumus federation start` runs, its log, and that this machine "
+                        "reaches the address of the kit"
+                    )
                     raise EngineError(f"the server does not answer ({error}). {fix}.") from None
                 time.sleep(_POLL_SECONDS)
 
@@ -197,7 +235,9 @@ def _moment(seconds: Any) -> str:
 
 
 @contextlib.contextmanager
-def job_folder(agreement: Agreement, *, rounds: int, patience: Mapping[str, float]) -> Iterator[Path]:
+def job_folder(
+    agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+) -> Iterator[Path]:
     """A job folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="sumus-job-") as folder:
         yield write_job(Path(folder) / "job", agreement, rounds=rounds, patience=patience)

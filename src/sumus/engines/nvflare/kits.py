@@ -1,13 +1,15 @@
 """Start-up kits for server, silos and operator: provisioned by NVIDIA FLARE, then closed down.
 
-What a site of ours allows, whatever the server sends:
-    - no job that carries code (`byoc`), and of all classes one: `SiloExecutor` (`class_allow_list`), which takes no arguments
-    - no upload of logs: neither the streamer component nor streaming on demand
-    - its job process is started again when it is killed
-    - its processes speak to each other with mutual TLS (local/comm_config.json), so no other user of the machine joins in
-What it does at a request of the server is not for files to say, because the engine reads them only if the request asks it to: sites and
-server are started through `sumus.engines.nvflare.start`, whose gate and agent refuse everything that our jobs do not need.
-The server keeps jobs and snapshots below its own kit and not in a folder for temporary files.
+What a site of ours allows, whatever the server sends: - no job that carries code (`byoc`), and of
+    all classes one: `SiloExecutor` (`class_allow_list`), which takes no arguments - no upload of
+    logs: neither the streamer component nor streaming on demand - its job process is started again
+    when it is killed - its processes speak to each other with mutual TLS (local/comm_config.json),
+    so no other user of the machine joins in
+What it does at a request of the server is not for files to say, because the engine reads them only
+    if the request asks it to: sites and
+server are started through `sumus.engines.nvflare.start`, whose gate and agent refuse everything
+that our jobs do not need. The server keeps jobs and snapshots below its own kit and not in a folder
+for temporary files.
 """
 
 from __future__ import annotations
@@ -46,12 +48,20 @@ _START = "sumus.engines.nvflare.start"
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
 _SILENCE_SECONDS = 60
-"""A job ends when all its sites have ended; one that was silent for so long has (the engine's own 600 would hold up the next job)."""
+"""A job ends when all its sites have ended; one that was silent for so long has (the engine's own
+600 would hold up the next job).
+"""
 SILO_CLASS = "sumus.engines.nvflare.executor.SiloExecutor"
 SERVER_CLASS = "sumus.engines.nvflare.controller.ServerController"
-"""What a job of ours names, and all that it may name. (An entry of the engine's list also opens what is *below* it: nothing.)"""
-_AMONG_ITSELF = {"internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}}
-"""How a party's processes reach each other; the engine's default is the loopback in clear, for whoever connects."""
+"""What a job of ours names, and all that it may name. (An entry of the engine's list also opens
+what is *below* it: nothing.)
+"""
+_AMONG_ITSELF = {
+    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
+}
+"""How a party's processes reach each other; the engine's default is the loopback in clear, for
+whoever connects.
+"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RIGHTS = {
     "submit_job": "any",
@@ -78,35 +88,64 @@ class Address:
     def parse(cls, text: str) -> Address:
         """`host:port`."""
         host, _, port = text.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536 or not re.fullmatch(r"[A-Za-z0-9.-]+", host):
-            raise DataError(f"--server must be host:port, got {text!r}. For example fl.example.org:8002.")
+        if (
+            not host
+            or not port.isdigit()
+            or not 0 < int(port) < 65536
+            or not re.fullmatch(r"[A-Za-z0-9.-]+", host)
+        ):
+            raise DataError(
+                f"--server must be host:port, got {text!r}. For example fl.example.org:8002."
+            )
         return cls(host, int(port))
 
 
 def make_kits(folder: Path, *, silos: Sequence[str], address: Address) -> dict[str, Path]:
-    """Provision and close down one kit per party; returns their folders by name ("server", the silos, "admin").
+    """Provision and close down one kit per party; returns their folders by name ("server", the
+    silos, "admin").
 
-    The certificate authority stays in `folder/authority`, readable by its owner only: whoever holds it can let new sites connect (but not
-    into the secure sum, whose keys are authenticated by the roster).
+    The certificate authority stays in `folder/authority`, readable by its owner only: whoever holds
+    it can let new sites connect (but not into the secure sum, whose keys are authenticated by the
+    roster).
     """
     for name in silos:
         if not _NAME.fullmatch(name) or name in ("server", "admin"):
-            raise DataError(f"silo name must be letters, digits, _ and -, and not server or admin, got {name!r}. Rename the silo.")
+            raise DataError(
+                "silo name must be letters, digits, _ and -, and not server or admin, got "
+                f"{name!r}. Rename the silo."
+            )
     authority, kits = folder / "authority", folder / "kits"
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
     project = authority / "project.yml"
     project.write_text(json.dumps(_project(silos, address), indent=2))  # JSON is YAML
-    command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(project), "-w", str(authority), "--force"]
+    command = [
+        sys.executable,
+        "-m",
+        "nvflare.cli",
+        "provision",
+        "-p",
+        str(project),
+        "-w",
+        str(authority),
+        "--force",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     made = sorted((authority / _PROJECT).glob("prod_*"))
     if done.returncode or not made:
-        raise EngineError(f"nvflare provision failed: {(done.stderr or done.stdout).strip()[-300:]}. Check the names and the address.")
+        raise EngineError(
+            f"nvflare provision failed: {(done.stderr or done.stdout).strip()[-300:]}. Check the "
+            "names and the address."
+        )
     kits.mkdir(exist_ok=True)
     places: dict[str, Path] = {}
     for name in ("server", *silos, ADMIN):
-        places["admin" if name == ADMIN else name] = place = kits / ("admin" if name == ADMIN else name)
+        places["admin" if name == ADMIN else name] = place = kits / (
+            "admin" if name == ADMIN else name
+        )
         if place.exists():
-            raise EngineError(f"{place} exists already. Use a new folder, or move the old kit away.")
+            raise EngineError(
+                f"{place} exists already. Use a new folder, or move the old kit away."
+            )
         shutil.move(str(made[-1] / name), place)
         place.chmod(0o700)
     for name in silos:
@@ -123,7 +162,9 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
         "org": _ORGANISATION,
         "fed_learn_port": address.port,
         "admin_port": address.port,
-        "host_names": sorted({address.host, "localhost", "127.0.0.1"}) if address.host in ("localhost", "127.0.0.1") else [address.host],
+        "host_names": sorted({address.host, "localhost", "127.0.0.1"})
+        if address.host in ("localhost", "127.0.0.1")
+        else [address.host],
         "default_host": address.host,
     }
     sites = [{"name": name, "type": "client", "org": _ORGANISATION} for name in silos]
@@ -135,7 +176,10 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
         "participants": [server, *sites, admin],
         "builders": [
             {"path": f"{builders}.workspace.WorkspaceBuilder"},
-            {"path": f"{builders}.static_file.StaticFileBuilder", "args": {"config_folder": "config", "scheme": "tcp"}},
+            {
+                "path": f"{builders}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "scheme": "tcp"},
+            },
             {"path": f"{builders}.cert.CertBuilder"},
             {"path": f"{builders}.signature.SignatureBuilder"},
         ],
@@ -145,8 +189,16 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
 def close_down_silo(kit: Path) -> None:
     """Write what a silo's site allows."""
     resources = _read(kit / "local" / "resources.json.default")
-    resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SILO_CLASS], "allow_log_streaming": False}
-    resources["components"] = [_silo_component(each) for each in resources["components"] if each["id"] != "site_log_streamer"]
+    resources |= {
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": [SILO_CLASS],
+        "allow_log_streaming": False,
+    }
+    resources["components"] = [
+        _silo_component(each)
+        for each in resources["components"]
+        if each["id"] != "site_log_streamer"
+    ]
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
     _write_rights(kit)
@@ -154,19 +206,29 @@ def close_down_silo(kit: Path) -> None:
 
 def _silo_component(component: Mapping[str, Any]) -> dict[str, Any]:
     if component["id"] == "process_launcher":
-        return {"id": "process_launcher", "path": "sumus.engines.nvflare.launcher.RestartingLauncher", "args": {}}
+        return {
+            "id": "process_launcher",
+            "path": "sumus.engines.nvflare.launcher.RestartingLauncher",
+            "args": {},
+        }
     return dict(component)
 
 
 def close_down_server(kit: Path) -> None:
-    """Write what the server allows and where it keeps its jobs; called again at every start, because the kit may have moved."""
+    """Write what the server allows and where it keeps its jobs; called again at every start,
+    because the kit may have moved.
+    """
     storage = kit.resolve() / "storage"
     storage.mkdir(exist_ok=True, mode=0o700)
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS]}
     resources["servers"][0]["heart_beat_timeout"] = _SILENCE_SECONDS
-    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
-    resources["components"] = [dict(each) for each in resources["components"] if each["id"] != "log_receiver"]
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(
+        storage / "snapshots"
+    )
+    resources["components"] = [
+        dict(each) for each in resources["components"] if each["id"] != "log_receiver"
+    ]
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(storage / "jobs")
@@ -177,13 +239,28 @@ def close_down_server(kit: Path) -> None:
 
 def _write_rights(kit: Path, **more: str) -> None:
     """The operator may submit, watch and stop jobs of ours; nobody else may do anything."""
-    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS | more}})
+    _write(
+        kit / "local" / "authorization.json",
+        {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS | more}},
+    )
 
 
 def server_command(kit: Path) -> list[str]:
     """The server's process."""
     options = ["secure_train=true", f"org={_ORGANISATION}", "config_folder=config"]
-    return [sys.executable, "-u", "-m", _START, "server", "-m", str(kit.resolve()), "-s", "fed_server.json", "--set", *options]
+    return [
+        sys.executable,
+        "-u",
+        "-m",
+        _START,
+        "server",
+        "-m",
+        str(kit.resolve()),
+        "-s",
+        "fed_server.json",
+        "--set",
+        *options,
+    ]
 
 
 def kit_owner(kit: Path) -> str:
@@ -193,8 +270,25 @@ def kit_owner(kit: Path) -> str:
 
 def client_command(kit: Path) -> list[str]:
     """A silo's process."""
-    options = ["secure_train=true", f"uid={kit_owner(kit)}", f"org={_ORGANISATION}", "config_folder=config"]
-    return [sys.executable, "-u", "-m", _START, "silo", "-m", str(kit.resolve()), "-s", "fed_client.json", "--set", *options]
+    options = [
+        "secure_train=true",
+        f"uid={kit_owner(kit)}",
+        f"org={_ORGANISATION}",
+        "config_folder=config",
+    ]
+    return [
+        sys.executable,
+        "-u",
+        "-m",
+        _START,
+        "silo",
+        "-m",
+        str(kit.resolve()),
+        "-s",
+        "fed_client.json",
+        "--set",
+        *options,
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -202,7 +296,9 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not JSON"
-        raise EngineError(f"{path} cannot be read: {reason}. Is this a kit that `sumus federation init` made?") from None
+        raise EngineError(
+            f"{path} cannot be read: {reason}. Is this a kit that `sumus federation init` made?"
+        ) from None
     return dict(found)
 
 

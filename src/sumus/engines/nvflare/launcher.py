@@ -1,6 +1,8 @@
-"""Starts a site's job process with our gate before it, and again when it is killed; by default NVIDIA FLARE ends the whole job.
+"""Starts a site's job process with our gate before it, and again when it is killed; by default
+NVIDIA FLARE ends the whole job.
 
-The new process finds everything it needs in the silo's folder and goes on in the middle of the round.
+The new process finds everything it needs in the silo's folder and goes on in the middle of the
+round.
 """
 
 from __future__ import annotations
@@ -66,4 +68,6 @@ class RestartingLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> RestartingHandle:
         """Start the site's process of a job."""
-        return RestartingHandle(lambda: super(RestartingLauncher, self).launch_job(job_meta, fl_ctx))
+        return RestartingHandle(
+            lambda: super(RestartingLauncher, self).launch_job(job_meta, fl_ctx)
+        )

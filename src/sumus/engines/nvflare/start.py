@@ -1,7 +1,8 @@
-"""Starts a process of the engine with our gate before it: `python -m sumus.engines.nvflare.start PROGRAM …`.
+"""Starts a process of the engine with our gate before it: `python -m sumus.engines.nvflare.start
+PROGRAM …`.
 
-The engine makes its cells and its agent itself, from names in its modules; these are replaced before it
-starts. Where the names are is known of one release only, so any other is refused.
+The engine makes its cells and its agent itself, from names in its modules; these are replaced
+before it starts. Where the names are is known of one release only, so any other is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _PROGRAMS = {
 }
 _NAMES: dict[str, dict[str, dict[str, type]]] = {
     SERVER: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
-    SILO: {f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell}, f"{_PRIVATE}.client.admin": {"FedAdminAgent": SiloAgent}},
+    SILO: {
+        f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell},
+        f"{_PRIVATE}.client.admin": {"FedAdminAgent": SiloAgent},
+    },
     SILO_JOB: {f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell}},
 }
 
@@ -36,7 +40,9 @@ _NAMES: dict[str, dict[str, dict[str, type]]] = {
 def stand_before(program: str) -> str:
     """Put our classes in the place of the engine's; returns the module to run."""
     if nvflare.__version__ != _RELEASE:
-        raise EngineError(f"nvflare must be {_RELEASE}, got {nvflare.__version__}. Install sumus[nvflare].")
+        raise EngineError(
+            f"nvflare must be {_RELEASE}, got {nvflare.__version__}. Install sumus[nvflare]."
+        )
     for module, names in _NAMES[program].items():
         for name, ours in names.items():
             setattr(importlib.import_module(module), name, ours)

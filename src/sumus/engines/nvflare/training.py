@@ -1,4 +1,6 @@
-"""From a plan to a finished run: job after job until every round is done, each going on where the last one ended."""
+"""From a plan to a finished run: job after job until every round is done, each going on where the
+last one ended.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus.engines.agreement import Agreement
 from sumus.engines.nvflare.jobs import Operator, Watch, job_folder
 from sumus.errors import EngineError
+from sumus.parties import Agreement
 
 __all__ = ["DEFAULT_PATIENCE", "train_across"]
 
-DEFAULT_PATIENCE: Mapping[str, float] = {"set_up_seconds": 120.0, "update_seconds": 600.0, "stage_seconds": 60.0}
+DEFAULT_PATIENCE: Mapping[str, float] = {
+    "set_up_seconds": 120.0,
+    "update_seconds": 600.0,
+    "stage_seconds": 60.0,
+}
 _MOST_IDLE_JOBS = 3
 
 
@@ -28,8 +34,8 @@ def train_across(
 ) -> Path:
     """Train a plan to its end and return the run folder, copied to `out`.
 
-    Guarantee: a job that fails costs no privacy (the silos answer every round once) and no finished round; after three jobs in a row
-        without a new round the last reason is raised.
+    Guarantee: a job that fails costs no privacy (the silos answer every round once) and no finished
+        round; after three jobs in a row without a new round the last reason is raised.
     """
     idle = best = reached = 0
 
@@ -40,13 +46,18 @@ def train_across(
 
     while True:
         with job_folder(agreement, rounds=rounds_per_job, patience=patience) as job:
-            outcome = operator.run_job(job, watching, silos=[silo.name for silo in agreement.design.silos])
+            outcome = operator.run_job(
+                job, watching, silos=[silo.name for silo in agreement.design.silos]
+            )
         place = _fetched(outcome, out)
         if outcome["phase"] == "finished" and place is not None:
             return place
         idle, best = (0 if reached > best else idle + 1), reached
         if idle >= _MOST_IDLE_JOBS:
-            raise EngineError(f"{idle} jobs in a row finished no round. The last one: {outcome.get('error') or outcome.get('status')}")
+            raise EngineError(
+                f"{idle} jobs in a row finished no round. The last one: "
+                f"{outcome.get('error') or outcome.get('status')}"
+            )
 
 
 def _fetched(outcome: Mapping[str, Any], out: Path) -> Path | None:

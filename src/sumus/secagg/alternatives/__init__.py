@@ -1,1 +1,3 @@
-"""Aggregators to compare the protocol with: the paper's trusted ideal, pairwise cancelling noise, and relayed groups."""
+"""Aggregators to compare the protocol with: the paper's trusted ideal, pairwise cancelling noise,
+and relayed groups.
+"""

@@ -1,9 +1,10 @@
 """Galois rings GR(2^64, r): where Shamir's sharing works on machine words.
 
-Z_(2^b) has no two points whose difference is invertible beyond 0 and 1, so nothing can be interpolated over it. Its
-extension by a polynomial of degree r that is irreducible mod 2 has 2^r such points, the elements with coordinates 0 and 1. A
-vector of d words read as d/r blocks of r coordinates is a vector over that ring without growing by a bit. Arithmetic is
-mod 2^64 and reduces exactly to any smaller power of two.
+Z_(2^b) has no two points whose difference is invertible beyond 0 and 1, so nothing can be
+interpolated over it. Its extension by a polynomial of degree r that is irreducible mod 2 has 2^r
+such points, the elements with coordinates 0 and 1. A vector of d words read as d/r blocks of r
+coordinates is a vector over that ring without growing by a bit. Arithmetic is mod 2^64 and reduces
+exactly to any smaller power of two.
 
 Reference: Abspoel, Cramer, Damgård, Escudero, Yuan 2019 (eprint 2019/872), section 2.
 """
@@ -58,7 +59,9 @@ def _multiply(left: Element, right: Element) -> Element:
 
 
 def _invert(element: Element) -> Element:
-    """Inverse of a unit: first in the residue field by Fermat, then lifted bit by bit by Newton's iteration."""
+    """Inverse of a unit: first in the residue field by Fermat, then lifted bit by bit by Newton's
+    iteration.
+    """
     degree = len(element)
     one = _point(1, degree)
     inverse, square = one, tuple(value & 1 for value in element)
@@ -66,7 +69,10 @@ def _invert(element: Element) -> Element:
         square = tuple(value & 1 for value in _multiply(square, square))
         inverse = tuple(value & 1 for value in _multiply(inverse, square))
     for _ in range(6):
-        error = tuple(((2 if place == 0 else 0) - value) & _WORD for place, value in enumerate(_multiply(element, inverse)))
+        error = tuple(
+            ((2 if place == 0 else 0) - value) & _WORD
+            for place, value in enumerate(_multiply(element, inverse))
+        )
         inverse = _multiply(inverse, error)
     return inverse
 
@@ -76,7 +82,9 @@ def _subtract(left: Element, right: Element) -> Element:
 
 
 def _as_matrix(element: Element) -> Matrix:
-    """Row j holds x^j times the element: a block times this matrix is the block times the element."""
+    """Row j holds x^j times the element: a block times this matrix is the block times the
+    element.
+    """
     degree = len(element)
     rows = [_multiply(_point(1 << place, degree), element) for place in range(degree)]
     return np.array(rows, dtype=np.uint64)
@@ -112,7 +120,9 @@ def power_rows(point: int, *, powers: int, degree: int) -> tuple[Matrix, ...]:
 
 
 def multiply_blocks(blocks: Matrix, matrix: Matrix) -> Matrix:
-    """Every block times a ring element, mod 2^64 (written out: NumPy has no fast integer matrix product)."""
+    """Every block times a ring element, mod 2^64 (written out: NumPy has no fast integer matrix
+    product).
+    """
     out = np.zeros_like(blocks)
     for row in range(matrix.shape[0]):
         for column in range(matrix.shape[1]):

@@ -1,4 +1,5 @@
-"""The ideal the paper assumes: everybody hands the plain vector to somebody who adds up and forgets.
+"""The ideal the paper assumes: everybody hands the plain vector to somebody who adds up and
+forgets.
 
 Offered for comparison and for simulations; whoever runs the server sees every silo's vector.
 """
@@ -18,16 +19,26 @@ from sumus.secagg.terms import Terms
 __all__ = ["trusted_sum"]
 
 
-def trusted_sum(vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop) -> tuple[Words, frozenset[int], Traffic]:
+def trusted_sum(
+    vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop
+) -> tuple[Words, frozenset[int], Traffic]:
     """Σ of the vectors that arrived; one message per silo."""
     traffic = Traffic()
     total: Words = np.zeros(terms.length, dtype=word_type(terms.modulus_bits))
     survivors = frozenset(range(terms.silos)) - vanished(drop, "masked")
     if len(survivors) < terms.minimum_survivors:
-        raise RoundAborted(f"{len(survivors)} inputs arrived, a sum needs {terms.minimum_survivors}. Start a new round.")
+        raise RoundAborted(
+            f"{len(survivors)} inputs arrived, a sum needs {terms.minimum_survivors}. Start a new "
+            "round."
+        )
     for silo in sorted(survivors):
-        message = pack(as_words(vectors[silo], modulus_bits=terms.modulus_bits, length=terms.length), terms.modulus_bits)
+        message = pack(
+            as_words(vectors[silo], modulus_bits=terms.modulus_bits, length=terms.length),
+            terms.modulus_bits,
+        )
         traffic.up[silo] += len(message)
-        np.add(total, unpack(message, modulus_bits=terms.modulus_bits, length=terms.length), out=total)
+        np.add(
+            total, unpack(message, modulus_bits=terms.modulus_bits, length=terms.length), out=total
+        )
     reduce(total, terms.modulus_bits)
     return total, survivors, traffic

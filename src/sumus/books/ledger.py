@@ -1,0 +1,475 @@
+"""The privacy that a data set has spent, across all runs: one hash-chained, append-only file per
+data set.
+
+    ledger = Ledger.of_dataset("hospital-visits")
+    ledger.enter(LedgerEntry.of(account, run="visits-2026…", round=1, round_id="…", epsilon=0.31))      # before anything leaves the silo
+    ledger.total("record")                                                                     # (ε, δ) of everything, added up
+
+Every release is entered *before* it leaves. A crash between the entry and the sending leaves an
+entry for something that nobody saw: the ledger may count too much, never too little.
+
+    ledger-visits.jsonl        the entries
+    ledger-visits.head.json    how many entries there are at least, and the hash of the last: lines cut off at the end are noticed
+    ledger-visits.lock         one writer at a time
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from sumus.errors import StorageError
+from sumus.files import (
+    Chain,
+    FileLock,
+    from_json,
+    make_directory,
+    name_of_file,
+    read_bytes,
+    replace_atomically,
+)
+from sumus.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account
+
+__all__ = ["Ledger", "LedgerEntry", "RunSpending", "Total", "dataset_of", "state_directory"]
+
+_DOMAIN = "sumus-ledger-v1"
+_Run = tuple[str, str, str, str]
+_KEEP = "Restore it from a backup; a new ledger would forget what was spent."
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One release, as entered before it left.
+
+    Args:
+        run: name of the run folder.
+        round: counted from 1.
+        round_id: binds the entry to the protocol messages of its round; a round that is repeated
+            bit for bit keeps it.
+        epsilon: of this run's releases of this purpose so far, this one included; infinite without
+            noise.
+        delta: at which `epsilon` holds, for the whole run.
+        purpose: "model", or "metrics" for evaluation sums that are accounted apart; purposes of one
+            run add up.
+        analysis: of the model's guarantee; "counts" for metrics, which rest on the noise of all
+            counted silos whatever the model does.
+        neighbours: which data sets the guarantee compares; `trust`: whom it counts on.
+    """
+
+    run: str
+    round: int
+    round_id: str
+    plan_hash: str
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    accountant: str
+    unit: str
+    neighbours: str
+    trust: str
+    purpose: str = "model"
+    time: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        account: Account,
+        *,
+        run: str,
+        round: int,
+        round_id: str,
+        epsilon: float,
+        purpose: str = "model",
+    ) -> LedgerEntry:
+        """The entry for a release of a run with this account, `epsilon` being what the run has
+        spent with it.
+        """
+        counted = purpose == "metrics"
+        return cls(
+            run=run,
+            round=round,
+            round_id=round_id,
+            plan_hash=account.plan_hash,
+            epsilon=epsilon,
+            delta=account.delta,
+            proved=account.proved,
+            analysis="counts" if counted else account.analysis,
+            accountant=account.accountant,
+            unit=account.unit,
+            neighbours=account.neighbours,
+            trust=account.metrics_trust or account.trust if counted else account.trust,
+            purpose=purpose,
+        )
+
+    @classmethod
+    def of_round(
+        cls,
+        account: Account,
+        *,
+        run: str,
+        round: int,
+        round_id: str,
+        epsilon: float,
+        metrics: float | None = None,
+    ) -> tuple[LedgerEntry, ...]:
+        """All that one round releases: its metrics, if it has any, and its model, whose entry says
+        that all are there.
+
+        Args:
+            epsilon: of the run's models so far, this one included.
+            metrics: ε of the run's measurements so far, if this round's model is measured.
+        """
+        model = cls.of(account, run=run, round=round, round_id=round_id, epsilon=epsilon)
+        if metrics is None:
+            return (model,)
+        return cls.of(
+            account, run=run, round=round, round_id=round_id, epsilon=metrics, purpose="metrics"
+        ), model
+
+    @classmethod
+    def without_noise(
+        cls, plan: TrainingPlan, *, run: str, round: int, round_id: str
+    ) -> LedgerEntry:
+        """The entry for a release that nothing protects: it spends everything, for good."""
+        return cls(
+            run=run,
+            round=round,
+            round_id=round_id,
+            plan_hash=plan.hash,
+            epsilon=math.inf,
+            delta=plan.privacy.delta,
+            proved=False,
+            analysis="none",
+            accountant="none",
+            unit="record",
+            neighbours="nothing: released without noise",
+            trust="nobody",
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunSpending:
+    """What one run has released for one purpose: its largest ε and δ on the ledger."""
+
+    run: str
+    purpose: str
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    unit: str
+    neighbours: str
+    trust: str
+    releases: int
+    plan_hash: str
+    last: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """(ε, δ) of everything on the ledger for one unit, by simple addition over runs; `proved` if
+    every part is.
+    """
+
+    unit: str
+    epsilon: float
+    delta: float
+    proved: bool
+    runs: int
+    releases: int
+
+
+@final
+class Ledger:
+    """The ledger of one data set.
+
+    Guarantee: an entry is on the disk when `enter` returns, and counts from then on in every
+        process; a file that was changed, or cut short by a completed entry or more, is a
+        `StorageError`, never a smaller total. (The chain is not signed: keep a copy of `head`
+        elsewhere against somebody who may rewrite both files.)
+    """
+
+    def __init__(self, dataset: str, path: Path) -> None:
+        self.dataset, self.path = dataset, path
+        self._head_path = path.with_suffix(".head.json")
+        self._lock = FileLock(path.with_suffix(".lock"))
+        self._chain = Chain(path=path, origin=_origin(dataset))
+        self._entries: list[LedgerEntry] = []
+
+    @classmethod
+    def of_dataset(cls, dataset: str, *, state: Path | None = None) -> Ledger:
+        """The ledger of a data set in the state directory; it comes into being with its first
+        entry.
+        """
+        return cls(dataset, (state or state_directory()) / f"ledger-{_slug(dataset)}.jsonl")
+
+    @classmethod
+    def all(cls, *, state: Path | None = None) -> list[Ledger]:
+        """Every ledger in the state directory."""
+        folder = state or state_directory()
+        names = {path.with_suffix("").with_suffix("") for path in folder.glob("ledger-*.head.json")}
+        names |= {path.with_suffix("") for path in folder.glob("ledger-*.jsonl")}
+        found = []
+        for name in sorted(names):
+            path = name.with_name(name.name + ".jsonl")
+            found.append(cls(_read_head(path.with_suffix(".head.json")).dataset, path))
+        return found
+
+    # -- reading
+
+    def entries(self) -> list[LedgerEntry]:
+        """Every release, oldest first."""
+        for number, link in enumerate(
+            self._refreshed().links[len(self._entries) :], start=len(self._entries) + 1
+        ):
+            self._entries.append(
+                from_json(LedgerEntry, link.body, where=f"{self.path}, line {number}")
+            )
+        return list(self._entries)
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry: whoever notes it down can later tell that nothing was changed or
+        removed.
+        """
+        return self._refreshed().head
+
+    def has(self, round_id: str, *, purpose: str) -> bool:
+        """Whether this release of a round was entered: it may have left."""
+        return any(
+            (entry.round_id, entry.purpose) == (round_id, purpose) for entry in self.entries()
+        )
+
+    def runs(self) -> list[RunSpending]:
+        """What each run has spent, by purpose."""
+        return _spendings(self.entries())
+
+    def total(self, unit: str, *, without: str | None = None) -> Total:
+        """Everything on the ledger for one unit, by simple addition over runs.
+
+            ε = Σ ε_run,   δ = Σ δ_run        (basic composition; holds for runs chosen adaptively)
+
+        A run that protects whole silos protects a record by way of the emptied silo: twice ε, (1 +
+            e^ε) times δ. A run that protects
+        records says nothing about a whole silo: infinite.
+
+        Args:
+            unit: "record" or "silo".
+            without: a run to leave out.
+        """
+        return _added([each for each in self.runs() if each.run != without], unit)
+
+    def verify(self) -> str:
+        """Read the whole file again and check every line; returns the head."""
+        self._chain, self._entries = Chain(path=self.path, origin=_origin(self.dataset)), []
+        self.entries()
+        return self.head
+
+    # -- writing
+
+    def enter(
+        self, *entries: LedgerEntry, allow: Callable[[Total], None] | None = None
+    ) -> tuple[LedgerEntry, ...]:
+        """Enter releases before they leave together: all of them, or none.
+
+        Args:
+            entries: of one unit.
+            allow: called with the total as it would be, while other processes wait; raises to
+                refuse them all.
+        """
+        for entry in entries:
+            if math.isnan(entry.epsilon) or entry.epsilon < 0.0:
+                raise StorageError(
+                    f"{self.path}: epsilon must be a number that is not negative, got "
+                    f"{entry.epsilon}. Account for the plan first."
+                )
+        make_directory(self.path.parent)
+        with self._lock.waiting():
+            if not self.path.exists() and not self._head_path.exists():
+                self._write_head(0, _origin(self.dataset))
+            before = self.entries()
+            if allow is not None:
+                (unit,) = {entry.unit for entry in entries}
+                allow(_added(_spendings([*before, *entries]), unit))
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            stamped = tuple(replace(entry, time=entry.time or now) for entry in entries)
+            self._chain = self._chain.appended("release", *map(asdict, stamped))
+            self._write_head(len(self._chain.links), self._chain.head)
+        return stamped
+
+    # -- inside
+
+    def _refreshed(self) -> Chain:
+        """The chain as it is on the disk now, at least as long as the head says."""
+        if not self.path.exists() and not self._head_path.exists() and not self._chain.links:
+            return self._chain
+        head = _read_head(self._head_path)  # before the chain: a writer may be between the two
+        if head.dataset != self.dataset:
+            raise StorageError(
+                f"{self._head_path} is of the data set {head.dataset!r}, not {self.dataset!r}. "
+                f"{_KEEP}"
+            )
+        chain = self._chain.refreshed()
+        if len(chain.links) < head.entries:
+            raise StorageError(
+                f"{self.path} has {len(chain.links)} complete entries, but {head.entries} were "
+                f"made. {_KEEP}"
+            )
+        reached = chain.links[head.entries - 1].hash if head.entries else chain.origin
+        if reached != head.hash:
+            raise StorageError(
+                f"{self.path}, line {head.entries} is not the entry that {self._head_path.name} "
+                f"names. {_KEEP}"
+            )
+        self._chain = chain
+        return chain
+
+    def _write_head(self, entries: int, last: str) -> None:
+        replace_atomically(
+            self._head_path, _head_bytes(_Head(dataset=self.dataset, entries=entries, hash=last))
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """How far a ledger has come at least."""
+
+    dataset: str
+    entries: int
+    hash: str
+
+
+def _head_bytes(head: _Head) -> bytes:
+    return (json.dumps(asdict(head), sort_keys=True) + "\n").encode()
+
+
+def _read_head(path: Path) -> _Head:
+    content = read_bytes(path)
+    try:
+        head = from_json(_Head, json.loads(content), where=str(path))
+    except (ValueError, RecursionError):
+        raise StorageError(f"{path} is damaged: not a JSON object. {_KEEP}") from None
+    if head.entries < 0 or _head_bytes(head) != content:
+        raise StorageError(f"{path} is damaged: not as it was written. {_KEEP}")
+    return head
+
+
+def state_directory() -> Path:
+    """Where ledgers live: `SUMUS_STATE`, or `sumus` in the user's state directory."""
+    chosen = os.environ.get("SUMUS_STATE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "sumus"
+
+
+def dataset_of(plan: TrainingPlan) -> str:
+    """The data set whose ledger a plan spends from: its name, the name of its file, or that of
+    records given in Python.
+
+    Two files of one name share a ledger, which counts too much rather than too little. A plan
+    without any means the digits.
+    """
+    return plan.data.name or (
+        name_of_file(plan.data.path) if plan.data.path else plan.data.objects or "digits"
+    )
+
+
+def _origin(dataset: str) -> str:
+    return hashlib.sha256(f"{_DOMAIN}\0{dataset}".encode()).hexdigest()
+
+
+def _slug(dataset: str) -> str:
+    """A file name for a data set; different data sets never share one."""
+    if re.fullmatch(r"[a-z0-9_-]{1,60}", dataset):
+        return dataset
+    readable = re.sub(r"[^a-z0-9_-]+", "-", dataset.lower()).strip("-")[:40]
+    return f"{readable}.{hashlib.sha256(dataset.encode()).hexdigest()[:12]}".lstrip(".")
+
+
+def _spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
+    """The largest ε and δ of each run and purpose; an unproved entry makes its run unproved.
+
+    A new round whose number was passed before is no continuation, whatever it calls its run: it
+        starts a run of its own that is added,
+    and so does another plan. Nobody saves ε by giving several runs one name.
+    """
+    passes: dict[_Run, list[list[LedgerEntry]]] = {}
+    pass_of: dict[tuple[_Run, str], list[LedgerEntry]] = {}
+    reached: dict[_Run, int] = {}
+    for entry in entries:
+        key = (entry.run, entry.plan_hash, entry.purpose, entry.unit)
+        of_run = passes.setdefault(key, [[]])
+        group = pass_of.get((key, entry.round_id))
+        if group is None:
+            if entry.round <= reached.get(key, -1):
+                of_run.append([])
+            reached[key] = entry.round
+            group = pass_of[key, entry.round_id] = of_run[-1]
+        group.append(entry)
+    return [_spending(each) for of_run in passes.values() for each in of_run]
+
+
+def _spending(group: list[LedgerEntry]) -> RunSpending:
+    last = group[-1]
+    return RunSpending(
+        run=last.run,
+        purpose=last.purpose,
+        unit=last.unit,
+        epsilon=max(each.epsilon for each in group),
+        delta=max(each.delta for each in group),
+        proved=all(each.proved for each in group),
+        analysis=last.analysis,
+        neighbours=last.neighbours,
+        trust=last.trust,
+        releases=len({each.round_id for each in group}),
+        plan_hash=last.plan_hash,
+        last=last.time,
+    )
+
+
+def _added(spendings: list[RunSpending], unit: str) -> Total:
+    parts = [_seen_from(unit, each) for each in spendings]
+    return Total(
+        unit=unit,
+        epsilon=_sum_up(epsilon for epsilon, _ in parts),
+        delta=min(1.0, _sum_up(delta for _, delta in parts)),
+        proved=all(each.proved for each in spendings),
+        runs=len({(each.run, each.plan_hash) for each in spendings}),
+        releases=sum(each.releases for each in spendings),
+    )
+
+
+def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:
+    """(ε, δ) of one run for a unit that may not be its own."""
+    if spent.unit == unit:
+        return spent.epsilon, spent.delta
+    if unit == "record":
+        return 2.0 * spent.epsilon, (1.0 + math.exp(min(spent.epsilon, 700.0))) * spent.delta
+    return math.inf, 1.0
+
+
+def _sum_up(values: Iterable[float]) -> float:
+    """The sum, rounded up if it has to be rounded."""
+    listed = list(values)
+    if not all(map(math.isfinite, listed)):
+        return math.inf
+    exact = sum(map(Fraction, listed), Fraction(0))
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

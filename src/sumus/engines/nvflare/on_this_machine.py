@@ -1,0 +1,89 @@
+"""A federation of real processes on this machine: server and silos with mutual TLS over loopback,
+brought up and taken down together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+from sumus.books import Policy
+from sumus.engines.nvflare.federation_folder import Federation, make_federation
+from sumus.engines.nvflare.jobs import Operator
+from sumus.engines.nvflare.kits import Address, client_command, close_down_server, server_command
+from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
+from sumus.errors import EngineError
+from sumus.parties import Agreement, approve, settle
+from sumus.secagg import SiloIdentity
+
+__all__ = ["LocalProcesses"]
+
+
+@final
+class LocalProcesses(PartyProcesses):
+    """Server and silos as processes, each with its own folder below `root`.
+
+    Args:
+        root: a folder for kits, states and logs; must not exist yet.
+        agreement: the plan that every silo approves.
+        data: silo → its own file, or one name of an embedded data set for all.
+        policies: silo → its policy; by default only proved guarantees are accepted.
+        environment: added to every process.
+        host: where the silos find the server.
+        prefixes: silo → what its command begins with, for example to enter a network namespace.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        agreement: Agreement,
+        *,
+        data: Mapping[str, str] | str,
+        policies: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        host: str = "localhost",
+        prefixes: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        super().__init__(root, environment or {})
+        names = [silo.name for silo in agreement.design.silos]
+        address, self._prefixes = Address(host, free_port()), dict(prefixes or {})
+        self.federation: Federation = make_federation(
+            root, silos=names, address=address, public_keys=None, agreement=agreement
+        )
+        for name in names:
+            state, text = self.federation.state(name), (policies or {}).get(name, "")
+            settle(
+                state,
+                identity=SiloIdentity.parse((state / "identity.key").read_text()),
+                roster=self.federation.roster,
+                data=data if isinstance(data, str) else data[name],
+                policy=Policy.from_toml(text),
+                policy_text=text,
+            )
+            approve(state, [agreement.plan])
+
+    def start(self, party: str) -> OwnedProcess:
+        """Start the server or a silo."""
+        kit = self.federation.kit(party)
+        if party == "server":
+            close_down_server(kit)
+        command = [
+            *self._prefixes.get(party, ()),
+            *(server_command(kit) if party == "server" else client_command(kit)),
+        ]
+        return self._run(party, command)
+
+    def start_all(self, *, seconds: float = 90.0) -> Operator:
+        """Start everybody and wait until all silos are connected."""
+        for party in ("server", *self.federation.roster.names):
+            self.start(party)
+        operator = Operator(self.federation.kit("admin"), first_contact_seconds=seconds)
+        there = operator.wait_for_sites(len(self.federation.roster), seconds=seconds)
+        if len(there) < len(self.federation.roster):
+            operator.close()
+            raise EngineError(
+                f"only {sorted(there)} of {list(self.federation.roster.names)} connected. See "
+                f"{self.federation.folder}/*.log."
+            )
+        return operator

@@ -1,0 +1,63 @@
+"""Files that survive a crash and tell when they were changed.
+
+Durable and atomic writes (`atomic`), a hash chain of JSON lines (`chain`), values as typed JSON
+(`values`), TOML tables under rules (`table`, `rules`), objects named `package.module:NAME`
+(`named`), and machine code that is kept on disk until its source changes (`machine_code`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.files.atomic import (
+        FileLock as FileLock,
+        append_durably as append_durably,
+        decode_arrays as decode_arrays,
+        encode_arrays as encode_arrays,
+        make_directory as make_directory,
+        name_of_file as name_of_file,
+        read_bytes as read_bytes,
+        replace_atomically as replace_atomically,
+    )
+    from sumus.files.chain import Chain as Chain, Link as Link
+    from sumus.files.doors import door as door
+    from sumus.files.machine_code import compiled as compiled
+    from sumus.files.named import object_at as object_at
+    from sumus.files.rules import (
+        bit_count as bit_count,
+        choice as choice,
+        flag as flag,
+        name_or_place as name_or_place,
+        names as names,
+        number as number,
+        optional as optional,
+        table as table,
+        text as text,
+        whole as whole,
+    )
+    from sumus.files.tables import (
+        RuledTable as RuledTable,
+        closest as closest,
+        key as key,
+        parse_toml as parse_toml,
+        read_toml as read_toml,
+    )
+    from sumus.files.values import from_json as from_json, plain_json as plain_json
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    atomic=(
+        "FileLock append_durably decode_arrays encode_arrays make_directory name_of_file "
+        "read_bytes replace_atomically"
+    ),
+    chain="Chain Link",
+    doors="door",
+    machine_code="compiled",
+    named="object_at",
+    rules="bit_count choice flag name_or_place names number optional table text whole",
+    tables="RuledTable closest key parse_toml read_toml",
+    values="from_json plain_json",
+)

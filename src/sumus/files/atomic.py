@@ -1,0 +1,279 @@
+"""Files that survive a power cut: whole-file replacement, appends that are undone when they fail,
+locks, and checked arrays.
+
+A reader of a replaced file sees the old version or the new one, never a mixture; what a call has
+written when it returns is on the disk. Every failure is a `StorageError` that names the file and
+says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.errors import StorageError
+
+__all__ = [
+    "FileLock",
+    "append_durably",
+    "decode_arrays",
+    "encode_arrays",
+    "name_of_file",
+    "read_bytes",
+    "replace_atomically",
+]
+
+_PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CHECKSUM_LABEL = b"sumus-checkpoint-v1 sha256 "
+_DIGEST_CHARACTERS = 64
+_META = "meta.json"
+
+
+def write_failure(path: Path, error: OSError, *, kept: str) -> StorageError:
+    """The error for a write that failed, saying what is still intact."""
+    if error.errno in _FULL:
+        return StorageError(
+            f"{path} cannot be written: no space left for it ({error.strerror}). {kept} Free some "
+            "space and try again."
+        )
+    return StorageError(
+        f"{path} cannot be written: {error.strerror or error}. {kept} Check the path and its "
+        "permissions."
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """The whole file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read: {error.strerror or error}. Check the path and its permissions."
+        ) from None
+
+
+def replace_atomically(path: Path, content: bytes, *, secret: bool = False) -> None:
+    """Write a whole file so that it is either entirely old or entirely new, whatever happens.
+
+    Guarantee: when the call returns the new content is on the disk; when it raises, the old content
+        is intact. The content goes to a hidden neighbour that is synchronised before it takes the
+        name, and the directory is synchronised after.
+
+    Args:
+        secret: nobody but the owner may read the file.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        # what is left of a killed process may have other permissions
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o600 if secret else 0o666,
+        )
+        try:
+            _write_all(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise write_failure(path, error, kept="The previous version is intact.") from None
+
+
+def append_durably(path: Path, content: bytes, *, at: int) -> None:
+    """Append bytes at a known end of file, cutting off whatever an earlier, interrupted append left
+    beyond it.
+
+    Guarantee: when the call returns the bytes are on the disk; when it raises, the first `at` bytes
+        are intact and the rest is cut off again (or, if even that fails, is a partial line that
+        readers recognise).
+
+    Args:
+        at: length of the file up to the end of its last complete line, bytes.
+    """
+    try:
+        fresh = not path.exists()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.ftruncate(descriptor, at)
+            os.lseek(descriptor, at, os.SEEK_SET)
+            try:
+                _write_all(descriptor, content)
+                os.fsync(descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, at)
+                    os.fsync(descriptor)
+                raise
+        finally:
+            os.close(descriptor)
+        if fresh:
+            sync_directory(path.parent)
+    except OSError as error:
+        raise write_failure(path, error, kept="Its earlier lines are intact.") from None
+
+
+def sync_directory(path: Path) -> None:
+    """Put the names in a directory on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path, *, fresh: bool = False) -> None:
+    """Create a directory and its parents, durably; with `fresh` it must not exist yet
+    (FileExistsError).
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=not fresh)
+        sync_directory(path.parent)
+    except FileExistsError:
+        if fresh and path.parent.is_dir():
+            raise
+        taken = path if path.parent.is_dir() else path.parent
+        raise StorageError(
+            f"{taken} must be a directory, but a file has that name. Move it away, or choose "
+            "another folder."
+        ) from None
+    except OSError as error:
+        raise write_failure(path, error, kept="Nothing was created.") from None
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+# -- one writer at a time
+
+
+@final
+class FileLock:
+    """An advisory lock held through an open file; the kernel lets go of it when the process dies,
+    however it dies.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def acquire(self, *, wait: bool) -> None:
+        """Take the lock; without `wait` a lock that somebody else holds is an error."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise write_failure(self.path, error, kept="Nothing was changed.") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            os.close(descriptor)
+            raise StorageError(
+                f"{self.path.parent} is in use by another process. Wait until it ends, or stop it."
+            ) from None
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go of the lock; harmless if it is not held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Hold the lock for the duration of a block, waiting for whoever holds it now."""
+        self.acquire(wait=True)
+        try:
+            yield
+        finally:
+            self.release()
+
+
+# -- checked arrays
+
+
+def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
+    """Arrays and plain values as one `.npz` file that ends in the SHA-256 of everything before it.
+
+    The checksum sits in the comment at the end of the zip archive, so `numpy.load` reads the file
+    as it is. The same values give the same bytes.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            if array.dtype.hasobject:
+                raise StorageError(
+                    f"array {name!r} cannot be stored: it holds Python objects. Convert it to "
+                    "numbers."
+                )
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(
+                    member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False
+                )
+        archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, sort_keys=True, allow_nan=False))
+        archive.comment = _CHECKSUM_LABEL + b"0" * _DIGEST_CHARACTERS
+    body = buffer.getvalue()[:-_DIGEST_CHARACTERS]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """The arrays and plain values of `encode_arrays`. Any changed, missing or added byte is a
+    `StorageError` naming `path`.
+    """
+    fix = "Restore the file from a backup, or start a new run."
+    body, digest = content[:-_DIGEST_CHARACTERS], content[-_DIGEST_CHARACTERS:]
+    if not body.endswith(_CHECKSUM_LABEL):
+        raise StorageError(
+            f"{path} is not a complete checkpoint ({len(content)} bytes without a checksum at the "
+            f"end). {fix}"
+        )
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise StorageError(f"{path} is damaged: its SHA-256 does not match its content. {fix}")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            meta = json.loads(archive.read(_META))
+            arrays = {}
+            for name in archive.namelist():
+                if name != _META:
+                    stored = np.lib.format.read_array(
+                        io.BytesIO(archive.read(name)), allow_pickle=False
+                    )
+                    arrays[name.removesuffix(".npy")] = stored
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise StorageError(f"{path} is not a checkpoint: {error}. {fix}") from None
+    return arrays, meta
+
+
+def name_of_file(path: str | Path) -> str:
+    """What a file of records is called, whatever its format is and however it is packed: `visits`
+    for `visits.csv.gz`.
+    """
+    name = Path(path)
+    while name.suffix.lower() in _PACKED:
+        name = name.with_suffix("")
+    return name.stem

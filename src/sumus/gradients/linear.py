@@ -1,0 +1,100 @@
+"""Clipped integer sums of softmax regression, logistic regression and least squares in one compiled
+pass.
+
+    δ_j = softmax(W·x_j + b) − y_j          one output: σ(w·x_j + b) − y_j, or w·x_j + b − y_j for least squares
+    ∇f_j = δ_j ⊗ [x_j, 1]
+
+A few records at a time go from logits to integers while they are in cache, without a tensor or a
+    line of Python in between: for
+batches of some hundred records that is most of the time. Other roundings go through `layers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sumus.gradients.kernels import Singles, add_linear_truncated
+from sumus.noise import Grid
+
+__all__ = ["LinearModel", "LinearSum"]
+
+
+@final
+@dataclass(frozen=True)
+class LinearModel:
+    """The shape of a linear model in single precision and its loss.
+
+    Args:
+        outputs, features: of the weight matrix.
+        bias: whether there is one.
+        squared: least squares instead of cross-entropy.
+    """
+
+    outputs: int
+    features: int
+    bias: bool
+    squared: bool
+
+    @classmethod
+    def of(cls, model: nn.Module, *, squared: bool) -> LinearModel | None:
+        """The shape of a model that is one fully connected layer, perhaps behind `nn.Flatten`; of
+        anything else None.
+        """
+        chain = list(model) if type(model) is nn.Sequential else [model]
+        layer = chain[-1] if chain else None
+        if type(layer) is not nn.Linear or layer.weight.dtype != torch.float32:
+            return None
+        if any(
+            type(before) is not nn.Flatten or (before.start_dim, before.end_dim) != (1, -1)
+            for before in chain[:-1]
+        ):
+            return None
+        outputs, features = layer.weight.shape
+        return cls(outputs, features, bias=layer.bias is not None, squared=squared)
+
+    def at(self, parameters: torch.Tensor) -> LinearSum:
+        """The model with these parameters, flat."""
+        flat, split = parameters.contiguous().numpy(), self.outputs * self.features
+        return LinearSum(
+            flat[:split].reshape(self.outputs, self.features), flat[split:], self.squared
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearSum:
+    """A linear model at its parameters; an empty bias means none."""
+
+    weights: Singles
+    bias: Singles
+    squared: bool
+
+    def add(
+        self, x: torch.Tensor, y: torch.Tensor, *, grid: Grid, integers: npt.NDArray[np.int64]
+    ) -> tuple[Singles, int, int]:
+        """Add every record's truncated gradient to `integers`; returns δ, the number of clipped and
+        of non-finite records.
+
+        Guarantee: as in `clipping`; the caller keeps records · r below 2^31 and has checked the
+            labels.
+        """
+        deltas = np.empty((len(x), len(self.weights)), np.float32)
+        rows = x.reshape(len(x), -1).contiguous().numpy()
+        clipped, nonfinite = add_linear_truncated(
+            self.weights,
+            self.bias,
+            rows,
+            y.numpy(),
+            self.squared,
+            grid.clip_norm,
+            float(grid.resolution),
+            deltas,
+            integers,
+        )
+        return deltas, clipped, nonfinite

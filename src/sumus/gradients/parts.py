@@ -1,0 +1,216 @@
+"""One layer's per-record gradients of one chunk, in the cheapest form that its clipping needs.
+
+    Outer       δ_j ⊗ [a_j, 1] of a fully connected layer: norm in closed form, never stored
+    Rows        one stored gradient row per record: convolutions, and whatever `torch.func` returns
+    Positions   Σ_p δ_jp ⊗ [a_jp, 1] kept as factors (tokens, pixels): ghost norms, for sums that are rounded once
+
+All three know their squared norms, can add themselves truncated record by record (`Outer`, `Rows`)
+and can add their weighted sum in float64. Vectors are laid out as weights, row by row, then bias.
+
+Reference: ghost norms, Goodfellow 2015 (arXiv:1510.01799) and Li et al. 2022 (arXiv:2110.05679);
+    book-keeping, Bu et al. 2023
+(arXiv:2210.00038).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sumus.gradients.kernels import (
+    SMALLEST_SQUARE,
+    add_outer_truncated,
+    add_rows_truncated,
+    add_rows_weighted,
+    outer_norms2,
+    row_norms2,
+)
+
+__all__ = ["ChunkGradients", "Outer", "Part", "Positions", "Rows"]
+
+Scale = npt.NDArray[np.float64]
+
+# Rounding errors of the ghost norm are below 2^-30 of (Σ_p ‖δ_p‖·‖a_p‖)²: fewer than 2^22
+# operations of unit 2^-53 each.
+_GHOST_ERROR2 = 2.0**-30
+# A record whose positions cancel to less than 1/256 of their sizes is clipped as if they did not,
+# which bounds the error of summing them.
+_GHOST_FLOOR2 = 2.0**-16
+
+
+@final
+@dataclass(frozen=True)
+class Outer:
+    """δ_j ⊗ [a_j, 1] of every record j of a chunk."""
+
+    deltas: torch.Tensor
+    inputs: torch.Tensor
+    bias: bool
+
+    @property
+    def size(self) -> int:
+        """Coordinates of one record's gradient."""
+        return self.deltas.shape[1] * (self.inputs.shape[1] + int(self.bias))
+
+    def tensors(self) -> list[torch.Tensor]:
+        """What a record's gradient is computed from, records first."""
+        return [self.deltas, self.inputs]
+
+    @cached_property
+    def _inputs2(self) -> Scale:
+        """‖a_j‖²."""
+        squares = np.zeros(len(self.inputs))
+        row_norms2(self.inputs.numpy(), squares)
+        return squares
+
+    def add_norms2(self, norms2: Scale) -> None:
+        """Add squared norms of the first len(norms2) records."""
+        outer_norms2(self.deltas.numpy(), self.inputs.numpy(), self._inputs2, self.bias, norms2)
+
+    def add_truncated(self, scale: Scale, first: int, total_grid: npt.NDArray[np.int32]) -> None:
+        """Add trunc(scale · gradient) of the records from `first` on."""
+        outputs, inner = self.deltas.shape[1], self.inputs.shape[1]
+        weights, bias = (
+            total_grid[: outputs * inner].reshape(outputs, inner),
+            total_grid[outputs * inner :],
+        )
+        own = slice(first, first + len(scale))
+        add_outer_truncated(
+            self.deltas.numpy()[own],
+            self.inputs.numpy()[own],
+            self._inputs2[own],
+            scale,
+            weights,
+            bias,
+        )
+
+    def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
+        """Add Σ_j scale_j · gradient_j in float64."""
+        deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
+        _add_contraction(deltas, inputs, self.bias, total)
+
+    def as_rows(self) -> torch.Tensor:
+        """The gradients, stored."""
+        weights = (self.deltas[:, :, None] * self.inputs[:, None, :]).flatten(1)
+        return torch.cat([weights, self.deltas], dim=1) if self.bias else weights
+
+
+@final
+@dataclass(frozen=True)
+class Rows:
+    """One stored gradient row per record."""
+
+    values: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """Coordinates of one record's gradient."""
+        return self.values.shape[1]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """What a record's gradient is computed from, records first."""
+        return [self.values]
+
+    def add_norms2(self, norms2: Scale) -> None:
+        """Add squared norms of the first len(norms2) records."""
+        row_norms2(self.values.numpy(), norms2)
+
+    def add_truncated(self, scale: Scale, first: int, total_grid: npt.NDArray[np.int32]) -> None:
+        """Add trunc(scale · gradient) of the records from `first` on."""
+        add_rows_truncated(self.values.numpy()[first : first + len(scale)], scale, total_grid)
+
+    def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
+        """Add Σ_j scale_j · gradient_j in float64."""
+        add_rows_weighted(self.values.numpy(), scale, total.numpy())
+
+    def as_rows(self) -> torch.Tensor:
+        """The gradients, stored."""
+        return self.values
+
+
+@final
+@dataclass(frozen=True)
+class Positions:
+    """Σ_p δ_jp ⊗ [a_jp, 1] with factors of shape (records, positions, ·); only for sums that are
+    rounded once.
+    """
+
+    deltas: torch.Tensor
+    inputs: torch.Tensor
+    bias: bool
+
+    @property
+    def size(self) -> int:
+        """Coordinates of one record's gradient."""
+        return self.deltas.shape[2] * (self.inputs.shape[2] + int(self.bias))
+
+    def tensors(self) -> list[torch.Tensor]:
+        """What a record's gradient is computed from, records first."""
+        return [self.deltas, self.inputs]
+
+    def add_norms2(self, norms2: Scale) -> None:
+        """Add upper bounds of the squared norms, tight to 2^-30 unless positions cancel almost
+        completely.
+
+        ‖Σ_p δ_p ⊗ ã_p‖² = Σ_pq ⟨δ_p, δ_q⟩·⟨ã_p, ã_q⟩ in float64, plus its own error bound, and at
+        least (Σ_p ‖δ_p‖·‖ã_p‖ / 256)².
+        """
+        deltas, inputs = self.deltas[: len(norms2)].double(), self.inputs[: len(norms2)].double()
+        delta_products = torch.bmm(deltas, deltas.transpose(1, 2))
+        input_products = torch.bmm(inputs, inputs.transpose(1, 2)) + float(self.bias)
+        ghost2 = (delta_products * input_products).sum((1, 2)).clamp_min(0.0)
+        sizes = (
+            delta_products.diagonal(dim1=1, dim2=2).sqrt()
+            * input_products.diagonal(dim1=1, dim2=2).sqrt()
+        )
+        size2 = sizes.sum(1).square()
+        norms2 += torch.maximum(ghost2 + _GHOST_ERROR2 * size2, _GHOST_FLOOR2 * size2).numpy()
+        for factor in (deltas, inputs):  # squares that underflowed: the record counts as not finite
+            lost = (factor.square().sum(2) < SMALLEST_SQUARE) & (factor != 0.0).any(2)
+            norms2[lost.any(1).numpy()] = np.inf
+
+    def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
+        """Add Σ_j scale_j · gradient_j in float64."""
+        deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
+        _add_contraction(deltas.flatten(0, 1), inputs.flatten(0, 1), self.bias, total)
+
+    def as_rows(self) -> torch.Tensor:
+        """The gradients, stored."""
+        weights = torch.bmm(self.deltas.transpose(1, 2), self.inputs).flatten(1)
+        return torch.cat([weights, self.deltas.sum(1)], dim=1) if self.bias else weights
+
+
+Part = Outer | Rows | Positions
+
+
+class ChunkGradients(Protocol):
+    """The gradients of one chunk of records at bound parameters."""
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, *, ghost: bool) -> list[Part]: ...
+
+
+def _weighted_factors(
+    deltas: torch.Tensor, inputs: torch.Tensor, scale: Scale
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The factors in float64, δ times the record's scale; records of scale 0 become zero even where
+    they held NaN.
+    """
+    weights = torch.from_numpy(scale).view(-1, *[1] * (deltas.dim() - 1))
+    kept_deltas = torch.where(weights > 0.0, deltas[: len(scale)].double(), 0.0)
+    kept_inputs = torch.where(weights > 0.0, inputs[: len(scale)].double(), 0.0)
+    return kept_deltas * weights, kept_inputs
+
+
+def _add_contraction(
+    deltas: torch.Tensor, inputs: torch.Tensor, bias: bool, total: torch.Tensor
+) -> None:
+    """total += Σ_j δ_j ⊗ [a_j, 1]."""
+    weights = deltas.shape[1] * inputs.shape[1]
+    total[:weights].view(deltas.shape[1], inputs.shape[1]).addmm_(deltas.t(), inputs)
+    if bias:
+        total[weights:] += deltas.sum(0)

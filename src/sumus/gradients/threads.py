@@ -1,0 +1,62 @@
+"""The chunks of a batch on several threads, with one torch thread in each.
+
+Threads inside a kernel wait for each other at the end of every layer; chunks never do. And a kernel
+that always runs on one thread treats a record alike however many chunks there are, so that its bits
+cannot depend on how many others came along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+__all__ = ["one_thread_each", "one_torch_thread"]
+
+T = TypeVar("T")
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def one_thread_each(work: Sequence[Callable[[], T]]) -> list[T]:
+    """Run pieces of work next to each other, each with one torch thread and without recording
+    gradients.
+    """
+    threads = torch.get_num_threads()
+    if threads > 1 and len(work) > 1:
+        return list(_workers(threads).map(_without_gradients, work))
+    with one_torch_thread():
+        return [_without_gradients(each) for each in work]
+
+
+def _without_gradients(work: Callable[[], T]) -> T:
+    with torch.no_grad():  # a property of the thread
+        return work()
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(
+        threads, thread_name_prefix="sumus-chunk", initializer=_settle_on_one_thread
+    )
+
+
+def _settle_on_one_thread() -> None:
+    """A thread takes over the process's number of threads when torch first runs in it; so let it,
+    and only then tell it otherwise.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(1)

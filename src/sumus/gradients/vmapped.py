@@ -1,0 +1,130 @@
+"""Per-record gradients of any module through `torch.func`: one record at a time by construction,
+all of a chunk at once in practice.
+
+What runs is a recording of `vmap(grad(loss))` on made-up records: torch's own operators, none of
+the module's Python code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import final
+
+import torch
+from torch import nn
+from torch.func import grad
+from torch.nn import functional
+
+from sumus.errors import GuaranteeError
+from sumus.gradients.parts import ChunkGradients, Part, Rows
+from sumus.gradients.threads import one_torch_thread
+from sumus.purity import ChunkFunction, RecordLoss, call_with, certified_gradients, same_bits
+
+__all__ = ["RecordLoss", "VmapPath", "cross_entropy", "squared_error"]
+
+
+def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of one record; the binary logistic loss if the model has one output."""
+    if logits.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
+    return functional.cross_entropy(logits, y)
+
+
+def squared_error(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """½(f(x) − y)² of one record and one output."""
+    return 0.5 * (outputs[0, 0] - y[0].to(outputs.dtype)) ** 2
+
+
+@final
+class VmapPath:
+    """`vmap(grad(loss))` over the records of a chunk, recorded."""
+
+    name = "vmap"
+
+    def __init__(self, model: nn.Module, loss: RecordLoss) -> None:
+        self._model, self._loss = model, loss
+        self._shapes = {
+            name: parameter.shape
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
+        self.dimension = sum(shape.numel() for shape in self._shapes.values())
+        self.numbers_per_record = 4 * self.dimension  # torch's own copy, the rows, and activations
+        self._recorded: dict[tuple[torch.Size, torch.Size, torch.dtype], ChunkFunction] = {}
+        self._reference: (
+            tuple[ChunkFunction, tuple[torch.Tensor, ...], list[torch.Tensor]] | None
+        ) = None
+
+    def record(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> int:
+        """Record the gradients of made-up chunks; returns how many records a chunk may have: as
+        many, or one.
+        """
+
+        def record_loss(
+            weights: Mapping[str, torch.Tensor], record: torch.Tensor, label: torch.Tensor
+        ) -> torch.Tensor:
+            return self._loss(call_with(self._model, weights, record[None]), label[None])
+
+        weights = self._pieces(parameters)
+        recorded = certified_gradients(self._model, self._loss, grad(record_loss), weights, x, y)
+        rows = (x[: recorded.chunk].clone(), y[: recorded.chunk].clone())
+        self._recorded[rows[0].shape, rows[1].shape, rows[0].dtype] = recorded
+        self._reference = (
+            recorded,
+            (parameters.clone(), *rows),
+            self._outcome(recorded, parameters, *rows),
+        )
+        return recorded.chunk
+
+    def recheck(self) -> None:
+        """Raise if made-up records no longer have the gradients that they had when they were
+        recorded, bit for bit.
+        """
+        if self._reference is None:
+            return
+        recorded, arguments, before = self._reference
+        if not same_bits(before, self._outcome(recorded, *arguments)):
+            rule = "gives made-up records other gradients than at the start of the run"
+            raise GuaranteeError(
+                f"model {rule}: something that it computes with was changed. Leave the model alone "
+                "while it trains."
+            )
+
+    def _outcome(
+        self, recorded: ChunkFunction, parameters: torch.Tensor, *rows: torch.Tensor
+    ) -> list[torch.Tensor]:
+        """The gradients of made-up records, on one thread: how many there are must not be mistaken
+        for a change of the model.
+        """
+        with one_torch_thread():
+            return list(recorded(self._pieces(parameters), *rows).values())
+
+    def digests(self) -> list[bytes]:
+        """Of everything that was recorded."""
+        return [recorded.digest() for recorded in self._recorded.values()]
+
+    def bind(self, parameters: torch.Tensor) -> ChunkGradients:
+        """The gradients of any chunk at these parameters."""
+        return partial(self._parts, self._pieces(parameters))
+
+    def _pieces(self, parameters: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The flat vector under the names of the parameters."""
+        weights, start = {}, 0
+        for name, shape in self._shapes.items():
+            weights[name] = parameters[start : start + shape.numel()].view(shape)
+            start += shape.numel()
+        return weights
+
+    def _parts(
+        self, pieces: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
+    ) -> list[Part]:
+        """One stored row per record; there are no factors to keep, so `ghost` changes nothing."""
+        gradients = self._recorded[x.shape, y.shape, x.dtype](pieces, x, y)
+        return [
+            Rows(torch.cat([gradients[name].reshape(len(x), -1) for name in self._shapes], dim=1))
+        ]
+
+    def restore(self, vector: torch.Tensor) -> torch.Tensor:
+        """Rows are in flat order already."""
+        return vector

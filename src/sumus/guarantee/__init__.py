@@ -1,0 +1,70 @@
+"""What is drawn and what is proved: `NoiseDesign` and `Account`.
+
+`design` turns a resolved plan into the public numbers of its noise, `claims` holds every analysis,
+`account` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and `counts`
+protect test records, `compare` sets algorithms side by side, `joint` composes runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.guarantee.accounts import (
+        Account as Account,
+        account as account,
+        account_of as account_of,
+        calibrate_design as calibrate_design,
+        calibrated as calibrated,
+        certify as certify,
+        search_epsilon as search_epsilon,
+    )
+    from sumus.guarantee.claims import release_of as release_of
+    from sumus.guarantee.comparison import (
+        AlgorithmCost as AlgorithmCost,
+        Comparison as Comparison,
+        compare as compare,
+    )
+    from sumus.guarantee.counts import (
+        METRIC_COORDINATES as METRIC_COORDINATES,
+        clamp_of as clamp_of,
+        count_noise as count_noise,
+        counts_of as counts_of,
+        decoded_counts as decoded_counts,
+        padded as padded,
+        sum_length as sum_length,
+    )
+    from sumus.guarantee.delta import refuse_large_delta as refuse_large_delta
+    from sumus.guarantee.design import (
+        LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
+        NoiseDesign as NoiseDesign,
+        SiloDesign as SiloDesign,
+        convex_bounds as convex_bounds,
+        noise_design as noise_design,
+    )
+    from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
+    from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
+    from sumus.guarantee.metrics import (
+        measurements_until as measurements_until,
+        metrics_epsilon as metrics_epsilon,
+        metrics_spent as metrics_spent,
+    )
+    from sumus.guarantee.notebook import as_table as as_table, labelled as labelled
+    from sumus.guarantee.words import records_in_words as records_in_words
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    accounts="Account account account_of calibrate_design calibrated certify search_epsilon",
+    claims="release_of",
+    comparison="AlgorithmCost Comparison compare",
+    counts="METRIC_COORDINATES clamp_of count_noise counts_of decoded_counts padded sum_length",
+    delta="refuse_large_delta",
+    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds noise_design",
+    joint="PastRun joint_epsilon",
+    live="LiveEpsilon",
+    metrics="measurements_until metrics_epsilon metrics_spent",
+    notebook="as_table labelled",
+    words="records_in_words",
+)

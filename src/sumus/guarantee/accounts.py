@@ -1,0 +1,509 @@
+"""The guarantee of a plan: ε with unit, neighbour relation, trust assumption, analysis, and whether
+it is proved for what runs.
+
+account = sumus.account(plan)
+account.epsilon, account.analysis, account.proved
+print(account)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, final
+
+import numpy as np
+
+from sumus.accounting import ORDERS, Release, least_noise, renyi_values
+from sumus.errors import GuaranteeError, PlanError
+from sumus.guarantee.claims import Analysis, calibrated_analysis, release_of
+from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
+from sumus.guarantee.design import NoiseDesign, SiloDesign, noise_design
+from sumus.guarantee.exactness import Inexactness, inexactness_of, out_of_range
+from sumus.guarantee.mechanisms import check_coins, coin_release
+from sumus.guarantee.metrics import (
+    least_metrics_noise,
+    measurements_until,
+    metrics_epsilon,
+    with_metrics_noise,
+)
+from sumus.guarantee.notebook import as_table, labelled
+from sumus.guarantee.per_silo import (
+    analyses_of,
+    certified_epsilon,
+    distinct_silos,
+    headline,
+    headlines,
+    kind_of,
+    participant_epsilon,
+)
+from sumus.guarantee.search import is_one_run, searched_epsilon
+from sumus.guarantee.trust import collusion_caution, trust_of
+from sumus.guarantee.words import records_in_words
+from sumus.plan import TrainingPlan
+
+__all__ = [
+    "Account",
+    "account",
+    "account_of",
+    "calibrate_design",
+    "calibrated",
+    "certify",
+    "metrics_epsilon",
+    "search_epsilon",
+    "spent",
+]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a plan guarantees.
+
+    Args:
+        epsilon: of the best proved analysis, for the worst silo.
+        analyses: every analysis that says something about the plan, proved or not.
+        epsilon_per_silo: the same headline analysis for each silo, where silos differ.
+        target_epsilon: what the plan asks for, if it does.
+        metrics_epsilon: for one *test* record, at the same δ, where metrics leave the silos through
+            the secure sum, of all tuning runs together where the plan accounts for them; the rest
+            of the account is about training records.
+        metrics_trust: whom `metrics_epsilon` counts on, whatever the headline analysis does.
+        records_per_silo: public counts of training records, or bounds on them; empty where the
+            account is not about records.
+        columns: of a table, those that make features.
+        assumptions: what is assumed to be public about the records, one line each; every front end
+            shows them.
+        participant_epsilon: for any record, training or test, against one other silo, which knows
+            its own noise, where `federation.colluding` is 0; of all tuning runs together where the
+            plan accounts for them.
+        protected_units: n, records of all silos by the public bounds, or silos where a silo is the
+            unit.
+        protected_kind: what n counts: "training records", "test records" where these are more and
+            are measured securely, or "silos".
+        delta_times_units: δ·n, how many of them δ allows to be exposed whole.
+        cautions: what whoever relies on the account should heed.
+    """
+
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    accountant: str
+    noise_multiplier: float
+    local_noise_multiplier: float
+    unit: str
+    neighbours: str
+    trust: str
+    releases: str
+    analyses: tuple[Analysis, ...]
+    epsilon_per_silo: dict[str, float]
+    target_epsilon: float | None
+    tuning_epsilon: float | None
+    metrics_epsilon: float | None
+    plan_hash: str
+    records_per_silo: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    metrics_trust: str | None = None
+    participant_epsilon: float | None = None
+    protected_units: int | None = None
+    protected_kind: str | None = None
+    delta_times_units: float | None = None
+    cautions: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"ε ≤ {_round_up(self.epsilon)} at δ = {self.delta:g}".ljust(34)
+            + f"{'proved' if self.proved else 'NOT PROVED'} ({self.analysis})",
+            f"  protects     {self.neighbours}",
+            f"  counts on    {self.trust}",
+            f"  releases     {self.releases}",
+            f"  accountant   {_ACCOUNTANT_NAMES[self.accountant]}",
+            f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, "
+            f"{self.local_noise_multiplier:.4g} per silo",
+        ]
+        if self.delta_times_units is not None:
+            lines.append(
+                f"  δ times n    {self.delta_times_units:.2g} of {self.protected_units:,} "
+                f"{self.protected_kind}"
+            )
+        runs = "" if self.tuning_epsilon is None else ", with the accounted tuning runs"
+        if self.participant_epsilon is not None:
+            against = f"against one of the silos, who knows its own noise{runs}"
+            lines.append(f"  participant  ε ≤ {_round_up(self.participant_epsilon)} {against}")
+        if self.metrics_epsilon is not None:
+            whom = (
+                ""
+                if self.metrics_trust in (None, self.trust)
+                else f"; counts on {self.metrics_trust}"
+            )
+            whose = f"for one test record, add or remove{runs}{whom}"
+            lines.append(
+                f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} "
+                f"{whose}"
+            )
+        for each in self.analyses:
+            if each.name != self.analysis:
+                mark = (
+                    ""
+                    if each.proved
+                    else "  (paper's theorem 4.5, not proved for several local steps)"
+                )
+                lines.append(
+                    f"  for comparison: {_COMPARISON[each.name]} ε ≤ "
+                    f"{_round_up(each.epsilon)}{mark}"
+                )
+        if self.tuning_epsilon is not None:
+            lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
+        lines += [
+            f"  {name:12} {value}"
+            for name, value in records_in_words(self.records_per_silo, self.columns)
+        ]
+        for line in self.assumptions:
+            doubt = line.startswith("warning: ")
+            lines.append(
+                f"  {'warning' if doubt else 'assumed'}      {line.removeprefix('warning: ')}"
+            )
+        lines += [f"  caution      {line}" for line in self.cautions]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).splitlines()
+        return as_table(" ".join(title.split()), labelled(lines))
+
+
+_ACCOUNTANT_NAMES = {
+    "pld": "privacy-loss distribution",
+    "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
+    "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
+}
+_COMPARISON = {
+    "single-step": "one step per round",
+    "last-step": "the last step of a round with the noise of all silos",
+    "local": "local noise alone",
+    "per-step": "every step counted with the noise of all silos",
+    "split-noise": "split noise",
+    "convex-pass": "convex pass",
+    "silo": "whole update",
+}
+
+
+def account(plan: TrainingPlan) -> Account:
+    """ε of a plan, every analysis side by side; calibrates the noise first if the plan gives only a
+    target.
+
+    Guarantee: `epsilon` is an upper bound, at `delta`, for every record (or silo) of every silo, of
+        everything released in all rounds: float rounding, integer rounding, the sampler's distance
+        from its declared law and overflowing bins are included. Refuses a δ of one over the records
+        or more.
+    """
+    built = calibrated(plan)
+    refuse_large_delta(built.plan)
+    return account_of(built)
+
+
+def calibrated(plan: TrainingPlan) -> NoiseDesign:
+    """The plan resolved against its public facts, with its noise calibrated to the target ε unless
+    the plan fixes the noise.
+    """
+    from sumus.data import public_facts
+    from sumus.plan import resolve
+
+    facts = public_facts(plan)
+    return calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
+
+
+def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
+    """`calibrated` for a plan that is resolved already: the noise of the model, and that of secure
+    metrics.
+    """
+    plan = with_metrics_noise(plan)
+    if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
+        return noise_design(plan, silo_names)
+    if plan.privacy.epsilon is None:
+        rule = "must be set (or noise.noise_multiplier)"
+        raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
+    if plan.noise.mechanism == "poisson-binomial":
+        return _calibrated_coins(plan, silo_names)
+    trial = noise_design(
+        plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64),
+        silo_names,
+    )
+    likely_worst = max(
+        distinct_silos(trial),
+        key=lambda silo: (
+            silo.l2_grid * (1.0 + silo.surge_rate),
+            silo.sampling_rate * silo.local_steps,
+        ),
+    )
+    multiplier = _least_multiplier(trial, likely_worst)
+    # the trial's slack may differ from the real one in the last digits
+    for _ in range(8 + len(trial.silos)):
+        built = noise_design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
+        short = [
+            silo
+            for silo in distinct_silos(built)
+            if _calibrated_epsilon(built, silo) > plan.privacy.epsilon
+        ]
+        if not short:
+            return built
+        multiplier = max(
+            multiplier * (1.0 + 1e-5), *(_least_multiplier(trial, silo) for silo in short[:1])
+        )
+    raise GuaranteeError(
+        f"privacy.epsilon = {plan.privacy.epsilon:g} could not be certified near noise multiplier "
+        f"{multiplier:g}."
+    )
+
+
+def certify(built: NoiseDesign) -> Account:
+    """The account of a design about to be run; refuses one that exceeds the plan's own target.
+
+    Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (unless the
+        plan calibrates to what is not proved), the ε of secure metrics for test records is at most
+        that too, and δ is below one over the records it speaks of. The target is that of one run,
+        for both.
+    """
+    refuse_large_delta(built.plan)
+    made = account_of(built)
+    target = built.plan.privacy.epsilon
+    if (
+        target is not None
+        and built.plan.privacy.calibrate_to != "per-step"
+        and made.epsilon > target
+    ):
+        fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
+        raise GuaranteeError(
+            f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ "
+            f"{_round_up(made.epsilon)}. {fix}"
+        )
+    measured = metrics_epsilon(built.plan) if made.metrics_epsilon is not None else 0.0
+    if target is not None and measured > target:
+        rule = (
+            f"is too little for privacy.epsilon = {target:g}: the metrics cost test records ε ≤ "
+            f"{_round_up(measured)}"
+        )
+        fix = f"Use {_round_up(least_metrics_noise(built.plan))}, or omit it to have it calibrated."
+        raise GuaranteeError(
+            f"evaluation.noise_multiplier = {built.plan.evaluation.noise_multiplier:g} {rule}. "
+            f"{fix}"
+        )
+    return made
+
+
+def account_of(built: NoiseDesign) -> Account:
+    """The account of a design with known noise, of a run that is over too: a large δ is cautioned
+    about here and refused elsewhere.
+    """
+    plan = built.plan
+    searched, measured = plan.privacy.tuning_runs is not None, plan.evaluation.metrics == "secure"
+    if plan.training.algorithm == "fedavg":
+        raise GuaranteeError(
+            'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", '
+            '"split-noise" or "dp-sgd".'
+        )
+    per_kind = {kind_of(silo): analyses_of(built, silo) for silo in distinct_silos(built)}
+    worst = max(per_kind.values(), key=lambda analyses: headline(analyses, plan).epsilon)
+    head = headline(worst, plan)
+    if not math.isfinite(head.epsilon):
+        raise GuaranteeError(
+            f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add "
+            "noise."
+        )
+    per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in built.silos}
+    units = protected_units(plan)
+    return Account(
+        epsilon=head.epsilon,
+        delta=plan.privacy.delta,
+        # floating-point draws carry no guarantee
+        proved=head.proved and plan.noise.mechanism != "gaussian",
+        analysis=head.name,
+        accountant=plan.privacy.accountant,
+        noise_multiplier=plan.noise.noise_multiplier or 0.0,
+        local_noise_multiplier=_local_multiplier(built),
+        unit=plan.privacy.unit,
+        neighbours=_neighbours(plan),
+        trust=trust_of(plan, head.name),
+        releases=_releases(plan),
+        analyses=tuple(worst),
+        epsilon_per_silo=per_silo if len(per_kind) > 1 else {},
+        target_epsilon=plan.privacy.epsilon,
+        tuning_epsilon=search_epsilon([built]) if searched else None,
+        metrics_epsilon=metrics_epsilon(plan, search=searched) if measured else None,
+        metrics_trust=trust_of(plan, "counts") if measured else None,
+        participant_epsilon=_participant_epsilon(built),
+        protected_units=units,
+        protected_kind=None if units is None else units_in_words(plan),
+        delta_times_units=None if units is None else plan.privacy.delta * units,
+        cautions=tuple(
+            line for line in (delta_caution(plan), collusion_caution(plan)) if line is not None
+        ),
+        plan_hash=plan.hash,
+        records_per_silo=() if built.facts is None else built.facts.records_per_silo,
+        columns=() if built.facts is None else built.facts.columns,
+        assumptions=() if built.facts is None else built.facts.assumptions,
+    )
+
+
+def _calibrated_coins(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
+    """The least noise multiplier of the Poisson-binomial mechanism for the plan's target."""
+    check_coins(plan)
+    # a coin leans by ¼ at most
+    least = 2.0 * math.sqrt(
+        plan.noise_contributors / (plan.noise.trials * (plan.training.dimension or 1))
+    )
+
+    def build(sigma: float) -> Release:
+        return coin_release(plan.replace("noise", noise_multiplier=max(sigma, least)))
+
+    slack, delta = inexactness_of(
+        noise_design(plan.replace("noise", noise_multiplier=least), silo_names)
+    ).budget(0.0, plan.privacy.delta)
+    target = (plan.privacy.epsilon or 0.0) - slack
+    if target <= 0.0 or delta <= 0.0:
+        given = f"epsilon = {plan.privacy.epsilon} at delta = {plan.privacy.delta:g}"
+        raise GuaranteeError(f"{given} is less than the exactness of the coins costs. Raise it.")
+    multiplier = least_noise(build, epsilon=target, delta=delta, accountant=plan.privacy.accountant)
+    return noise_design(plan.replace("noise", noise_multiplier=max(multiplier, least)), silo_names)
+
+
+def spent(built: NoiseDesign, rounds: int) -> float:
+    """ε of the headline analysis, for the worst silo, after the first `rounds` rounds."""
+    if rounds == 0:
+        return 0.0
+    return max(
+        each.epsilon
+        for each in headlines(replace(built, plan=built.plan.replace("federation", rounds=rounds)))
+    )
+
+
+def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
+    """Least noise for one silo's records, in the analysis the plan calibrates to."""
+    plan, name = trial.plan, _calibrated_analysis(trial, silo)
+    target = plan.privacy.epsilon or 0.0
+    drawn = inexactness_of(trial)
+    slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
+    if target <= slack_epsilon or delta <= 0.0:
+        raise GuaranteeError(out_of_range(plan.privacy, drawn))
+    base = trial.setting(silo)
+    continuous = replace(base, mechanism="gaussian")
+    return least_noise(
+        lambda sigma: release_of(name, replace(base, noise_multiplier=sigma)),
+        limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
+        epsilon=target - slack_epsilon,
+        delta=delta,
+        accountant=plan.privacy.accountant,
+    )
+
+
+def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
+    """The analysis whose ε the plan's target is compared with."""
+    return calibrated_analysis(built.plan.privacy.calibrate_to, built.setting(silo))
+
+
+def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
+    return certified_epsilon(
+        built, release_of(_calibrated_analysis(built, silo), built.setting(silo))
+    )
+
+
+def _participant_epsilon(built: NoiseDesign) -> float | None:
+    """ε against one other silo of all that the plan accounts for: the model, the metrics, and the
+    search for either.
+    """
+    training, plan = participant_epsilon(built), built.plan
+    if training is None:
+        return None
+    searched = plan.privacy.tuning_runs is not None
+    tested = (
+        metrics_epsilon(plan, search=searched, known=1)
+        if plan.evaluation.metrics == "secure"
+        else 0.0
+    )
+    return max(search_epsilon([built], known=1) if searched else training, tested)
+
+
+def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> float:
+    """ε of releasing the best of a random number of runs (`privacy.tuning_runs`), each of any one
+    of the candidates.
+
+    Guarantee: upper bound for the training records of every silo: the Rényi curve that is charged
+        lies above that of every silo under every candidate, at every order. One run (`tuning_runs`
+        = 1) selects nothing, and its candidate is drawn without a look at the records: it costs
+        what the dearest candidate costs.
+
+    Args:
+        known: counted silos whose noise the adversary knows after all.
+    """
+    dearest, curves, drawn = 0.0, [], Inexactness()
+    for built in candidates:
+        if built.coins is not None:
+            rule = "cannot be accounted for poisson-binomial"
+            raise PlanError(
+                "privacy.tuning_runs", built.plan.privacy.tuning_runs, rule, "Remove the key."
+            )
+        own = inexactness_of(built)
+        drawn = drawn.or_worse(own)
+        for silo in distinct_silos(built):
+            head = headline(analyses_of(built, silo, known=known), built.plan)
+            dearest = max(dearest, head.epsilon)
+            curves.append(
+                renyi_values(release_of(head.name, built.setting(silo, known=known)), ORDERS)
+            )
+    privacy = candidates[0].plan.privacy
+    return (
+        dearest if is_one_run(privacy) else searched_epsilon(np.max(curves, axis=0), drawn, privacy)
+    )
+
+
+def _local_multiplier(built: NoiseDesign) -> float:
+    """Noise of one silo with an equal share, in clip norms."""
+    if built.coins is not None:
+        return built.coins.std_of_sum(1) / built.plan.training.clip_norm
+    return math.sqrt(built.share.variance_grid) / built.grid.resolution
+
+
+def _neighbours(plan: TrainingPlan) -> str:
+    if plan.privacy.unit == "silo":
+        return "all records of one silo: present, or emptied while the silo still takes part"
+    one, data = "one record of one silo, add or remove", plan.data
+    if data.path is None and data.objects is None:
+        return (
+            f"{one}; record counts and the split into training and test are public and stay as "
+            "they are"
+        )
+    if data.records_per_silo is None or data.counts == "public":
+        return (
+            f"{one}; record counts are taken as public, and rates, bins and divisors stay as the "
+            "stated counts made them"
+        )
+    return (
+        f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and "
+        "then two differ)"
+    )
+
+
+def _releases(plan: TrainingPlan) -> str:
+    sums = f"{plan.federation.rounds} sums, one per round"
+    if plan.evaluation.metrics != "secure":
+        return sums
+    count = measurements_until(plan, plan.federation.rounds)
+    return (
+        f"{sums}; counts of test records for "
+        f"{'the last model' if count == 1 else f'{count} of the models'}"
+    )
+
+
+def _round_up(value: float) -> str:
+    """Four significant digits, never rounded down: a printed bound must still be one."""
+    if not math.isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    unit = Fraction(10) ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{float(math.ceil(Fraction(value) / unit) * unit):.4g}"

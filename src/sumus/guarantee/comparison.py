@@ -1,0 +1,187 @@
+"""What every algorithm would cost for the same target: the noise in the averaged update, side by
+side.
+
+The common measure is the standard deviation of the noise in one coordinate of the *averaged* update
+of a round, in units of what one record may do to its silo's sum, γC/b, over N. With S local steps
+at sampling rate q, P = max(1, qS) passes, T rounds, k of N noises counted, and σ_P(q, n) the least
+noise multiplier of n subsampled steps:
+
+    single-step   √(N/k)·σ_P(q, T)                       one noisy step per round, the same batch
+    last-step     √(N/k·S)·σ,  ε(T(S−1) × σ/√k ∘ T × σ)  dp-sgd, any model
+    local         √(N·S)·σ_P(q, T·S)                     dp-sgd, every silo for itself
+    split-noise   √(N/k·S)·σ,  ε(T(S−1) × σ_eff ∘ T × σ) any model
+    convex-pass   √(N/k)·P·√T/μ(ε, δ)                    convex losses
+    per-step      √(N/k·S)·σ_P(q, T·S)                   the paper's theorem 4.5, not proved for S > 1
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import final
+
+from sumus.accounting import epsilon_of, least_noise
+from sumus.errors import GuaranteeError
+from sumus.guarantee.claims import Setting, release_of
+from sumus.guarantee.design import NoiseDesign
+
+__all__ = ["AlgorithmCost", "Comparison", "compare"]
+
+_TITLES = {
+    "single-step": ("single-step", "one noisy step per round"),
+    "last-step": ("dp-sgd", "any model"),
+    "local": ("dp-sgd", "any model, counts on no other silo"),
+    "split-noise": ("split-noise", "any model"),
+    "convex-pass": ("convex-pass", "convex losses"),
+    "per-step": ("dp-sgd", "paper's theorem 4.5"),
+}
+
+
+# noisy steps that stand against one convex pass, whose bins are too small for noise in every one of
+# them
+_STEPS_PER_PASS = 16
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmCost:
+    """What one analysis of one algorithm needs for the target.
+
+    Args:
+        analysis: name of the analysis.
+        algorithm: the plan's `training.algorithm` it belongs to.
+        noise_multiplier: σ, total, per noisy query.
+        average_noise: standard deviation of the averaged update's noise per round, in γC/(bN).
+        proved: whether the analysis is proved for this many local steps.
+        remark: what it needs.
+    """
+
+    analysis: str
+    algorithm: str
+    noise_multiplier: float
+    average_noise: float
+    proved: bool
+    remark: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The settings of all algorithms that do the same work per round as the plan."""
+
+    epsilon: float
+    delta: float
+    accountant: str
+    silos: int
+    settings: dict[str, Setting]
+
+    def costs(self) -> list[AlgorithmCost]:
+        """The least noise of every algorithm for the target."""
+        return [self._cost(name, self.least_multiplier(name)) for name in self.settings]
+
+    def least_multiplier(self, name: str) -> float:
+        """σ: the least total noise multiplier of one analysis for the target."""
+        setting = self.settings[name]
+        continuous = replace(setting, mechanism="gaussian")
+        return least_noise(
+            lambda sigma: release_of(name, replace(setting, noise_multiplier=sigma)),
+            limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            accountant=self.accountant,
+        )
+
+    def average_noise(self, name: str, multiplier: float, *, silos: int | None = None) -> float:
+        """Noise of the averaged update in γC/(bN) for a total multiplier: √(N/k·queries)·σ."""
+        setting = self.settings[name]
+        queries = 1 if name in ("convex-pass", "single-step") else setting.local_steps
+        return math.sqrt((silos or self.silos) / setting.contributors * queries) * multiplier
+
+    def epsilon_at(self, name: str, average_noise: float, rounds: int) -> float:
+        """ε of an analysis after some rounds when the averaged update carries the given noise;
+        infinite if none can be certified.
+        """
+        multiplier = average_noise / self.average_noise(name, 1.0)
+        setting = replace(self.settings[name], noise_multiplier=multiplier, rounds=rounds)
+        try:
+            return epsilon_of(
+                release_of(name, setting), delta=self.delta, accountant=self.accountant
+            )
+        except GuaranteeError:
+            return math.inf
+
+    def with_silos(self, silos: int) -> Comparison:
+        """The same federation with another number of silos, as many of them not counted as
+        before.
+        """
+        lost = self.silos - next(iter(self.settings.values())).contributors
+        settings = {
+            name: replace(each, contributors=silos - lost) for name, each in self.settings.items()
+        }
+        return replace(self, silos=silos, settings=settings)
+
+    def _cost(self, name: str, multiplier: float) -> AlgorithmCost:
+        algorithm, remark = _TITLES[name]
+        proved = name != "per-step" or self.settings[name].local_steps == 1
+        noise = self.average_noise(name, multiplier)
+        return AlgorithmCost(
+            analysis=name,
+            algorithm=algorithm,
+            noise_multiplier=multiplier,
+            average_noise=noise,
+            proved=proved,
+            remark=remark,
+        )
+
+
+def compare(built: NoiseDesign) -> Comparison | None:
+    """The comparison for a design; None where the unit is a silo, or there is no target and no
+    noise to compare at.
+    """
+    plan = built.plan
+    if plan.privacy.unit == "silo" or plan.privacy.epsilon is None:
+        return None
+    silo = built.silos[0]
+    convex = plan.training.algorithm == "convex-pass"
+    passes = (
+        plan.training.passes if convex else max(1, round(silo.sampling_rate * silo.local_steps))
+    )
+    steps = passes * min(silo.local_steps, _STEPS_PER_PASS) if convex else silo.local_steps
+    rate = passes / steps if convex else silo.sampling_rate
+    resolution, dimension = built.grid.resolution, plan.training.dimension or 1
+    base = replace(
+        built.setting(silo),
+        algorithm="dp-sgd",
+        local_steps=steps,
+        slots=steps,
+        sampling_rate=rate,
+        l2_grid=float(resolution),
+        surge_rate=0.0,
+        own_share=1.0,
+        other_shares=None,
+    )
+    settings = {
+        "single-step": replace(base, algorithm="single-step", local_steps=1, slots=1),
+        "last-step": base,
+        "local": base,
+        "split-noise": replace(
+            base, algorithm="split-noise", state_noise=plan.training.state_noise
+        ),
+        "convex-pass": replace(
+            base,
+            algorithm="convex-pass",
+            sampling_rate=1.0,
+            l2_grid=passes * resolution + math.sqrt(dimension),
+        ),
+        "per-step": base,
+    }
+    parties = (
+        plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
+    ) or 1
+    return Comparison(
+        epsilon=plan.privacy.epsilon,
+        delta=plan.privacy.delta,
+        accountant=plan.privacy.accountant,
+        silos=parties,
+        settings=settings,
+    )

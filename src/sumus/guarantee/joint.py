@@ -1,0 +1,119 @@
+"""The ε of several runs on the same records, composed instead of added up.
+
+    joint_epsilon([PastRun(plan=…, silos=…, rounds=10), PastRun(plan=…, silos=…, rounds=20)],
+    delta=2e-5)
+
+Ten runs of ε = 1 add up to 10; composed they are nearer to 4. Composition needs to know what each
+run released, so it works for runs whose plans are at hand, and it assumes that no plan was chosen
+by looking at what an earlier run released (simple addition does not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from sumus.accounting import Release, epsilon_of
+from sumus.errors import GuaranteeError
+from sumus.guarantee.claims import Setting, calibrated_analysis, release_of
+from sumus.guarantee.counts import count_release
+from sumus.guarantee.design import NoiseDesign, noise_design
+from sumus.guarantee.exactness import Inexactness, inexactness_of
+from sumus.guarantee.metrics import inexactness_of_counts
+from sumus.plan import TrainingPlan
+
+__all__ = ["PastRun", "joint_epsilon"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PastRun:
+    """What one run released.
+
+    Args:
+        plan: as it ran, resolved and with its noise.
+        silos: names, in the order of the plan.
+        rounds: models released so far; at most the plan's.
+        measurements: secure sums of test counts released so far.
+    """
+
+    plan: TrainingPlan
+    silos: tuple[str, ...]
+    rounds: int
+    measurements: int = 0
+
+
+def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
+    """ε at δ of everything that the runs released together, for any one record in any silo of each.
+
+        ε = Σ 2·ρ_i + ε_declared((δ − Σ (1 + e^ε)·τ_i)·e^(−Σ ρ_i))
+
+    with ρ_i and τ_i the log-ratio and the mass by which run i's drawn noise may differ from its
+    declared law, and ε_declared of the runs' declared releases composed with each other.
+
+    Guarantee: an upper bound if the plans do not depend on what was released, whichever silo of
+        each run the record was in: every run is taken with the most sensitive, most often sampled
+        and least noisy of its silos, and a record that trained one model may have measured another,
+        so it is taken to have done both. Refuses what is not proved.
+    """
+    units = {run.plan.privacy.unit for run in runs}
+    if len(units) > 1:
+        raise GuaranteeError(
+            "runs that protect records and runs that protect silos cannot be composed. Account for "
+            "each unit by itself."
+        )
+    designs = [_shortened(run) for run in runs if run.rounds]
+    measured = [run for run in runs if run.measurements]
+    if not designs and not measured:
+        return 0.0
+    counts = [count_release(run.plan, measurements=run.measurements) for run in measured]
+    composed = Release(
+        tuple(step for release in [*map(_proved_release, designs), *counts] for step in release)
+    )
+    surges = sum(step.surge_rate > 0.0 for step in composed)
+    subsampled = any(step.sampling_rate < 1.0 for step in composed)
+    # loss distributions carry one kind of surging query, and only beside unsampled ones; Rényi
+    # curves carry any number beside anything
+    accountant = "renyi" if surges > (0 if subsampled else 1) else "pld"
+    drawn = sum(map(inexactness_of, designs), Inexactness())
+    drawn = sum((inexactness_of_counts(run.plan, run.measurements) for run in measured), drawn)
+    return drawn.paid_for(
+        lambda left: epsilon_of(composed, delta=left, accountant=accountant), delta=delta
+    )
+
+
+def _shortened(run: PastRun) -> NoiseDesign:
+    """The design of a run that stopped after some of its rounds."""
+    if not 0 <= run.rounds <= run.plan.federation.rounds:
+        raise GuaranteeError(
+            f"a run of {run.plan.federation.rounds} rounds cannot have released {run.rounds}. "
+            "Check its ledger entries."
+        )
+    built = noise_design(run.plan, run.silos)
+    return replace(built, plan=built.plan.replace("federation", rounds=run.rounds))
+
+
+def _proved_release(built: NoiseDesign) -> Release:
+    """What the plan's own proved analysis composes, for its worst silo."""
+    setting, wanted = _worst(built), built.plan.privacy.calibrate_to
+    return release_of(
+        calibrated_analysis("local" if wanted == "local" else "proved", setting), setting
+    )
+
+
+def _worst(built: NoiseDesign) -> Setting:
+    """A setting that dominates that of every silo: more influence, more often, more steps, less
+    noise.
+    """
+    settings = [built.setting(silo) for silo in built.silos]
+    others = [each.other_shares for each in settings if each.other_shares is not None]
+    return replace(
+        settings[0],
+        local_steps=max(each.local_steps for each in settings),
+        sampling_rate=max(each.sampling_rate for each in settings),
+        l2_grid=max(each.l2_grid for each in settings),
+        surge_rate=max(each.surge_rate for each in settings),
+        own_share=min(each.own_share for each in settings),
+        other_shares=min(others) if others else None,
+    )

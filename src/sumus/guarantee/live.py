@@ -1,0 +1,35 @@
+"""ε after so many rounds, with the next value already on its way: accounting must not hold up a
+round.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import final
+
+from sumus.guarantee.accounts import spent
+from sumus.guarantee.design import NoiseDesign
+
+__all__ = ["LiveEpsilon"]
+
+
+@final
+class LiveEpsilon:
+    """`spent` of one design, remembered, and computed ahead in a thread of its own."""
+
+    def __init__(self, design: NoiseDesign) -> None:
+        self._design = design
+        self._known: dict[int, Future[float]] = {}
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="epsilon")
+
+    def __call__(self, rounds: int) -> float:
+        """ε of the headline analysis after the first `rounds` rounds."""
+        value = self._of(rounds).result()
+        if rounds < self._design.plan.federation.rounds:
+            self._of(rounds + 1)
+        return value
+
+    def _of(self, rounds: int) -> Future[float]:
+        if rounds not in self._known:
+            self._known[rounds] = self._pool.submit(spent, self._design, rounds)
+        return self._known[rounds]

@@ -1,0 +1,120 @@
+"""Every analysis of a design for the records of every kind of silo, with all that samplers and
+protocol cost paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from sumus.accounting import Release, epsilon_of
+from sumus.errors import GuaranteeError
+from sumus.guarantee.claims import ANALYSES, Analysis, applicable, release_of
+from sumus.guarantee.design import NoiseDesign, SiloDesign
+from sumus.guarantee.exactness import inexactness_of
+from sumus.guarantee.mechanisms import coin_release
+from sumus.plan import TrainingPlan
+
+__all__ = [
+    "analyses_of",
+    "certified_epsilon",
+    "distinct_silos",
+    "headline",
+    "headlines",
+    "kind_of",
+    "participant_epsilon",
+]
+
+
+def analyses_of(built: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> list[Analysis]:
+    """What every analysis says about a record of one silo.
+
+    Args:
+        known: counted silos whose noise the adversary knows after all.
+    """
+    delta = built.plan.privacy.delta
+    if built.coins is not None:
+        counted = {"silo": built.plan.noise_contributors - known, "local": 1}
+        return [
+            _analysis(
+                name,
+                certified_epsilon(built, coin_release(built.plan, contributors=silos)),
+                delta,
+                proved=True,
+            )
+            for name, silos in counted.items()
+        ]
+    setting = built.setting(silo, known=known)
+    return [
+        _analysis(name, certified_epsilon(built, release_of(name, setting)), delta, proved=proved)
+        for name, proved in applicable(setting).items()
+    ]
+
+
+def _analysis(name: str, epsilon: float, delta: float, *, proved: bool) -> Analysis:
+    return Analysis(
+        name=name, epsilon=epsilon, delta=delta, proved=proved, statement=ANALYSES[name][1]
+    )
+
+
+def certified_epsilon(built: NoiseDesign, release: Release) -> float:
+    """ε of a release with everything paid for; infinite where the noise, or the sampler's
+    exactness, cannot carry a finite one.
+    """
+    privacy = built.plan.privacy
+    try:
+        return inexactness_of(built).paid_for(
+            lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
+            delta=privacy.delta,
+            assumed=privacy.epsilon or 1.0,
+        )
+    except GuaranteeError:
+        return math.inf
+
+
+def headline(analyses: list[Analysis], plan: TrainingPlan) -> Analysis:
+    """The smallest proved ε, or that of the silo's own noise where the plan counts on nobody; an
+    unproved one is never the headline.
+    """
+    alone = plan.privacy.calibrate_to == "local"
+    return min(
+        (each for each in analyses if each.proved and (each.name == "local" or not alone)),
+        key=lambda each: each.epsilon,
+    )
+
+
+def headlines(built: NoiseDesign, *, known: int = 0) -> list[Analysis]:
+    """The headline of every kind of silo."""
+    return [
+        headline(analyses_of(built, silo, known=known), built.plan)
+        for silo in distinct_silos(built)
+    ]
+
+
+def participant_epsilon(built: NoiseDesign) -> float | None:
+    """ε against one other silo, who sees every model and knows its own noise, where the plan counts
+    on all of them; None elsewhere.
+
+    Guarantee: as the headline's, with the noise of k − 1 counted silos: any one but the record's
+        own is known.
+    """
+    if (
+        built.plan.colluding > 0
+        or built.plan.noise_contributors < 2
+        or built.plan.privacy.calibrate_to == "local"
+    ):
+        return None
+    return max(each.epsilon for each in headlines(built, known=1))
+
+
+def distinct_silos(built: NoiseDesign) -> list[SiloDesign]:
+    """One silo of every kind: silos with the same public numbers have the same ε."""
+    kinds: dict[SiloDesign, SiloDesign] = {}
+    for silo in built.silos:
+        kinds.setdefault(kind_of(silo), silo)
+    return list(kinds.values())
+
+
+def kind_of(silo: SiloDesign) -> SiloDesign:
+    """The silo without what its ε does not depend on."""
+    return replace(silo, name="", learning_rate=0.0, clip_norm=0.0, resolution=1, records=0)

@@ -1,0 +1,80 @@
+"""The attacks' data in the form that a convex pass allows: records of bounded norm, noiseless local
+steps, one draw of noise.
+
+Nothing local is noisy, so there is no state to write into the sum and no noise to forget; what is
+left of both attacks is the shift that one pushing record makes, at most γC/b. The switching records
+of attack A are there too, scaled to the norm bound. A convex pass knows softmax and logistic
+regression; least squares has no bounded gradient without clipping and is not offered.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.guarantee import NoiseDesign
+from sumus.paper.theorem.attacks import Draws
+from sumus.paper.theorem.regression import LOGISTIC, Group, Integers, Regression
+from sumus.randomness import RandomSource
+
+__all__ = ["ConvexAttack"]
+
+_PUSHERS, _SWITCHES = Group(1.0, 0, 4), Group(1.0, 1, 8)
+_START = 40.0  # here a pusher's residual is 1 − 4e-18: its gradient is as long as the bound allows
+
+
+@final
+@dataclass(frozen=True)
+class ConvexAttack:
+    """Attack A's records at the norm bound. `threshold` is the test on the sum, in standard
+    deviations of its noise.
+
+    The bins of a trial are not simulated one by one: at this start and step length a pass moves
+        every residual by less than 2^-40, so
+    that a pusher adds γC/b and a switch nothing, in whichever bin they fall (the tests compare with
+    the silos' code).
+    """
+
+    design: NoiseDesign
+    threshold: float
+    name: str = "norm-bounded"
+    regression: Regression = LOGISTIC
+    first_weight: float = _START
+
+    @property
+    def _record_grid(self) -> float:
+        """γC/b in grid steps: what one pusher adds, before the silo's one rounding."""
+        silo, divisor = self.design.silos[0], self.design.plan.training.divisor or 1.0
+        return silo.learning_rate * silo.clip_norm / divisor / self.design.grid.granularity
+
+    @property
+    def _total_std(self) -> float:
+        return math.sqrt(self.design.share.variance_grid * len(self.design.silos))
+
+    @property
+    def separation(self) -> float:
+        return self._record_grid / self._total_std
+
+    def groups(self, silo: int, *, with_record: bool) -> tuple[Group, ...]:
+        if silo > 0:
+            return (_PUSHERS.times(1),)
+        return (_PUSHERS.times(_PUSHERS.copies + int(with_record)), _SWITCHES)
+
+    def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
+        quiet = -self._record_grid * (_PUSHERS.copies + len(self.design.silos) - 1)
+        return totals < quiet - self.threshold * self._total_std
+
+    def draw(self, trials: int, source: RandomSource) -> Draws:
+        rest = self.design.share.sum_of(len(self.design.silos)).sample(trials, source)
+        return Draws(
+            np.zeros((0, trials, 0), dtype=np.int64), None, np.asarray(rest, dtype=np.int64)
+        )
+
+    def totals(self, draws: Draws, *, with_record: bool) -> Integers:
+        attacked = np.rint(-self._record_grid * (_PUSHERS.copies + int(with_record)))
+        others = np.rint(-self._record_grid) * (len(self.design.silos) - 1)
+        return np.asarray(draws.rest + int(attacked + others), dtype=np.int64)

@@ -1,0 +1,137 @@
+"""What every party works out for itself from the plan alone, before a byte is exchanged: facts,
+design, model, terms.
+
+A federation's plan must be complete without any record: a named data set has published facts, a
+table declares its columns, classes, silos and record bounds in the plan. So the coordinator, who
+holds no record, and every silo arrive at the same design and the same hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from sumus.data import OwnTable, TextColumn, public_facts, table_pool
+from sumus.errors import GuaranteeError, PlanError
+from sumus.guarantee import Account, NoiseDesign, calibrate_design, certify, sum_length
+from sumus.parties.sums import terms_of
+from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.secagg import Terms
+
+__all__ = ["Agreement", "agree_on", "declared_facts"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """The plan as it runs and everything public that follows from it.
+
+    Args:
+        design: of the resolved and calibrated plan; its hash names the federation.
+        account: the guarantee, certified by this party's own Sumus.
+        facts: what is public about the records.
+    """
+
+    design: NoiseDesign
+    account: Account
+    facts: PublicFacts
+
+    @property
+    def plan(self) -> TrainingPlan:
+        return self.design.plan
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the secure sum."""
+        return terms_of(self.plan, silos=len(self.design.silos), length=sum_length(self.plan))
+
+
+def agree_on(plan: TrainingPlan) -> Agreement:
+    """Resolve, calibrate and certify a plan from public facts. A plan that is resolved and
+    calibrated already stays as it is.
+
+    Guarantee: raises unless the plan can run across machines: real secure aggregation, all silos
+        invited, a certified ε.
+    """
+    if plan.aggregation.protocol != "secagg":
+        rule = 'must be "secagg" across machines (the server would see every silo\'s vector)'
+        raise PlanError(
+            "aggregation.protocol",
+            plan.aggregation.protocol,
+            rule,
+            "Use sumus train to simulate a trusted aggregator.",
+        )
+    if plan.federation.selection != "all":
+        raise PlanError(
+            "federation.selection",
+            plan.federation.selection,
+            'must be "all" across machines',
+            "Invite every silo.",
+        )
+    if plan.training.algorithm == "fedavg":
+        raise GuaranteeError(
+            'training.algorithm "fedavg" adds no noise: no silo would take part. Use "convex-pass" '
+            'or "split-noise".'
+        )
+    facts = declared_facts(plan)
+    design = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
+    return Agreement(design=design, account=certify(design), facts=facts)
+
+
+def declared_facts(plan: TrainingPlan) -> PublicFacts:
+    """The public facts of a plan without looking at any record."""
+    data = plan.data
+    if data.path is None:
+        return public_facts(plan)
+    listed, bounded = data.categories or {}, data.bounds or {}
+    for column, key in ((data.silo_column, "silo_column"), (data.label_column, "label_column")):
+        if column not in listed:
+            rule = "must be listed in data.categories across machines: no party sees all records"
+            raise PlanError(
+                f"data.{key}", column, rule, f"Add the values of {column!r} to data.categories."
+            )
+    undeclared = [name for name in data.columns or () if name not in listed and name not in bounded]
+    if data.columns is None or undeclared:
+        rule = (
+            "must name the feature columns, each declared in data.bounds or data.categories, "
+            "across machines"
+        )
+        raise PlanError(
+            "data.columns", undeclared[:1] or None, rule, "Every silo must encode records alike."
+        )
+    if data.records_per_silo is None:
+        rule = "must bound the records of every silo across machines"
+        raise PlanError(
+            "data.records_per_silo", None, rule, "Give one public upper bound per silo."
+        )
+    if data.counts == "public":
+        rule = (
+            'must be "bounded" across machines: a silo may gain or lose a record without anybody '
+            "seeing it"
+        )
+        raise PlanError(
+            "data.counts",
+            "public",
+            rule,
+            "Remove the key and give bounds in data.records_per_silo.",
+        )
+    columns = dict.fromkeys([*listed, *bounded, *data.columns])
+    empty = np.zeros(0, dtype=np.int32)
+    table = OwnTable(
+        Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
+    )
+    pool = table_pool(table, data)
+    return PublicFacts(
+        name=pool.name,
+        silo_names=pool.silo_names or (),
+        records_per_silo=data.records_per_silo,
+        shape=pool.shape,
+        classes=len(pool.class_names),
+        class_names=pool.class_names,
+        assumptions=pool.assumptions,
+        bounded=True,
+        columns=pool.columns,
+    )

@@ -1,0 +1,137 @@
+"""A silo's folder, filled in by its own people: identity, roster, approved plans, where its records
+are, and its policy.
+
+`sumus join` writes it, every process of the silo opens it, and nothing that comes from a server is
+ever written to it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from sumus.books import Ledger, Policy
+from sumus.data import FederatedData, load_silo
+from sumus.errors import DataError, StorageError
+from sumus.files import name_of_file, read_bytes, replace_atomically
+from sumus.parties.agreement import Agreement, agree_on
+from sumus.parties.memory import SiloState
+from sumus.parties.releases import LedgerReleases
+from sumus.parties.silo import SiloParty
+from sumus.plan import TrainingPlan
+from sumus.secagg import Roster, SiloIdentity
+
+__all__ = ["Site", "approve", "open_party", "require_unchanged", "settle"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where a silo's records are and which ledger counts them.
+
+    Args:
+        data: a CSV or Parquet file of this silo's records, or the name of an embedded data set for
+            trials.
+    """
+
+    data: str
+
+    @property
+    def is_file(self) -> bool:
+        return (
+            Path(self.data).suffix.lower() in (".csv", ".parquet", ".pq")
+            or Path(self.data).exists()
+        )
+
+    @property
+    def dataset(self) -> str:
+        """The ledger that every release of these records is entered into."""
+        return name_of_file(self.data) if self.is_file else self.data
+
+    def load(self, plan: TrainingPlan, silo: str) -> FederatedData:
+        """This silo's records as the plan encodes them; the plan's own path is never opened."""
+        if self.is_file:
+            if plan.data.path is None:
+                raise DataError(
+                    f"the plan uses the data set {plan.data.name!r}, this silo joined with a file. "
+                    "Join with --data NAME."
+                )
+            return load_silo(plan.replace("data", path=self.data), silo)
+        if (plan.data.name or "digits") != self.data or plan.data.path is not None:
+            wanted = plan.data.name or plan.data.path
+            raise DataError(
+                f"the plan uses {wanted!r}, this silo joined with {self.data!r}. Join with the "
+                "file of its records."
+            )
+        return load_silo(plan, silo)
+
+
+def settle(
+    folder: Path,
+    *,
+    identity: SiloIdentity,
+    roster: Roster,
+    data: str,
+    policy: Policy | None,
+    policy_text: str,
+) -> SiloState:
+    """Write who this silo is, whom it trusts to be who, where its records are and what it allows.
+
+    An identity and a roster that are there already must be the same: a silo does not change them by
+        accident.
+    """
+    state = SiloState(folder)
+    require_unchanged(folder, identity=identity, roster=roster)
+    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
+        replace_atomically(folder / name, text.encode(), secret=True)
+    replace_atomically(folder / "site.toml", f"data = {json.dumps(data)}\n".encode())
+    if policy is not None:
+        replace_atomically(folder / "policy.toml", policy_text.encode())
+    (folder / "plans").mkdir(exist_ok=True, mode=0o700)
+    return state
+
+
+def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -> None:
+    """Refuse an identity that the roster does not name, or one that is not the folder's own."""
+    roster.number(identity.name)
+    if roster.public_keys[identity.name] != identity.public_key:
+        fix = f"Join with the key whose {identity.name}.pub is on the roster."
+        raise StorageError(f"the roster has another key for silo {identity.name!r}. {fix}")
+    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
+        path = folder / name
+        if path.exists() and path.read_text() != text:
+            raise StorageError(
+                f"{path} is another one already. Use a new folder for a new identity or roster."
+            )
+
+
+def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:
+    """Put plans among those that this silo runs, each certified by this silo's own Sumus."""
+    agreed = [agree_on(plan) for plan in plans]
+    for each in agreed:
+        replace_atomically(
+            folder / "plans" / f"{each.plan.hash}.toml", each.plan.to_toml().encode()
+        )
+    return agreed
+
+
+def open_party(folder: Path) -> SiloParty:
+    """The silo's party, from what its own people wrote."""
+    state = SiloState(folder)
+    try:
+        site = Site(data=str(tomllib.loads(read_bytes(folder / "site.toml").decode())["data"]))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError):
+        raise StorageError(
+            f'{folder / "site.toml"} must say data = "…". Run `sumus join` again.'
+        ) from None
+    policy = Policy.load(folder / "policy.toml")
+    ledger = Ledger.of_dataset(site.dataset, state=folder)
+    return SiloParty(
+        state,
+        load=site.load,
+        releases=lambda agreement: LedgerReleases.open(agreement, ledger, policy),
+    )

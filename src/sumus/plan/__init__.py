@@ -1,0 +1,45 @@
+"""Every public number: `TrainingPlan` as it is written, resolved against public facts.
+
+`plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys and rules,
+`facts` what everybody may know about the records, `resolve` fills in what follows from them,
+`sizes` are shapes and numbers of parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.plan.facts import PublicFacts as PublicFacts
+    from sumus.plan.plan import (
+        DEFAULT_PLAN as DEFAULT_PLAN,
+        DataPlan as DataPlan,
+        PrivacyPlan as PrivacyPlan,
+        SiloPlan as SiloPlan,
+        TrainingPlan as TrainingPlan,
+    )
+    from sumus.plan.resolved import resolve as resolve
+    from sumus.plan.sizes import (
+        CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
+        CNN_HIDDEN as CNN_HIDDEN,
+        MODELS as MODELS,
+        RANDOM_FILTERS as RANDOM_FILTERS,
+        RANDOM_WIDTH as RANDOM_WIDTH,
+        cnn_flat_features as cnn_flat_features,
+        feature_shape as feature_shape,
+        float_sum_terms as float_sum_terms,
+        logit_count as logit_count,
+    )
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    facts="PublicFacts",
+    plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",
+    resolved="resolve",
+    sizes=(
+        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
+        "feature_shape float_sum_terms logit_count"
+    ),
+)

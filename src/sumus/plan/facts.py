@@ -1,0 +1,43 @@
+"""What everybody may know about the records before training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+__all__ = ["PublicFacts"]
+
+
+@final
+@dataclass(frozen=True)
+class PublicFacts:
+    """What everybody may know about the data before training: never a function of a single record's
+    content.
+
+    Args:
+        name: of the data set, or the file name.
+        silo_names: one per silo, in the order of the federation.
+        records_per_silo: upper bounds on the *training* records of each silo.
+        shape: of one record, after public encoding.
+        classes: number of labels.
+        class_names: one per label, in label order.
+        assumptions: what had to be assumed to be public, one line each.
+        bounded: the bounds were declared and hide how many records there are; otherwise they are
+            the counts, taken as public.
+        columns: of a table, those that make features.
+    """
+
+    name: str
+    silo_names: tuple[str, ...]
+    records_per_silo: tuple[int, ...]
+    shape: tuple[int, ...]
+    classes: int
+    class_names: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    bounded: bool = False
+    columns: tuple[str, ...] = ()
+
+    @property
+    def silos(self) -> int:
+        """N: number of silos."""
+        return len(self.silo_names)

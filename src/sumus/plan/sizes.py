@@ -1,0 +1,168 @@
+"""How many numbers a named model and a named feature map hold, without importing torch.
+
+`sumus account` and `sumus plan` need the dimension d of the released vector and nothing else of a
+model, so the arithmetic lives here, below the training package. The training package builds its
+modules from the same layer lists; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from sumus.errors import PlanError
+
+__all__ = [
+    "CNN_CONVOLUTIONS",
+    "CNN_HIDDEN",
+    "FEATURES",
+    "MODELS",
+    "RANDOM_FILTERS",
+    "RANDOM_WIDTH",
+    "cnn_flat_features",
+    "feature_shape",
+    "float_sum_terms",
+    "logit_count",
+    "parameter_count",
+]
+
+MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
+FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
+
+# The convolutional network of Papernot et al. (arXiv:2007.14191) and of the paper: (channels,
+# kernel, stride, padding), each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden
+# layer.
+CNN_CONVOLUTIONS = ((16, 8, 2, 2), (32, 4, 2, 0))
+CNN_HIDDEN = 32
+
+# Random feature maps: numbers behind a flat record, and filters for an image (two numbers in each
+# of 16 cells).
+RANDOM_WIDTH = 1024
+RANDOM_FILTERS = 32
+
+
+def logit_count(model: str, classes: int) -> int:
+    """Outputs of a named model: one logit for binary logistic regression, one per class
+    otherwise.
+    """
+    if classes < 2:
+        raise PlanError(
+            "classes", classes, "must be at least 2", "A label column needs two values or more."
+        )
+    if model == "logistic" and classes != 2:
+        raise PlanError(
+            "training.model", model, f"must fit the {classes} classes of the data", 'Use "softmax".'
+        )
+    return 1 if model == "logistic" else classes
+
+
+def parameter_count(
+    model: str,
+    *,
+    shape: Sequence[int],
+    classes: int,
+    hidden: Sequence[int] = (64,),
+    bias: bool = True,
+) -> int:
+    """d: the number of parameters of a named model.
+
+    Args:
+        model: one of `MODELS`; a model named by python path must be built to be counted
+            (`sumus.training.models`).
+        shape: one record's shape without the batch: (features,) or (channels, height, width).
+        classes: number of classes.
+        hidden: widths of the hidden layers of "mlp".
+        bias: whether softmax and logistic have their own bias; False when the features carry a bias
+            feature.
+    """
+    flat = math.prod(shape)
+    outputs = logit_count(model, classes)
+    if model in ("softmax", "linear", "logistic"):
+        return outputs * (flat + int(bias))
+    if model == "mlp":
+        widths = [flat, *hidden, outputs]
+        return sum((inner + 1) * outer for inner, outer in itertools.pairwise(widths))
+    if model == "cnn":
+        count, channels = 0, cnn_channels(shape)
+        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
+            count += filters * (channels * kernel * kernel + 1)
+            channels = filters
+        return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
+    if ":" in model:
+        rule = (
+            f'must be set for training.model = "{model}": its parameters are counted by `sumus '
+            "train` only"
+        )
+        raise PlanError(
+            "training.dimension",
+            None,
+            rule,
+            "Give sum(p.numel() for p in model.parameters() if p.requires_grad).",
+        )
+    rule = f'must be one of {", ".join(MODELS)} or "package.module:Class"'
+    raise PlanError("training.model", model, rule, "Check the spelling.")
+
+
+def cnn_channels(shape: Sequence[int]) -> int:
+    """Input channels of an image shape (channels, height, width)."""
+    if len(shape) != 3:
+        rule = 'must be an image shape (channels, height, width) for model "cnn"'
+        raise PlanError("shape", tuple(shape), rule, 'Use "softmax" or "mlp" for flat records.')
+    return shape[0]
+
+
+def cnn_flat_features(shape: Sequence[int]) -> int:
+    """Numbers that the convolutional part of "cnn" hands to its first fully connected layer."""
+    cnn_channels(shape)
+    sides, channels = list(shape[1:]), shape[0]
+    for filters, kernel, stride, padding in CNN_CONVOLUTIONS:
+        # a 2 × 2 maximum with stride 1 takes one row and one column
+        sides = [(side + 2 * padding - kernel) // stride + 1 - 1 for side in sides]
+        channels = filters
+    if min(sides) < 1:
+        rule = 'must be at least 18 × 18 pixels for model "cnn"'
+        raise PlanError("shape", tuple(shape), rule, 'Use "mlp" or "softmax" for small images.')
+    return channels * math.prod(sides)
+
+
+def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of one record behind the named public feature map (`sumus.features.maps`)."""
+    if features in ("none", "centred"):
+        return tuple(shape)
+    if features == "random" and len(shape) == 1:
+        return (RANDOM_WIDTH,)
+    if features not in FEATURES:
+        known = f'must be one of {", ".join(FEATURES)} or "package.module:Class?pixels=…"'
+        raise PlanError(
+            "training.features", features, known, "Set training.dimension for a map of your own."
+        )
+    if len(shape) != 3:
+        rule = f"must be an image shape (channels, height, width) for features {features!r}"
+        raise PlanError("shape", tuple(shape), rule, 'Use "random" or "none" for flat records.')
+    half, quarter = (
+        math.prod(math.ceil(side / divisor) for side in shape[1:]) for divisor in (2, 4)
+    )
+    counts = {
+        "gabor": half + 16 * quarter,
+        "phases": half + 32 * quarter,
+        "scatter": half + 16 * quarter + 32 * 16,
+        "random": 2 * RANDOM_FILTERS * 16,
+        "efficientnet-lite0": 1280,
+    }
+    return (counts[features],)
+
+
+def float_sum_terms(records: int) -> int:
+    """How many `terms` `summation_slack_grid` must be told for a gradient sum that is rounded once
+    (rounding = "sum").
+
+    Sums run in float64 over chunks of at most 2^6 records with at most 2^10 positions each, then
+    over at most `records` chunks. A record's positions add up to at most 2^8 times its clipped norm
+    (`Positions.add_norms2`), so each of two neighbouring sums is off by at most (2^16 +
+    n)·2^-53·2^8·n·r, which is γ·terms·r for the number returned.
+
+    Args:
+        records: n, the most records that one sum may hold, a public number.
+    """
+    return math.isqrt(256 * records * (65_536 + records)) + 4

@@ -1,0 +1,65 @@
+"""A user's module as a pure function of one record, or a refusal.
+
+Python code of a user runs on made-up records only (`made_up`). What it does with one record is
+recorded as a graph of torch operators (`recording`), checked for randomness, writes and state
+(`effects`, `checks`, `held_state`, `constants`), and only that graph touches real records
+(`chunk_function`, `certified`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.purity.certified import (
+        CHUNK as CHUNK,
+        RecordLoss as RecordLoss,
+        certified_gradients as certified_gradients,
+        certified_logits as certified_logits,
+        examine as examine,
+        try_out as try_out,
+        verdict as verdict,
+    )
+    from sumus.purity.chains import (
+        fresh_chain as fresh_chain,
+        is_chain as is_chain,
+        layers_of as layers_of,
+    )
+    from sumus.purity.checks import (
+        bits_of as bits_of,
+        require_apart as require_apart,
+        require_pure as require_pure,
+        same_bits as same_bits,
+    )
+    from sumus.purity.chunks import ChunkFunction as ChunkFunction, chunk_function as chunk_function
+    from sumus.purity.isolation import (
+        is_isolated as is_isolated,
+        refuse_mixing_layers as refuse_mixing_layers,
+    )
+    from sumus.purity.made_up import (
+        Form as Form,
+        InputKind as InputKind,
+        made_up_labels as made_up_labels,
+    )
+    from sumus.purity.own_model import (
+        own_copy as own_copy,
+        released_model as released_model,
+        require_precision as require_precision,
+    )
+    from sumus.purity.recording import first_line as first_line, operators_only as operators_only
+    from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    certified="CHUNK RecordLoss certified_gradients certified_logits examine try_out verdict",
+    chains="fresh_chain is_chain layers_of",
+    checks="bits_of require_apart require_pure same_bits",
+    chunks="ChunkFunction chunk_function",
+    isolation="is_isolated refuse_mixing_layers",
+    made_up="Form InputKind made_up_labels",
+    own_model="own_copy released_model require_precision",
+    recording="first_line operators_only",
+    stateless="call_with named_parameters",
+)

@@ -1,0 +1,112 @@
+"""What the same records give without privacy: the most frequent class, all silos together, and
+every silo alone.
+
+For comparison in simulations only. Nothing here is tuned: the learning rate is the plan's, so a
+private run may well be better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from sumus.data import FederatedData, Records
+from sumus.guarantee import noise_design
+from sumus.parties import Federation
+from sumus.plan import TrainingPlan
+from sumus.purity import InputKind
+from sumus.randomness import RandomSource
+from sumus.training import Workbench, evaluate, plain_steps
+
+__all__ = ["baselines", "majority", "without_noise"]
+
+_LEAST_BATCH = 16.0
+
+
+def majority(data: FederatedData) -> dict[str, float]:
+    """`majority`: accuracy, on the test records of all silos, of the class that most training
+    records have; empty without records.
+    """
+    train, test = (
+        np.concatenate([getattr(silo, part).y for silo in data.silos]) for part in ("train", "test")
+    )
+    if not len(train) or not len(test):
+        return {}
+    return {"majority": float(np.mean(test == np.bincount(train).argmax()))}
+
+
+def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict[str, float]:
+    """Accuracies of FedAvg with the same rounds, steps and learning rate but no noise, and of every
+    silo by itself.
+
+    Returns:
+        `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test
+        records of all silos together; nothing where there are none.
+    """
+    if not any(len(silo.test) for silo in bench.data.silos):
+        return {}
+    names = tuple(silo.name for silo in bench.data.silos)
+    records = [len(silo.train) for silo in bench.data.silos]
+    least = min((count for count in records if count), default=1)
+    batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(least))
+    mean = max(float(np.mean(records)), 1.0)
+    steps = max(1, round(mean / batch))
+    plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
+    together = Federation(noise_design(plain, names), bench, None, seed=0, threads=threads)
+    for _ in together.rounds():
+        pass
+    pooled = Records(
+        np.concatenate([silo.test.x for silo in bench.data.silos]),
+        np.concatenate([silo.test.y for silo in bench.data.silos]),
+    )
+    vocabulary = plan.training.vocabulary
+    kind = InputKind.of(bench.model, vocabulary)
+    alone = []
+    for position, silo in enumerate(bench.data.silos):
+        update = plain_steps(
+            bench.model,
+            bench.first_parameters,
+            kind.cast(torch.from_numpy(silo.train.x)),
+            torch.from_numpy(silo.train.y),
+            steps=steps * plan.federation.rounds,
+            sampling_rate=min(1.0, batch / max(len(silo.train), 1)),
+            learning_rate=plain.training.learning_rate,
+            momentum=0.0,
+            l2_penalty=0.0,
+            source=RandomSource.simulation(0, "alone", position),
+        )
+        alone.append(
+            evaluate(
+                bench.model, bench.first_parameters + update, pooled, vocabulary=vocabulary
+            ).accuracy
+        )
+    return {
+        "non_private": evaluate(
+            bench.model, together.server.released, pooled, vocabulary=vocabulary
+        ).accuracy,
+        "alone_mean": float(np.mean(alone)),
+        "alone_min": float(np.min(alone)),
+        "alone_max": float(np.max(alone)),
+    }
+
+
+def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int) -> TrainingPlan:
+    """Plain FedAvg with the plan's data, model and rounds; whatever belongs to one algorithm or one
+    kind of noise is left out.
+    """
+    rate = (
+        plan.training.learning_rate
+        if plan.training.learning_rates is None
+        else float(np.mean(plan.training.learning_rates))
+    )
+    plain = replace(plan, silo={}).replace(
+        "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=rate, learning_rates=None,
+        server_learning_rate=1.0, server_optimizer="sgd", server_momentum=0.0, iterate_average=0.0,
+    )  # fmt: skip
+    plain = plain.replace("noise", mechanism="skellam", removable=False).replace(
+        "privacy", unit="record"
+    )
+    plain = plain.replace("federation", local_steps=local_steps, selection="all", selected=None)
+    return plain.replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")

@@ -1,0 +1,114 @@
+"""Records and models that were given in Python: the plan that runs names them, since no file
+does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sumus.data import UNNAMED, FederatedData, from_arrays, hold_to_plan, load
+from sumus.errors import PlanError
+from sumus.files import name_of_file
+from sumus.plan import TrainingPlan
+
+__all__ = ["class_of", "with_model", "with_records"]
+
+_SPLIT_IS_PUBLIC = (
+    "which records train and which test was decided beforehand and is taken as public"
+)
+_LEDGER_IS_NAMELESS = (
+    "the ledger {} goes by the names of the silos and the shape of a record; name= says which data "
+    "set this is"
+)
+
+
+def with_records(
+    plan: TrainingPlan,
+    silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None,
+    *,
+    name: str | None,
+    classes: int | None,
+) -> tuple[TrainingPlan, FederatedData]:
+    """The plan that says which records are trained on, and those records.
+
+    Guarantee: objects take the place of whatever data the plan names, and the plan says that they
+        did: no command takes other records for them.
+
+    Args:
+        silos: objects given in Python; None for the records that the plan names.
+        name: of the objects' data set.
+        classes: number of their labels.
+    """
+    if classes is not None and (silos is None or isinstance(silos, FederatedData)):
+        raise PlanError(
+            "classes", classes, "is for arrays, tensors and datasets in silos=", "Leave it out."
+        )
+    if name is not None and silos is None:
+        raise PlanError(
+            "name",
+            name,
+            "is for records given in silos=",
+            "Leave it out: the plan names its records.",
+        )
+    if name is not None and not (name.strip() and name.isprintable()):
+        raise PlanError(
+            "name", name, "must be printable text", "Give the data set a name, or leave it out."
+        )
+    if silos is None:
+        return plan, load(plan)
+    split, data = plan.data, silos
+    if name is not None and split.objects not in (None, name):
+        raise PlanError(
+            "name",
+            name,
+            f"must be the plan's data.objects, {split.objects!r}",
+            "Leave one of them out.",
+        )
+    if not isinstance(data, FederatedData):
+        data = from_arrays(
+            data,
+            classes=classes,
+            test_fraction=split.test_fraction,
+            validation_fraction=split.validation_fraction,
+            split_seed=split.split_seed,
+        )
+    if not data.split_by_record:
+        data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
+    chosen = name or split.objects or _dataset_name(data)
+    if chosen.startswith(UNNAMED):
+        data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
+    files = dict.fromkeys(
+        ("name", "path", "silo_column", "label_column", "columns", "bounds", "categories")
+    )
+    plan = plan.replace("data", **files, objects=chosen)
+    held = hold_to_plan(replace(data, name=chosen), plan.data)
+    for silo in held.silos:
+        if silo.left_out:  # said here and nowhere else: a record of the run would tell others
+            told = (
+                f"{silo.left_out} training records of silo {silo.name!r} beyond its bound "
+                f"{silo.bound} are left out"
+            )
+            warnings.warn(told, stacklevel=3)
+    return plan, held
+
+
+def _dataset_name(data: FederatedData) -> str:
+    """The ledger of these records; a file that was loaded beforehand has the same one as in a plan
+    that names it.
+    """
+    return name_of_file(data.name) if data.columns else data.name
+
+
+def with_model(plan: TrainingPlan, model: object | None) -> TrainingPlan:
+    """The plan with the class of a module of one's own in the place of the model that it names."""
+    if model is None:
+        return plan
+    return plan.replace("training", model=f"{class_of(model)} (given in Python)")
+
+
+def class_of(model: object) -> str:
+    """The class of a model of one's own, as records and reports name it."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"

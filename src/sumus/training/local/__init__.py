@@ -1,0 +1,1 @@
+"""What one silo computes in a round: a local update per algorithm."""

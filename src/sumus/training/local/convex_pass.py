@@ -1,0 +1,173 @@
+"""The noiseless local pass of `convex-pass`: softmax or logistic regression on records of bounded
+norm, one step per bin.
+
+    θ ← Π_W[(1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)],   Π_W the projection onto the ball of radius W
+    ∇f_j = (p − y_j) ⊗ x_j,   p maximises ⟨p, logits⟩ + entropy(p) over all p with p_{y_j} ≥ 1 − t
+
+With t = 1 (no cap) p is the softmax. A cap t below 1 bounds the gradient by C = √2·t·R as clipping
+would, and unlike clipping it leaves the loss convex and as smooth as it was: a record's loss grows
+no faster than t times its margin.
+
+Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one
+    record moves the result by at most γC/b per pass, or twice that if its own bin holds more than
+    cap records (co-coercivity; docs/mathematics.md). All arithmetic is float64; what its rounding
+    can add is part of the sensitivity (`design.convex_float_slack_grid`). Records within the public
+    bounds never stop a pass, however large the weights would grow without the projection.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.errors import DataError, GuaranteeError
+from sumus.gradients import compiled
+from sumus.guarantee import LARGEST_WEIGHT_NORM
+from sumus.randomness import RandomSource
+
+__all__ = ["convex_pass"]
+
+
+def convex_pass(
+    weights: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    *,
+    bins: int,
+    passes: int,
+    step: float,
+    decay: float,
+    bin_cap: int,
+    feature_bound: float,
+    residual_cap: float,
+    source: RandomSource,
+) -> npt.NDArray[np.float64]:
+    """The weights after `passes` passes, each with fresh independent uniform bins for every record.
+
+    Args:
+        weights: (outputs, features); one output means binary logistic regression.
+        x: records with the bias feature included, norm at most `feature_bound`.
+        y: labels.
+        bins: S.
+        step: γ/b.
+        decay: γλ.
+        bin_cap: the most records a bin may hold for a step of full length.
+        residual_cap: t, the most of a record's probability that may count as wrong.
+        source: secret random bits for the bins.
+    """
+    _check(weights, x, y, feature_bound)
+    trained = np.array(weights, dtype=np.float64, order="C")
+    for _ in range(passes):
+        assigned = source.below(bins, len(x))
+        order = np.argsort(assigned, kind="stable")
+        ends = np.cumsum(np.bincount(assigned, minlength=bins))
+        _run_pass(
+            trained,
+            np.ascontiguousarray(x),
+            y,
+            order,
+            ends,
+            step,
+            decay,
+            float(bin_cap),
+            LARGEST_WEIGHT_NORM,
+            residual_cap,
+        )
+    return trained
+
+
+def _check(
+    weights: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    feature_bound: float,
+) -> None:
+    norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
+    if not (norms2 <= (feature_bound * (1.0 + 1e-6)) ** 2).all():  # float32 features; NaN fails too
+        largest = math.sqrt(float(np.nan_to_num(norms2, nan=math.inf).max()))
+        raise DataError(
+            f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. "
+            "Normalise them first."
+        )
+    classes = max(len(weights), 2)
+    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
+        raise DataError(
+            f"labels must lie in 0 … {classes - 1}, got {int(y.min())} … {int(y.max())}. Recode "
+            "them."
+        )
+    # of the model that was sent, so refusing it tells nothing; NaN fails too
+    if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:
+        raise GuaranteeError(
+            f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is "
+            "not usable."
+        )
+
+
+@compiled
+def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> None:
+    """From logits to the gradient at them, in place: p − y with p = softmax where p_y ≥ 1 − cap,
+    and otherwise the p that keeps it so.
+    """
+    if residual.size == 1:
+        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
+        return
+    largest = residual.max()
+    for k in range(residual.size):
+        residual[k] = np.exp(residual[k] - largest)
+    own = residual[label]
+    residual[label] = 0.0
+    others = residual.sum()
+    wrong = min(others / (others + own), cap)  # 1 − p_y
+    for k in range(residual.size):
+        residual[k] *= wrong / others if others > 0.0 else 0.0
+    residual[label] = -wrong
+
+
+@compiled
+def _run_pass(
+    weights: npt.NDArray[np.float64],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    step: float,
+    decay: float,
+    bin_cap: float,
+    radius: float,
+    residual_cap: float,
+) -> None:
+    """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
+    outputs, features = weights.shape
+    gradient = np.zeros((outputs, features))
+    residual = np.empty(outputs)
+    begin = 0
+    for end in ends:
+        count = end - begin
+        gradient[:] = 0.0
+        for position in range(begin, end):
+            record = order[position]
+            row = x[record]
+            for k in range(outputs):
+                logit = 0.0
+                for f in range(features):
+                    logit += weights[k, f] * row[f]
+                residual[k] = logit
+            _to_residual(residual, y[record], residual_cap)
+            for k in range(outputs):
+                for f in range(features):
+                    gradient[k, f] += residual[k] * row[f]
+        scale = step * min(1.0, bin_cap / count) if count else 0.0
+        norm2 = 0.0
+        for k in range(outputs):
+            for f in range(features):
+                moved = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
+                weights[k, f] = moved
+                norm2 += moved * moved
+        if norm2 > radius * radius:
+            shrink = radius / np.sqrt(norm2)
+            for k in range(outputs):
+                for f in range(features):
+                    weights[k, f] *= shrink
+        begin = end

@@ -1,0 +1,74 @@
+"""Ordinary local SGD without privacy, for whole-update clipping (algorithm 3 of the paper) and for
+non-private comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn import functional
+
+from sumus.purity import call_with, named_parameters
+from sumus.randomness import RandomSource
+from sumus.training.sampling import poisson_batch
+
+__all__ = ["MeanGradient", "mean_loss", "plain_steps"]
+
+MeanGradient = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""(θ, records, labels) → the gradient of their mean loss."""
+
+
+def mean_loss(
+    model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    """Mean cross-entropy; a model with one output is read as a binary logistic regression."""
+    logits = call_with(model, named_parameters(model, flat), x)
+    if logits.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
+    return functional.cross_entropy(logits, y)
+
+
+def plain_steps(
+    model: nn.Module,
+    parameters: npt.NDArray[np.float64],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    steps: int,
+    sampling_rate: float,
+    learning_rate: float,
+    momentum: float,
+    l2_penalty: float,
+    source: RandomSource,
+    mean_gradient: MeanGradient | None = None,
+) -> npt.NDArray[np.float64]:
+    """θ_S − θ₀ after `steps` steps of mini-batch SGD on Poisson batches; an empty batch is no step.
+
+    Args:
+        mean_gradient: of the loss at (θ, x, y); omitted: by a backward pass through the model.
+    """
+    descend = mean_gradient or partial(_backward, model)
+    first = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
+    state, velocity = first.clone(), torch.zeros_like(first)
+    for _ in range(steps):
+        batch = torch.from_numpy(poisson_batch(len(y), sampling_rate, source))
+        if len(batch) == 0:
+            continue
+        gradient = descend(state, x[batch], y[batch])
+        with torch.no_grad():
+            velocity = momentum * velocity + gradient + l2_penalty * state
+            state = state - learning_rate * velocity
+    return (state - first).numpy().astype(np.float64)
+
+
+def _backward(
+    model: nn.Module, state: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    leaf = state.detach().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(mean_loss(model, leaf, x, y), leaf)
+    return gradient

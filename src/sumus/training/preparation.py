@@ -1,0 +1,154 @@
+"""Records and model as the algorithms want them: public features in front, bounded norms for the
+convex pass, a fresh model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sumus.data import FederatedData, Records
+from sumus.errors import DataError, PlanError
+from sumus.features import bounded, feature_map
+from sumus.gradients import PerRecordGradients
+from sumus.plan import TrainingPlan, feature_shape
+from sumus.purity import (
+    Form,
+    InputKind,
+    is_chain,
+    own_copy,
+    refuse_mixing_layers,
+    require_precision,
+    try_out,
+)
+from sumus.training.models import build_model, flat_parameters
+
+__all__ = ["Workbench", "named_model", "prepare"]
+
+
+@final
+@dataclass(frozen=True)
+class Workbench:
+    """What training needs besides the design: every silo's records behind the public features, and
+    the model on top of them.
+    """
+
+    data: FederatedData
+    model: nn.Module
+    first_parameters: npt.NDArray[np.float64]
+
+
+def prepare(
+    plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None
+) -> Workbench:
+    """Apply the plan's public feature map record by record and build the model (or take a copy of
+    the user's).
+
+    Guarantee: what happens to a record depends on that record and on the plan alone, so it costs no
+        privacy; for `convex-pass` every record, bias feature included, ends with norm at most
+        `feature_bound`. A model that is no pure function of one record is refused (except without
+        privacy, `fedavg`).
+    """
+    training = plan.training
+    convex = training.algorithm == "convex-pass"
+    if convex and model is not None:
+        rule = (
+            "must be one of softmax, linear, logistic for convex-pass; a model of your own has no "
+            "proved convexity"
+        )
+        raise PlanError(
+            "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
+        )
+    mapping = feature_map(training.features, data.shape)
+    shape = (math.prod(mapping.shape) + 1,) if convex else mapping.shape
+    trained = (
+        own_copy(model, logits=training.logits)
+        if model is not None
+        else _build(plan, shape, data.classes)
+    )
+    kind = InputKind.of(trained, training.vocabulary)
+
+    def transform(records: Records, silo: str) -> Records:
+        if training.features == "none" and kind.form(torch.from_numpy(records.x[:0])).whole:
+            _require_known(records, kind, silo)
+            return records
+        x = mapping(records.x)
+        if convex:
+            x = bounded(x.reshape(len(x), math.prod(x.shape[1:])), training.feature_bound)
+        return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
+
+    silos = tuple(
+        replace(
+            silo,
+            train=transform(silo.train, silo.name),
+            validation=transform(silo.validation, silo.name),
+            test=transform(silo.test, silo.name),
+        )
+        for silo in data.silos
+    )
+    ready = replace(data, silos=silos, shape=shape)
+    form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
+    _require_fit(plan, trained, form, data.classes)
+    return Workbench(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
+
+
+def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+    """The model that a plan names, for records of this shape before the plan's features."""
+    return _build(plan, feature_shape(plan.training.features, shape), classes)
+
+
+def _require_known(records: Records, kind: InputKind, silo: str) -> None:
+    """Whole numbers must be ones that the model can look up: a public rule, checked before anything
+    is computed.
+    """
+    if len(records) and not (
+        int(records.x.min()) >= 0 and int(records.x.max()) < (kind.limit or 0)
+    ):
+        rule = f"whole numbers outside 0 … {(kind.limit or 0) - 1}, which the model cannot look up"
+        raise DataError(
+            f"silo {silo!r} has records with {rule}. Map unknown tokens to one number, or set "
+            "training.vocabulary."
+        )
+
+
+def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int) -> None:
+    """Try the model on made-up records: what does not fit or cannot be certified is found before a
+    round is entered into any ledger.
+    """
+    require_precision(model)
+    training = plan.training
+    kind = InputKind.of(model, training.vocabulary)
+    if training.algorithm != "fedavg" and not is_chain(model):
+        outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
+    else:
+        if training.algorithm != "fedavg":
+            refuse_mixing_layers(model)
+        with torch.no_grad():
+            outputs = try_out(model, kind.records(2, form)).shape[1]
+    if outputs != classes and (outputs, classes) != (1, 2):
+        rule = f"must return one number for each of {classes} classes, got {outputs}"
+        raise DataError(
+            f"model {rule}. Give its last layer {classes} outputs, or declare the classes that it "
+            "knows."
+        )
+
+
+def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+    training = plan.training
+    bias = training.algorithm != "convex-pass"  # whose features carry a bias feature
+    model = build_model(
+        training.model,
+        shape=shape,
+        classes=classes,
+        hidden=training.hidden,
+        init_seed=training.init_seed,
+        bias=bias,
+    )
+    return own_copy(model, logits=training.logits) if ":" in training.model else model

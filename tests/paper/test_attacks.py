@@ -1,0 +1,217 @@
+"""The attacks: the steering records do what their table says, and the vectorised recursion is the
+silos' code, integer for integer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from sumus.audit import gaussian_epsilon
+from sumus.guarantee import NoiseDesign, noise_design
+from sumus.paper.theorem.attacks import (
+    Attack,
+    Draws,
+    LocalStepsAttack,
+    forgetting_attack,
+    threshold_attack,
+)
+from sumus.paper.theorem.convex_attack import ConvexAttack
+from sumus.paper.theorem.regression import LEAST_SQUARES, LOGISTIC, Group, Regression
+from sumus.paper.theorem.silos_code import released_by_silos
+from sumus.paper.theorem.theorem import attack_design
+from sumus.randomness import RandomSource
+
+BOTH = pytest.mark.parametrize("regression", [LOGISTIC, LEAST_SQUARES], ids=lambda each: each.name)
+WIDTH = 6
+INSIDE = np.array([True, False, True, True, False, False])
+
+
+def _design(algorithm: str, *, silos: int, steps: int, width: int = WIDTH) -> NoiseDesign:
+    target = "per-step" if algorithm == "dp-sgd" else "proved"
+    return attack_design(
+        algorithm,
+        silos=silos,
+        local_steps=steps,
+        epsilon=1.0,
+        delta=1e-5,
+        calibrate_to=target,
+        width=width,
+    )
+
+
+# -- the records
+
+
+def _clipped(regression: Regression, group: Group, weight: float) -> float:
+    """One record's gradient by hand, clipped to 1."""
+    output = (
+        max(-700.0, min(700.0, weight * group.feature))
+        if regression is LOGISTIC
+        else weight * group.feature
+    )
+    residual = (
+        1.0 / (1.0 + math.exp(-output)) - group.label
+        if regression is LOGISTIC
+        else output - group.label
+    )
+    gradient = residual * group.feature
+    return gradient / max(1.0, abs(gradient))
+
+
+@BOTH
+@pytest.mark.parametrize("weight", [-0.25, -1e-3, -(2.0**-30), 2.0**-30, 1e-3, 0.2, 3.0])
+def test_steering_records_have_the_gradients_of_the_table(
+    regression: Regression, weight: float
+) -> None:
+    resolution = 1 << 16
+    for group in (regression.pusher, regression.switch, *regression.forgetful):
+        found = int(regression.gradient_grid([group.times(3)], np.array([weight]), resolution)[0])
+        assert found == pytest.approx(3 * resolution * _clipped(regression, group, weight), abs=3.5)
+    assert _clipped(regression, regression.pusher, weight) == pytest.approx(1.0)
+    assert _clipped(regression, regression.switch, weight) == pytest.approx(
+        -1.0 if weight < 0.0 else regression.quiet
+    )
+    if abs(weight) <= 0.25:
+        slope = sum(_clipped(regression, group, weight) for group in regression.forgetful) / weight
+        assert slope == pytest.approx(regression.curvature, rel=0.01)
+
+
+# -- recursion and code
+
+
+def _bits(seed: int) -> Callable[[int, int], RandomSource]:
+    return lambda number, silo: RandomSource.simulation(seed, number, silo)
+
+
+def _same_noise(attack: LocalStepsAttack, rounds: int, seed: int) -> Draws:
+    """What the silos of `released_by_silos` draw from `_bits(seed)`, step by step; one trial per
+    round and coordinate.
+    """
+    built = attack.design
+    silos, steps, width, unsent = (
+        len(built.silos),
+        built.silos[0].local_steps,
+        built.plan.training.dimension or 1,
+        built.state_noise,
+    )
+    sent = np.zeros((steps, rounds, width, silos), dtype=np.int64)
+    state = np.zeros((steps - 1, *sent.shape[1:]), dtype=np.int64)
+    for number in range(rounds):
+        for silo in range(silos):
+            source = _bits(seed)(number, silo)
+            for step in range(steps):
+                sent[step, number, :, silo] = built.share.sample(width, source)
+                # nobody takes a gradient at the state after the last step
+                if unsent is not None and step + 1 < steps:
+                    state[step, number, :, silo] = unsent.sample(width, source)
+    sent, state = sent.reshape(steps, -1, silos), state.reshape(steps - 1, -1, silos)
+    followed = slice(0, 1) if attack.follows_attacked else slice(1, None)
+    rest = sent.sum(axis=(0, 2)) - sent[:, :, followed].sum(axis=(0, 2))
+    return Draws(sent[:, :, followed], None if unsent is None else state[:, :, followed], rest)
+
+
+def _expected(attack: Attack, draws: Draws, rounds: int) -> np.ndarray:
+    both = [
+        attack.totals(draws, with_record=with_record).reshape(rounds, -1)
+        for with_record in (True, False)
+    ]
+    return np.where(INSIDE, *both)
+
+
+@BOTH
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
+@pytest.mark.parametrize(("silos", "steps"), [(4, 2), (3, 4)])
+def test_threshold_recursion_gives_the_integers_of_the_silos_code(
+    regression: Regression, algorithm: str, silos: int, steps: int
+) -> None:
+    attack = threshold_attack(_design(algorithm, silos=silos, steps=steps), regression, 0.2)
+    rounds = 5
+    by_code = released_by_silos(
+        attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(5)
+    )
+    assert np.array_equal(by_code, _expected(attack, _same_noise(attack, rounds, 5), rounds))
+    # both verdicts occur, so the switch was exercised
+    assert 0 < attack.says_in(by_code).sum() < by_code.size
+
+
+@BOTH
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
+def test_forgetting_recursion_gives_the_integers_of_the_silos_code(
+    regression: Regression, algorithm: str
+) -> None:
+    attack = forgetting_attack(_design(algorithm, silos=3, steps=3), regression, 1.0)
+    by_code = released_by_silos(attack, INSIDE, rounds=2, source=RandomSource(), sources=_bits(7))
+    assert np.array_equal(by_code, _expected(attack, _same_noise(attack, 2, 7), 2))
+
+
+@pytest.mark.parametrize("residual_cap", [None, 0.3])
+def test_convex_recursion_gives_the_integers_of_the_silos_code(residual_cap: float | None) -> None:
+    plan, rounds = _design("convex-pass", silos=3, steps=2).plan, 3
+    built = noise_design(plan.replace("training", residual_cap=residual_cap), ("a", "b", "c"))
+    attack = ConvexAttack(built, 0.0)
+    by_code = released_by_silos(
+        attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(8)
+    )
+    noise = np.zeros((rounds, WIDTH), dtype=np.int64)
+    for number in range(rounds):
+        for silo in range(3):
+            source = _bits(8)(number, silo)
+            records = sum(
+                group.copies
+                for inside in INSIDE
+                for group in attack.groups(silo, with_record=bool(inside))
+            )
+            source.below(built.silos[silo].local_steps, records)  # the bins are drawn first
+            noise[number] += built.share.sample(WIDTH, source)
+    draws = Draws(np.zeros((0, noise.size, 0), dtype=np.int64), None, noise.reshape(-1))
+    assert np.array_equal(by_code, _expected(attack, draws, rounds))
+
+
+def test_trials_of_one_round_do_not_touch_each_other() -> None:
+    """The record of one coordinate changes the sum of that coordinate only."""
+    attack = threshold_attack(_design("dp-sgd", silos=3, steps=3), LEAST_SQUARES, 0.5)
+    first = released_by_silos(attack, INSIDE, rounds=3, source=RandomSource(), sources=_bits(9))
+    for coordinate in range(WIDTH):
+        changed = INSIDE.copy()
+        changed[coordinate] = not changed[coordinate]
+        found = released_by_silos(
+            attack, changed, rounds=3, source=RandomSource(), sources=_bits(9)
+        )
+        assert np.flatnonzero((found != first).any(axis=0)).tolist() == [coordinate]
+
+
+# -- how strong they are
+
+
+@BOTH
+def test_the_forgetting_attack_sees_less_noise_than_is_accounted(regression: Regression) -> None:
+    """(S + N − 1) shares of variance instead of S·N: a 6-standard-error interval around the former
+    excludes the latter.
+    """
+    attack = forgetting_attack(_design("dp-sgd", silos=6, steps=4), regression, 0.0)
+    totals = attack.totals(attack.draw(20_000, RandomSource.simulation(1)), with_record=False)
+    shares = float(totals.var()) / attack.design.share.variance_grid
+    assert shares == pytest.approx(4 + 6 - 1, rel=6 * math.sqrt(2 / 20_000))
+    assert shares < 0.5 * 4 * 6
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("silos", "steps", "threshold", "forgetting"),
+    [(10, 2, 2.44, 1.39), (10, 10, 3.41, 2.51), (51, 2, 6.24, 1.45), (5, 5, 2.16, 1.76)],
+)
+def test_exact_figures(
+    regression: Regression, silos: int, steps: int, threshold: float, forgetting: float
+) -> None:
+    """The Gaussian figures of both attacks, computed apart from this code with the paper's
+    sensitivity and accounting.
+    """
+    built = _design("dp-sgd", silos=silos, steps=steps)
+    for make, exact in ((threshold_attack, threshold), (forgetting_attack, forgetting)):
+        assert gaussian_epsilon(make(built, regression, 0.0).separation, 1e-5) == pytest.approx(
+            exact, abs=0.02
+        )

@@ -1,0 +1,104 @@
+"""A server sends a silo real messages with changed bytes, in any order: the silo answers or
+refuses, and answers a round once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from sumus.parties import round_identifier
+from sumus.parties.sums import pack_model
+from sumus.parties.wire import Kind, frame, unframe
+from sumus.secagg import Invitation, decode_any
+from sumus.secagg.messages import MaskedInput, RevealedShares, SetSignature, decode
+from support.local_federation import LocalFederation, plan
+
+VICTIM = 0
+
+
+class Recorder:
+    """A driver that keeps what the server sends to one silo."""
+
+    def __init__(self, federation: LocalFederation) -> None:
+        self._federation, self.sent = federation, []
+
+    def exchange(self, messages: dict[int, bytes], *, deadline_seconds: float) -> dict[int, bytes]:
+        self.sent += [messages[VICTIM]] if VICTIM in messages else []
+        return dict(self._federation.driver.exchange(messages, deadline_seconds=deadline_seconds))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def attacked(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[LocalFederation, list[bytes]]]:
+    """A federation after its first round, everything the victim was sent in it, and an invitation
+    to the second.
+    """
+    folder: Path = tmp_path_factory.mktemp("fuzz")
+    federation = LocalFederation(folder, plan())
+    recorder, server = Recorder(federation), federation.server()
+    server._driver = recorder
+    server.greet()
+    run = federation.run_folder()
+    next(iter(server.train(run, rounds=1)))
+    assert server._session is not None
+    payload = pack_model(1, np.zeros(federation.agreement.plan.training.dimension or 0))
+    identifier = round_identifier(federation.agreement.plan, 1, frozenset(range(4)))
+    _, second = server._session.invite(identifier, payload=payload)
+    yield federation, [*recorder.sent, frame(Kind.PROTOCOL, second)]
+    federation.close()
+
+
+def test_the_recording_has_a_message_of_every_kind(
+    attacked: tuple[LocalFederation, list[bytes]],
+) -> None:
+    kinds = [
+        type(decode_any(message[1:])).__name__
+        for message in attacked[1]
+        if message[0] == Kind.PROTOCOL
+    ]
+    assert kinds == ["KeyDirectory", "Invitation", "DroppedSet", "SetCertificate", "Invitation"]
+    assert attacked[1][0][0] == Kind.HELLO
+
+
+ANSWERED: dict[int, bytes] = {}
+"""By round number, the one masked input that has left."""
+SIGNED: dict[bytes, bytes] = {}
+REVEALED: dict[bytes, bytes] = {}
+
+
+@given(data=st.data())
+@settings(max_examples=250, deadline=None)
+def test_no_bytes_make_a_silo_fail_or_answer_a_round_twice(
+    attacked: tuple[LocalFederation, list[bytes]], data: st.DataObject
+) -> None:
+    federation, messages = attacked
+    raw = bytearray(data.draw(st.sampled_from(messages)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        # most of the bytes are the model; the first 150 decide what a message means
+        place = data.draw(st.integers(0, min(150, len(raw) - 1)) | st.integers(0, len(raw) - 1))
+        raw[place] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.just(len(raw)) | st.integers(0, len(raw)))]
+    kind, body = unframe(federation.parties[VICTIM].handle(bytes(raw)))
+    assert kind in {Kind.WELCOME, Kind.READY, Kind.PROTOCOL, Kind.REFUSED}
+    if kind is Kind.REFUSED:
+        assert b"failed" not in body, "an error that nobody declared"
+    if kind is not Kind.PROTOCOL:
+        return
+    reply = decode_any(body)
+    if isinstance(reply, MaskedInput):
+        (number,) = struct.unpack_from("<Q", decode(bytes(raw[1:]), Invitation).payload)
+        assert ANSWERED.setdefault(number, body) == body
+    else:
+        assert isinstance(reply, SetSignature | RevealedShares)
+        kept = SIGNED if isinstance(reply, SetSignature) else REVEALED
+        assert kept.setdefault(reply.round_id, body) == body

@@ -1,0 +1,124 @@
+"""A whole federation of real parties in one process, each silo with a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sumus.books import Ledger, Policy, RunFolder
+from sumus.data import load_silo
+from sumus.parties import (
+    Agreement,
+    LedgerReleases,
+    Patience,
+    ServerParty,
+    SiloParty,
+    SiloState,
+    agree_on,
+)
+from sumus.parties.in_process import InProcessDriver
+from sumus.plan import TrainingPlan
+from sumus.randomness import RandomSource
+from sumus.secagg import Roster, SiloIdentity
+
+PLAN = """
+[privacy]
+epsilon = 2.0
+delta = 1e-4
+[federation]
+silos = 4
+rounds = 3
+local_steps = 20
+dropouts = 1
+[training]
+algorithm = "convex-pass"
+learning_rate = 1.0
+[data]
+name = "digits"
+[evaluation]
+metrics = "none"
+"""
+
+# silos that answer or refuse are not waited for, however long
+QUICK = Patience(set_up=60.0, update=60.0, stage=60.0, retry=0.05)
+
+
+def plan(overrides: Mapping[str, object] | None = None) -> TrainingPlan:
+    """The plan of these tests, resolved and calibrated."""
+    return agree_on(TrainingPlan.from_toml(PLAN).with_overrides(overrides or {})).plan
+
+
+class LocalFederation:
+    """Silo folders below `root`, parties that can be stopped and started again, and an in-process
+    engine between them.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        agreed: TrainingPlan,
+        *,
+        seed: int | None = None,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> None:
+        self.root, self.agreement = root, agree_on(agreed)
+        names = [silo.name for silo in self.agreement.design.silos]
+        identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
+        self.roster = Roster.from_public_texts(
+            [identity.public_text() for identity in identities.values()]
+        )
+        self.policies = policies or {}
+        for name, identity in identities.items():
+            folder = self.folder(name)
+            (folder / "plans").mkdir(parents=True, mode=0o700)
+            folder.chmod(0o700)
+            (folder / "identity.key").write_text(identity.secret_text())
+            (folder / "roster.toml").write_text(self.roster.to_text())
+            (folder / "plans" / "plan.toml").write_text(self.agreement.plan.to_toml())
+            if seed is not None:
+                (folder / "SIMULATION").touch()
+        self.parties: dict[int, SiloParty] = {}
+        self.driver = InProcessDriver(dict.fromkeys(range(len(names)), lambda message: None))
+        for number in range(len(names)):
+            self.start(number)
+
+    def folder(self, name: str) -> Path:
+        return self.root / "silos" / name
+
+    def start(
+        self, number: int, handler: Callable[[SiloParty, bytes], bytes | None] = SiloParty.handle
+    ) -> SiloParty:
+        """Start a silo's process, as it were, from what is on its disk."""
+        name = self.roster.names[number]
+        ledger = Ledger.of_dataset("digits", state=self.folder(name))
+        policy = self.policies.get(name, Policy())
+
+        def releases(agreement: Agreement) -> LedgerReleases:
+            return LedgerReleases.open(agreement, ledger, policy)
+
+        party = SiloParty(SiloState(self.folder(name)), load=load_silo, releases=releases)
+        self.parties[number] = party
+        self.driver.silos[number] = lambda message: handler(party, message)
+        return party
+
+    def stop(self, number: int) -> None:
+        """The silo's process ends; its disk stays."""
+        self.parties.pop(number).close()
+        self.driver.silos.pop(number)
+
+    def server(self, patience: Patience = QUICK) -> ServerParty:
+        return ServerParty(self.agreement, self.roster, self.driver, patience=patience)
+
+    def run_folder(self, *, void: str | None = None) -> RunFolder:
+        return RunFolder.create(
+            self.agreement.plan,
+            self.agreement.account,
+            self.root / "runs",
+            silos=self.roster.names,
+            void=void,
+        )
+
+    def close(self) -> None:
+        for party in self.parties.values():
+            party.close()
+        self.driver.close()
