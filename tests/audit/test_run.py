@@ -22,7 +22,7 @@ from sumus.data import FederatedData
 from sumus.gradients import PerRecordGradients, totals
 from sumus.gradients.per_record import GradientSum
 from sumus.guarantee import NoiseDesign, calibrated
-from sumus.noise import IntegerNoise, Skellam
+from sumus.noise import Law, Skellam
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 
@@ -125,9 +125,9 @@ def test_finds_halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _scaled_sample(factor: float) -> Callable[..., np.ndarray]:
-    real = IntegerNoise.sample
+    real = Law.sample
 
-    def sample(self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
+    def sample(self: Law, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
         return np.rint(factor * real(self, size, source)).astype(np.int64)
 
     return sample
@@ -149,10 +149,10 @@ def test_finds_clipping_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_finds_a_silo_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     built = _design("single-step", silos=2)
-    real, calls = IntegerNoise.sample, [0]
+    real, calls = Law.sample, [0]
 
     def every_other_call(
-        self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource
+        self: Law, size: int | tuple[int, ...], source: RandomSource
     ) -> np.ndarray:
         calls[0] += 1
         drawn = real(self, size, source)

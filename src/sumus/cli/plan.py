@@ -24,7 +24,6 @@ from sumus.guarantee import (
     certify,
     compare,
 )
-from sumus.noise import Gaussian
 
 __all__ = ["plan_app"]
 
@@ -77,7 +76,7 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     """The public numbers of a design, as plain values."""
     made, tosses_coins = design.plan, design.coins is not None
     bits = made.aggregation.modulus_bits
-    can_wrap = not tosses_coins and not isinstance(design.share, Gaussian)
+    can_wrap = not tosses_coins and design.share.discrete
     return {
         "noise_multiplier": made.noise.noise_multiplier,
         "local_noise_multiplier": account.local_noise_multiplier,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sumus.accounting import Release, noisy_step
 from sumus.errors import PlanError
-from sumus.noise import Gaussian, IntegerNoise, noise_law
+from sumus.noise import Law, noise_law
 from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.tasks import Measured, noisy_share
 
@@ -112,7 +112,7 @@ def decoded_counts(
     return Counted(accuracy, capped, max(records / 2.0, 0.0))
 
 
-def count_noise(plan: TrainingPlan) -> IntegerNoise | Gaussian:
+def count_noise(plan: TrainingPlan) -> Law:
     """The law that one silo adds to each of its counts, for every measured model."""
     multiplier = plan.evaluation.noise_multiplier
     if multiplier is None:

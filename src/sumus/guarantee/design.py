@@ -17,9 +17,8 @@ from sumus.errors import PlanError
 from sumus.guarantee.claims import Setting
 from sumus.guarantee.mechanisms import check_coins, coins_of
 from sumus.noise import (
-    Gaussian,
     Grid,
-    IntegerNoise,
+    Law,
     PoissonBinomial,
     Rounding,
     component_shares,
@@ -296,16 +295,16 @@ class NoiseDesign:
         )
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law a silo with an equal share draws, per query and coordinate."""
         return self._law(1.0)
 
-    def drawn_by(self, silo: SiloDesign) -> IntegerNoise | Gaussian:
+    def drawn_by(self, silo: SiloDesign) -> Law:
         """The law that one silo draws, per query and coordinate."""
         return self._law(silo.variance_ratio)
 
     @property
-    def state_noise(self) -> IntegerNoise | Gaussian | None:
+    def state_noise(self) -> Law | None:
         """The law of the unsent noise of split-noise; None where none is drawn.
 
         It hides the state at which the next gradient is taken, so the last step of a round, after
@@ -321,7 +320,7 @@ class NoiseDesign:
         return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
 
     @property
-    def removable_components(self) -> tuple[IntegerNoise | Gaussian, ...]:
+    def removable_components(self) -> tuple[Law, ...]:
         """The share of one silo in independent parts: the first is kept, part l is taken back if
         fewer than l silos drop out.
         """
@@ -334,7 +333,7 @@ class NoiseDesign:
             noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions
         )
 
-    def _law(self, factor: float) -> IntegerNoise | Gaussian:
+    def _law(self, factor: float) -> Law:
         share = noise_law(
             self.plan.noise.mechanism, (self.noise_multiplier * self.grid.resolution) ** 2
         ).share(self.resolved.contributors)
@@ -543,7 +542,7 @@ def _saturation(design: NoiseDesign) -> int:
     plan = design.plan
     parties = design.resolved.invited
     half = 2.0 ** (plan.aggregation.modulus_bits - 1)
-    if plan.noise.mechanism == "poisson-binomial" or isinstance(design.share, Gaussian):
+    if plan.noise.mechanism == "poisson-binomial" or not design.share.discrete:
         return 1 << 52  # the range of coins is checked apart, floats do not wrap
     largest = design.drawn_by(max(design.silos, key=lambda silo: silo.variance_ratio))
     heaviest, draws = max(design.step_weights), parties * design.queries_per_round

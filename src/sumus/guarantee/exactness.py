@@ -17,7 +17,7 @@ from typing import final
 from sumus.accounting import TAIL_LOG_MASS
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.mechanisms import coin_log_ratio
-from sumus.noise import Gaussian, IntegerNoise
+from sumus.noise import Law
 from sumus.plan import TrainingPlan
 
 __all__ = ["Inexactness", "breach_of", "inexactness_of", "inexactness_of_draws", "out_of_range"]
@@ -106,7 +106,7 @@ class Inexactness:
 
 
 def inexactness_of_draws(
-    law: IntegerNoise | Gaussian, contributors: int, *, sums: float, draws_per_sum: int
+    law: Law, contributors: int, *, sums: float, draws_per_sum: int
 ) -> Inexactness:
     """Of `sums` coordinates, each a sum of `draws_per_sum` draws that is accounted as the sum of
     `contributors` draws of `law`.
@@ -114,7 +114,7 @@ def inexactness_of_draws(
     The continuous Gaussian has no proved sampler, so nothing that it protects is called proved, and
     nothing is paid.
     """
-    if isinstance(law, Gaussian):
+    if not law.discrete:
         return Inexactness()
     # distance of the summed law from the one accounted
     declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sumus.accounting import Values, epsilon_of_search
+from sumus.accounting import epsilon_of_search
 from sumus.errors import PlanError
 from sumus.guarantee.exactness import Inexactness
+from sumus.noise import Values
 from sumus.plan import PrivacyPlan
 
 __all__ = ["is_one_run", "searched_epsilon"]

@@ -30,7 +30,7 @@ from sumus.guarantee import (
     decoded_counts,
     sum_length,
 )
-from sumus.noise import Gaussian, IntegerNoise
+from sumus.noise import Law
 from sumus.purity import (
     CHUNK,
     Form,
@@ -191,7 +191,7 @@ class SecureMetrics:
     design: NoiseDesign
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law that one silo adds to each of its counts."""
         return count_noise(self.design.plan)
 

@@ -32,7 +32,7 @@ from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.gradients import PerRecordGradients
 from sumus.guarantee import NoiseDesign, SiloDesign, convex_bounds
-from sumus.noise import Gaussian, Grid
+from sumus.noise import Grid
 from sumus.purity import InputKind, is_chain
 from sumus.randomness import RandomSource
 from sumus.training.local.convex_pass import convex_pass
@@ -149,7 +149,7 @@ class NoisySteps:
         step_length = training.learning_rate / design.resolved.divisor * design.grid.granularity
         state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
         released: npt.NDArray[Any] = np.zeros(
-            len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64
+            len(parameters), dtype=np.int64 if share.discrete else np.float64
         )
         taken = clipped = nonfinite = saturated = 0
         noise_seconds = 0.0
