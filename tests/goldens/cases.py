@@ -135,13 +135,15 @@ SHIPPED = (
 
 _SPLIT = "training.algorithm=split-noise"
 _SINGLE = ("training.algorithm=single-step", "federation.local_steps=1")
+_COARSE = "noise.resolution_bits=4"  # on a fine grid both laws draw the same integers from one seed
+_DISCRETE = ("noise.mechanism=discrete-gaussian", _COARSE)
 _COINS = ("noise.mechanism=poisson-binomial", "privacy.accountant=renyi")
 _FEDAVG = "training.algorithm=fedavg"
 
 VARIATIONS = (
     # several noisy steps
     variation("dp-sgd", "steps", quick=True),
-    variation("dp-sgd-discrete-gaussian", "steps", "noise.mechanism=discrete-gaussian"),
+    variation("dp-sgd-discrete-gaussian", "steps", *_DISCRETE),
     variation(
         "dp-sgd-gaussian",
         "steps",
@@ -154,7 +156,8 @@ VARIATIONS = (
     variation("dp-sgd-learning-rates", "steps", "training.learning_rates=[0.8, 0.6, 0.4, 0.2]"),
     variation("dp-sgd-stochastic", "steps", "noise.rounding=stochastic"),
     variation("dp-sgd-sum", "steps", "noise.rounding=sum"),
-    variation("dp-sgd-coarse", "steps", "noise.resolution_bits=8", "training.clip_norm=0.3"),
+    variation("dp-sgd-coarse", "steps", _COARSE),
+    variation("dp-sgd-clipped", "steps", "noise.resolution_bits=8", "training.clip_norm=0.3"),
     variation("dp-sgd-local", "steps", "privacy.calibrate_to=local"),
     variation("dp-sgd-per-step", "steps", "privacy.calibrate_to=per-step"),
     variation("dp-sgd-renyi", "steps", "privacy.accountant=renyi"),
@@ -258,9 +261,7 @@ VARIATIONS = (
         "convex-pass-uncapped", "convex", "training.residual_cap=none", "training.l2_penalty=0.01"
     ),
     variation("convex-pass-two-passes", "convex", "training.passes=2", "training.feature_bound=2"),
-    variation(
-        "convex-pass-discrete-gaussian", "convex", "noise.mechanism=discrete-gaussian", quick=True
-    ),
+    variation("convex-pass-discrete-gaussian", "convex", *_DISCRETE, quick=True),
     variation(
         "convex-pass-unequal",
         "convex",
@@ -319,7 +320,8 @@ VARIATIONS = (
     ),
     # whole silos
     variation("silo", "silos", quick=True),
-    variation("silo-discrete-gaussian", "silos", "noise.mechanism=discrete-gaussian"),
+    variation("silo-coarse", "silos", _COARSE),
+    variation("silo-discrete-gaussian", "silos", *_DISCRETE),
     variation(
         "silo-poisson-binomial",
         "silos",

@@ -212,24 +212,17 @@ def ledger(folder: Path, base: str, *changes: str) -> dict[str, Any]:
     with surfaces.old_names(), surfaces.state_folder(folder / "state"):
         trained = command("train", str(path), *sets(changes), *out).json()
         run_folder = Path(trained["run"])
-        measured = {"accuracy", "loss", "run", "seconds", "baselines"}
+        measured = {"accuracy", "loss", "accuracy_plus_minus", "loss_plus_minus"}
+        summary = without(trained, measured | _TIMES_AND_PATHS | {"baselines"})
         spent = [
             without(entry, {"run", "time", "round_id"})
             for entry in surfaces.ledger_entries(folder / "state")
         ]
-        kept = (
-            "round",
-            "epsilon_spent",
-            "delta",
-            "survivors",
-            "noise_norm_expected",
-            "bytes_up",
-            "bytes_down",
-        )
+        kept = ("round", "epsilon_spent", "delta")
         return {
             "entries": spent,
             "promised": surfaces.promised(run_folder),
-            "summary": without(trained, measured),
+            "summary": summary,
             "rounds": [
                 {name: entry[name] for name in kept} for entry in surfaces.round_entries(run_folder)
             ],

@@ -75,6 +75,20 @@ def test_selection_reaches_every_algorithm_and_every_mechanism(stored: dict[str,
     assert {"skellam", "discrete-gaussian", "gaussian", "poisson-binomial"} <= mechanisms
 
 
+def test_variations_of_what_is_drawn_have_models_of_their_own(stored: dict[str, Any]) -> None:
+    """Only what does not touch the model shares one: how it is summed, measured or accounted."""
+    alike = (
+        {"plans/digits", "embedded"},
+        {"dp-sgd", "dp-sgd-trusted", "dp-sgd-tuned", "dp-sgd-secure-metrics"},
+        {"convex-pass", "convex-pass-public-counts", "convex-pass-secure-metrics"},
+    )
+    names: dict[str, set[str]] = {}
+    for name, entry in stored["entries"].items():
+        if "model" in entry.get("run", {}):
+            names.setdefault(entry["run"]["model"]["sha256"], set()).add(name)
+    assert [shared for shared in names.values() if len(shared) > 1 and shared not in alike] == []
+
+
 def test_a_changed_value_is_told(stored: dict[str, Any]) -> None:
     """The comparison finds less noise, another model, another ε and a lost round."""
     entry = stored["entries"]["dp-sgd"]
