@@ -136,6 +136,10 @@ SHIPPED = (
 _SPLIT = "training.algorithm=split-noise"
 _SINGLE = ("training.algorithm=single-step", "federation.local_steps=1")
 _COARSE = "noise.resolution_bits=4"  # on a fine grid both laws draw the same integers from one seed
+_KNOWN_NOISE = (
+    "privacy.epsilon=none",
+    "noise.noise_multiplier=6",
+)  # the same hash on every machine
 _DISCRETE = ("noise.mechanism=discrete-gaussian", _COARSE)
 _COINS = ("noise.mechanism=poisson-binomial", "privacy.accountant=renyi")
 _FEDAVG = "training.algorithm=fedavg"
@@ -284,11 +288,18 @@ VARIATIONS = (
     variation(
         "convex-pass-removable",
         "convex",
+        *_KNOWN_NOISE,
         "federation.silos=6",
         "federation.dropouts=2",
         "noise.removable=true",
         drop=("1:masked:4", "2:masked:1,5"),
         quick=True,
+    ),
+    variation(
+        "convex-pass-removable-calibrated",
+        "convex",
+        "federation.dropouts=1",
+        "noise.removable=true",
     ),
     variation(
         "convex-pass-secure-metrics",
@@ -314,6 +325,7 @@ VARIATIONS = (
         "single-step-removable",
         "steps",
         *_SINGLE,
+        *_KNOWN_NOISE,
         "federation.dropouts=1",
         "noise.removable=true",
         drop=("2:masked:2",),

@@ -6,7 +6,7 @@
     INTENDED   a value is another on purpose: it is not compared, and the reason stands here
     LAST_BITS  floats are computed in another order: compared with a tolerance on every machine
 
-Names are matched by `fnmatch` on the dotted path of a value, under its old names:
+Names are matched by `fnmatch` on the dotted path of a value, under today's names:
 `dp-sgd-momentum.run.rounds.0.bytes_up`.
 
 Plan hashes hang on the names of keys, and noise that can be removed hangs on the plan hash.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -23,6 +24,17 @@ SEED = 20250311
 _TIMES_AND_PATHS = {"seconds", "run", "time", "previous", "plan_file", "started", "finished"}
 _PROCESSOR = Path("/proc/cpuinfo")
 _DECIDING = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU part", "Features")
+_SETTINGS = (  # by which kernels are chosen
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NUMBA_CPU_FEATURES",
+    "NUMBA_CPU_NAME",
+    "NUMBA_OPT",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+)
 _PACKAGES = (
     "numpy",
     "scipy",
@@ -45,8 +57,9 @@ def fingerprint() -> dict[str, str]:
     lines = _PROCESSOR.read_text().splitlines() if _PROCESSOR.exists() else [platform.processor()]
     kinds = sorted({line for line in lines if line.partition(":")[0].strip() in _DECIDING})
     capability = torch.backends.cpu.get_cpu_capability()
-    numpy_simd = " ".join(np.show_config(mode="dicts")["SIMD Extensions"]["found"])
-    told = "\n".join([platform.machine(), capability, numpy_simd, *kinds])
+    numpy_simd = " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))
+    settings = [f"{name}={os.environ[name]}" for name in _SETTINGS if name in os.environ]
+    told = "\n".join([platform.machine(), capability, numpy_simd, *kinds, *settings])
     return {
         "processor": hashlib.sha256(told.encode()).hexdigest()[:16],
         "python": ".".join(platform.python_version_tuple()[:2]),
