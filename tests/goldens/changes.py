@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"noise_share": "std_factor"}
 """Old key → new key, for example `{"noise_share": "std_factor"}`."""
 
 ADDED: dict[str, Any] = {}

@@ -203,7 +203,7 @@ def state_folder(path: Path) -> Iterator[None]:
 
 def train_in_python(plan: Any, *, seed: int, root: Path, **given: Any) -> Path:
     """`sumus.train` with a public seed and objects of one's own; returns the run's folder."""
-    from sumus.training.run import RunOptions
+    from sumus.runs import RunOptions
 
     return Path(
         sumus.train(plan, options=RunOptions(seed=seed, root=root, threads=1), **given).path
@@ -231,11 +231,14 @@ def transcript(
         absent: silos that vanish before they send an input.
     """
     from sumus.randomness import RandomSource
-    from sumus.secagg.guard import MemoryRoundGuard
-    from sumus.secagg.keys import Roster, SiloIdentity
-    from sumus.secagg.server import ServerSetup
-    from sumus.secagg.silo import SiloSetup
-    from sumus.secagg.terms import Terms
+    from sumus.secagg import (
+        MemoryRoundGuard,
+        Roster,
+        ServerSetup,
+        SiloIdentity,
+        SiloSetup,
+        Terms,
+    )
 
     random = RandomSource.simulation(seed, "golden transcript")
     terms = Terms(
@@ -303,8 +306,8 @@ def transcript(
 
 def wire_messages() -> dict[str, bytes]:
     """The messages around the protocol as they travel."""
-    from sumus.engines.wire import Hello, Kind, Welcome, frame, refusal
-    from sumus.training.aggregation import pack_model
+    from sumus.parties.wire import Hello, Kind, Welcome, frame, refusal
+    from sumus.parties.sums import pack_model
 
     return {
         "hello": Hello(plan_hash=bytes(32), session=bytes(range(32)), version="0.2.0").encode(),
