@@ -39,7 +39,7 @@ __all__ = [
     "train",
 ]
 
-__getattr__, __dir__, _ = door(
+__getattr__, _, _ = door(
     __name__,
     accounting="average calibrate epsilon",
     data="load:load_data",
@@ -48,3 +48,7 @@ __getattr__, __dir__, _ = door(
     plan="TrainingPlan",
     runs="RunOptions TrainedRun train",
 )
+
+
+def __dir__() -> list[str]:
+    return __all__
