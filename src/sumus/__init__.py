@@ -39,7 +39,7 @@ __all__ = [
     "train",
 ]
 
-__getattr__, _, _ = door(
+__getattr__ = door(
     __name__,
     accounting="average calibrate epsilon",
     data="load:load_data",
@@ -47,7 +47,7 @@ __getattr__, _, _ = door(
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
     runs="RunOptions TrainedRun train",
-)
+)[0]
 
 
 def __dir__() -> list[str]:
