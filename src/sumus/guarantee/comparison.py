@@ -173,6 +173,8 @@ def compare(design: NoiseDesign) -> Comparison | None:
         delta=plan.privacy.delta,
         accountant=plan.privacy.accountant,
         silos=design.resolved.invited,
-        own=next(name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm),
+        own=next(
+            name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm
+        ),
         settings=settings,
     )
