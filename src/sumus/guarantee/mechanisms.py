@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from sumus.accounting import LARGEST_COINS, Release, Step, poisson_binomial_curve
+from sumus.accounting import LARGEST_COINS, Queries, Release, poisson_binomial_curve
 from sumus.errors import PlanError
 from sumus.noise import PoissonBinomial
 from sumus.plan import TrainingPlan
@@ -69,8 +69,7 @@ def coin_release(plan: TrainingPlan, *, contributors: int | None = None) -> Rele
         theta=coins.theta,
         dimension=plan.training.dimension or 1,
     )
-    # the multiplier is never read: check_coins refuses the one accountant that would
-    return Release((Step(plan.noise.noise_multiplier or 1.0, 1.0, plan.federation.rounds, curve),))
+    return Release((Queries(None, 1.0, plan.federation.rounds, curve),))
 
 
 def coin_log_ratio(plan: TrainingPlan) -> float:
