@@ -118,7 +118,9 @@ def laws_of(built: NoiseDesign) -> dict[str, Law]:
     for silo in built.silos:
         law = built.drawn_by(silo)
         if law not in laws.values():
-            laws["noise share" if silo.noise_share == 1.0 else f"noise share of {silo.name}"] = law
+            laws["noise share" if silo.variance_ratio == 1.0 else f"noise share of {silo.name}"] = (
+                law
+            )
     if built.state_noise is not None:
         laws["state noise"] = built.state_noise
     if built.plan.noise.removable:

@@ -54,7 +54,7 @@ def audit_samplers(
         audit = audit_noise({}, draws=draws, new_source=new_source)
         checks = _check_tosses(built.coins, draws, new_source())
     else:
-        variance = ((built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution) ** 2
+        variance = (built.noise_multiplier * built.grid.resolution) ** 2
         accounted = (built.share, built.plan.noise_contributors, variance)
         audit = audit_noise(laws_of(built), accounted=accounted, draws=draws, new_source=new_source)
         checks = []

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sumus.accounting import Release, noisy_queries
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
-from sumus.plan import TrainingPlan
+from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.tasks import Measured, noisy_share
 
 __all__ = [
@@ -180,10 +180,10 @@ def check_room(plan: TrainingPlan) -> None:
         raise PlanError("aggregation.modulus_bits", bits, rule, fix)
 
 
-def sum_length(plan: TrainingPlan) -> int:
+def sum_length(resolved: ResolvedPlan) -> int:
     """Coordinates of a silo's vector: those of the model, which leave room for the counts."""
-    counts = METRIC_COORDINATES if plan.evaluation.metrics == "secure" else 0
-    return max(plan.training.dimension or 0, counts)
+    counts = METRIC_COORDINATES if resolved.plan.evaluation.metrics == "secure" else 0
+    return max(resolved.dimension, counts)
 
 
 def padded(vector: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

@@ -210,7 +210,7 @@ class SecureMetrics:
                 *_per_record(model, parameters, records, vocabulary=plan.training.vocabulary)
             )
         most = clamp_of(plan)
-        vector = np.zeros(sum_length(plan), dtype=np.int64)
+        vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:METRIC_COORDINATES] = np.clip(totals, -most, most) + self.share.sample(
             METRIC_COORDINATES, source
         ).astype(np.int64)
