@@ -26,6 +26,7 @@ DEEP_FOLDERS = frozenset(
         "end_to_end",
         "engines",
         "goldens",
+        "growth",
         "paper",
         "parties",
         "purity",
