@@ -306,8 +306,8 @@ def transcript(
 
 def wire_messages() -> dict[str, bytes]:
     """The messages around the protocol as they travel."""
-    from sumus.parties.wire import Hello, Kind, Welcome, frame, refusal
     from sumus.parties.sums import pack_model
+    from sumus.parties.wire import Hello, Kind, Welcome, frame, refusal
 
     return {
         "hello": Hello(plan_hash=bytes(32), session=bytes(range(32)), version="0.2.0").encode(),
