@@ -32,8 +32,6 @@ _HOLD_NOISE = (
     "*.promised.plan_hash",
     "*.entries.*.plan_hash",
     "*.account of the run.plan_hash",
-    # noise that can be removed hangs on the plan's hash, and that on a calibrated noise
-    "convex-pass-removable-calibrated.run.*",
 )
 _SEARCHED = ("*.plan.algorithms.*",)
 _MODELS = ("*.run.model.*", "*.run.released.*")

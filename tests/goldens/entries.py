@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -20,6 +21,7 @@ from goldens import surfaces
 from goldens.cases import BASES, CASES, ROOT, Case, write_table
 from goldens.surfaces import command, sets
 
+VALUES = Path(__file__).resolve().parent / "values.json"
 SEED = 20250311
 _TIMES_AND_PATHS = {"seconds", "run", "time", "previous", "plan_file", "started", "finished"}
 _PROCESSOR = Path("/proc/cpuinfo")
@@ -45,6 +47,11 @@ _PACKAGES = (
     "scikit-learn",
     "cryptography",
 )
+
+
+def stored_values(path: Path = VALUES) -> dict[str, Any]:
+    """The file of values."""
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def fingerprint() -> dict[str, str]:

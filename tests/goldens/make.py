@@ -29,20 +29,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # sums in one order
 _TREE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(_TREE / "tests"), str(_TREE / "src")]  # this tree, whatever is installed
 
 from goldens import entries, surfaces  # noqa: E402
 from goldens.cases import CASES  # noqa: E402
 from goldens.compare import differences  # noqa: E402
-
-VALUES = Path(__file__).resolve().parent / "values.json"
-
-
-def stored_values(path: Path = VALUES) -> dict[str, Any]:
-    """The file of values."""
-    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="silos that compute at the same time; changes no value",
     )
     parser.add_argument(
-        "--values", type=Path, default=VALUES, help="the stored values to compare with"
+        "--values", type=Path, default=entries.VALUES, help="the stored values to compare with"
     )
     chosen = parser.parse_args(arguments)
     if chosen.hashes:
@@ -87,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.out is not None:
         _write(chosen.out, {"fingerprint": entries.fingerprint(), "entries": made})
         return 0
-    return _check(made, stored_values(chosen.values), complete=everything)
+    return _check(made, entries.stored_values(chosen.values), complete=everything)
 
 
 def _made(names: list[str], *, threads: int) -> dict[str, Any]:
@@ -130,7 +123,7 @@ def _check(made: dict[str, Any], stored: dict[str, Any], *, complete: bool) -> i
 
 
 def _write_hashes(path: Path) -> int:
-    values = stored_values(path)
+    values = entries.stored_values(path)
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             file = entries.plan_file(case.base, Path(folder))
