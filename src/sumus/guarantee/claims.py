@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
-from sumus.accounting import Release, Step, even_groups, joining_rate, noisy_step
+from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
 
@@ -186,22 +186,22 @@ class Analysis:
 # -- what is composed
 
 
-def noisy(s: Setting, noise: Law, count: int) -> Step:
+def noisy(s: Setting, noise: Law, count: int) -> Queries:
     """`count` subsampled sums of clipped gradients."""
-    return noisy_step(
+    return noisy_queries(
         noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
     )
 
 
 def one_draw_per_round(s: Setting, noise: Law) -> Release:
     """A whole update a round, noised once."""
-    step = noisy_step(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, surge_rate=s.surge_rate
+    queries = noisy_queries(
+        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, doubling_rate=s.surge_rate
     )
-    return Release((step,))
+    return Release((queries,))
 
 
-def but_the_last(s: Setting, earlier: Callable[[int], Step]) -> Release:
+def but_the_last(s: Setting, earlier: Callable[[int], Queries]) -> Release:
     """All steps of all rounds but the last of each as `earlier` says, the last ones with the noise
     of all counted silos.
 
@@ -217,7 +217,7 @@ def _per_step(s: Setting) -> Release:
     sizes = even_groups(s.local_steps, s.slots or s.local_steps)
     return Release(
         tuple(
-            noisy_step(
+            noisy_queries(
                 s.total,
                 l2_grid=fused * s.l2_grid,
                 dimension=s.dimension,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, final
 
-from sumus.accounting import Release, Step, unit_shift
+from sumus.accounting import Queries, Release, unit_shift
 from sumus.errors import PlanError
 from sumus.guarantee.algorithms.algorithm import Work
 from sumus.guarantee.algorithms.noisy_steps import NoisySteps
@@ -26,7 +26,7 @@ def _compose(s: Setting) -> Release:
         )
         raise PlanError("training.algorithm", SplitNoise.rules.name, rule, "Use dp-sgd.")
     multiplier = split_noise_multiplier(s)
-    return but_the_last(s, lambda count: Step(multiplier, s.sampling_rate, count))
+    return but_the_last(s, lambda count: Queries(multiplier, s.sampling_rate, count))
 
 
 @final
