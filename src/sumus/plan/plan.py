@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from sumus.errors import PlanError
-from sumus.files import closest, parse_toml, read_toml
+from sumus.files import closest, parse_toml, read_toml, toml_value
 from sumus.plan.algorithms import RULES, AlgorithmRules
 from sumus.plan.checks import check_together
+from sumus.plan.overrides import TABLES, parse_value, steps_to
 from sumus.plan.sections import (
     SECTIONS,
     AggregationPlan,
@@ -35,7 +36,6 @@ from sumus.plan.sections import (
     SiloPlan,
     TrainingSectionPlan,
 )
-from sumus.plan.text import TABLES, parse_value, quoted, steps_to, toml_value
 
 __all__ = [
     "DEFAULT_PLAN",
@@ -142,7 +142,7 @@ class TrainingPlan:
                 lines += [
                     f"[{heading}]"
                     if title != "silo"
-                    else f"[silo.{quoted(heading.removeprefix('silo.'))}]"
+                    else f"[silo.{toml_value(heading.removeprefix('silo.'))}]"
                 ]
                 lines += [f"{key} = {toml_value(value)}" for key, value in keys.items()]
                 lines += [""]

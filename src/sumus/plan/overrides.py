@@ -1,14 +1,13 @@
-"""Values of a plan as TOML text, and the names by which `--set` reaches a key."""
+"""How `--set section.key=value` names a key and writes a value."""
 
 from __future__ import annotations
 
-import json
 import tomllib
 from typing import Any
 
 from sumus.errors import PlanError
 
-__all__ = ["TABLES", "parse_value", "quoted", "steps_to", "toml_value"]
+__all__ = ["TABLES", "parse_value", "steps_to"]
 
 # keys that hold a table, whose entries `--set` reaches by name
 TABLES = ("data.bounds", "data.categories")
@@ -37,26 +36,6 @@ def steps_to(dotted: str, value: object) -> list[str]:
             "For example --set privacy.epsilon=3.",
         )
     return [head, rest]
-
-
-def quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{quoted(key)} = {toml_value(entry)}" for key, entry in value.items())
-            + "}"
-        )
-    return repr(value)
 
 
 def parse_value(source: str) -> Any:
