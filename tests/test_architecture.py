@@ -380,6 +380,7 @@ def loop(number):
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("decorator", "seen"),
     [
