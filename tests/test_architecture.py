@@ -383,6 +383,7 @@ def loop(number):
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("decorator", "seen"),
     [
