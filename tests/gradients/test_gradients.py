@@ -66,7 +66,7 @@ def tokens_then_pool() -> nn.Module:
 def case(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with random parameters and a batch that is no multiple of any chunk."""
     makers = {
-        "cnn": (lambda: build_model("cnn", shape=(1, 28, 28), classes=10), (1, 28, 28), 10, 70),
+        "cnn": (lambda: build_model("cnn", shape=(1, 28, 28), outputs=10), (1, 28, 28), 10, 70),
         "strided": (
             lambda: nn.Sequential(
                 nn.Conv2d(3, 5, (3, 2), (2, 1), (0, 1)), nn.ReLU(), nn.Flatten(), nn.Linear(160, 4)
@@ -75,15 +75,15 @@ def case(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
             4,
             67,
         ),
-        "mlp": (lambda: build_model("mlp", shape=(20,), classes=5, hidden=(16, 9)), (20,), 5, 131),
-        "softmax": (lambda: build_model("softmax", shape=(33,), classes=7), (33,), 7, 300),
+        "mlp": (lambda: build_model("mlp", shape=(20,), outputs=5, hidden=(16, 9)), (20,), 5, 131),
+        "softmax": (lambda: build_model("softmax", shape=(33,), outputs=7), (33,), 7, 300),
         "no bias": (
-            lambda: build_model("softmax", shape=(33,), classes=7, bias=False),
+            lambda: build_model("softmax", shape=(33,), outputs=7, bias=False),
             (33,),
             7,
             20,
         ),
-        "logistic": (lambda: build_model("logistic", shape=(11,), classes=2), (11,), 2, 300),
+        "logistic": (lambda: build_model("logistic", shape=(11,), outputs=2), (11,), 2, 300),
         "attention": (Attention, (6, 8), 3, 66),
         "tokens": (tokens_then_pool, (5, 12), 4, 70),
     }

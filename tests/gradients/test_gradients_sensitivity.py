@@ -120,7 +120,7 @@ def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, valu
 def test_closed_form_records_stay_below_the_bound(
     x: np.ndarray, logits: np.ndarray, label: int, clip_norm: float, resolution_bits: int
 ) -> None:
-    gradients = PerRecordGradients(build_model("softmax", shape=(6,), classes=3))
+    gradients = PerRecordGradients(build_model("softmax", shape=(6,), outputs=3))
     theta = torch.cat([torch.zeros(18), torch.from_numpy(logits)])
     result = gradients.clipped_sum(
         theta,
@@ -178,7 +178,7 @@ def make(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with random parameters and a batch of 75 records."""
     torch.manual_seed(5)
     shape = {"cnn": (1, 28, 28), "mlp": (30,), "softmax": (30,), "attention": (5, 8)}[name]
-    model = Attention() if name == "attention" else build_model(name, shape=shape, classes=3)
+    model = Attention() if name == "attention" else build_model(name, shape=shape, outputs=3)
     load_flat(model, 0.2 * torch.randn(flat_parameters(model).numel()))
     return model, torch.randn(75, *shape), torch.randint(0, 3, (75,))
 
@@ -241,7 +241,7 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
     do not.
     """
     torch.manual_seed(0)
-    model = build_model(name, shape=(width,), classes=classes, hidden=(7, 20))
+    model = build_model(name, shape=(width,), outputs=classes, hidden=(7, 20))
     gradients = PerRecordGradients(model)
     x, y = torch.randn(70, width), torch.randint(0, classes, (70,))
     theta = torch.randn(gradients.dimension)
@@ -259,7 +259,7 @@ def test_many_records_on_one_coordinate_do_not_overflow() -> None:
     """300 records that all use their whole norm on the same number, at the finest grid: 300 · 2^24
     does not fit 32 bits.
     """
-    gradients = PerRecordGradients(build_model("logistic", shape=(1,), classes=2, bias=False))
+    gradients = PerRecordGradients(build_model("logistic", shape=(1,), outputs=2, bias=False))
     options = {"clip_norm": 0.1, "resolution": 1 << 24}
     one = gradients.clipped_sum(torch.zeros(1), torch.ones(1, 1), torch.ones(1), **options).integers
     many = gradients.clipped_sum(

@@ -38,7 +38,7 @@ def _records(count: int, seed: int, scale: float) -> Records:
 def test_a_removed_record_changes_no_other_records_result(
     count: int, seed: int, scale: float, data: st.DataObject
 ) -> None:
-    model = build_model("mlp", shape=(FEATURES,), classes=CLASSES, hidden=(5,))
+    model = build_model("mlp", shape=(FEATURES,), outputs=CLASSES, hidden=(5,))
     records, gone = _records(count, seed, scale), data.draw(st.integers(0, count - 1))
     parameters = np.random.default_rng(seed).normal(size=sum(p.numel() for p in model.parameters()))
     kept = np.delete(np.arange(count), gone)
@@ -154,7 +154,7 @@ def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
         512 * CLASSES,
         256 * CLASSES,
     ]
-    model = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    model = build_model("softmax", shape=(FEATURES,), outputs=CLASSES)
     parameters = np.ones(sum(each.numel() for each in model.parameters()))
     assert evaluate(model, parameters, Records(x, np.arange(CLASSES))).accuracy == 0.0
 

@@ -93,8 +93,7 @@ def check_command(
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
     screen.print(
-        f"  classes    {data.classes}: "
-        f"{', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}",
+        f"  classes    {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}",
         markup=False,
     )
     table = Table(box=None, pad_edge=False)
@@ -235,6 +234,7 @@ def _summary(data: FederatedData) -> dict[str, Any]:
         for silo in data.silos
     ]
     facts = dataclasses.asdict(data.facts())
+    facts |= {"classes": len(data.labels.names), "class_names": data.labels.names}
     return {
         **{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")},
         "silos": silos,

@@ -15,6 +15,7 @@ from sumus.data.pool import Pool, silo_titles
 from sumus.data.stated_counts import stated_counts
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
+from sumus.tasks import LabelFacts
 
 __all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count"]
 
@@ -179,8 +180,7 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
         silo_names=titles,
         records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
         shape=chosen.shape,
-        classes=len(chosen.class_names),
-        class_names=chosen.class_names,
+        labels=LabelFacts(chosen.class_names),
         assumptions=assumptions,
         bounded=data.records_per_silo is not None,
     )

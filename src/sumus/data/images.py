@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sumus.data.locations import cache_folder, find, missing
 from sumus.data.pool import Pool
 from sumus.errors import DataError
+from sumus.tasks import LabelFacts, Labels
 
 __all__ = [
     "CIFAR10_CLASSES",
@@ -115,10 +116,9 @@ def digits(cache: Path | None = None) -> Pool:
     names = tuple(str(digit) for digit in range(10))
     return Pool(
         name="digits",
-        labels=labels.astype(np.int64),
+        labels=Labels(labels.astype(np.int64), LabelFacts(names)),
         encode=lambda rows: x[rows],
         shape=(64,),
-        class_names=names,
     )
 
 
@@ -239,10 +239,9 @@ def cifar10_features(cache: Path | None = None) -> Pool:
         )
     return Pool(
         name="cifar10-features",
-        labels=labels.astype(np.int64),
+        labels=Labels(labels.astype(np.int64), LabelFacts(CIFAR10_CLASSES)),
         encode=lambda rows: _levelled(features[rows]),
         shape=(FEATURE_WIDTH,),
-        class_names=CIFAR10_CLASSES,
         assumptions=(
             "features come from a network trained on public images (ImageNet) and frozen; they "
             "cost no privacy",
@@ -272,10 +271,9 @@ def _image_pool(
 ) -> Pool:
     return Pool(
         name=name,
-        labels=labels.astype(np.int64),
+        labels=Labels(labels.astype(np.int64), LabelFacts(class_names)),
         encode=lambda rows: images[rows].astype(np.float32) / np.float32(255.0),
         shape=images.shape[1:],
-        class_names=class_names,
     )
 
 

@@ -26,6 +26,7 @@ from sumus.data.columns import hats
 from sumus.data.locations import find, missing
 from sumus.data.pool import Pool
 from sumus.errors import DataError
+from sumus.tasks import LabelFacts, Labels
 
 __all__ = [
     "CLASS_COUNTS",
@@ -150,10 +151,9 @@ def income(cache: Path | None = None) -> Pool:
     order = np.argsort(names)
     return Pool(
         name="income",
-        labels=labels,
+        labels=Labels(labels, LabelFacts(CLASS_NAMES)),
         encode=lambda rows: encode_income({name: values[rows] for name, values in columns.items()}),
         shape=(income_width(),),
-        class_names=CLASS_NAMES,
         silo_names=tuple(str(name) for name in names[order]),
         silo_of=np.argsort(order)[states.indices.to_numpy()].astype(np.int64),
         assumptions=(

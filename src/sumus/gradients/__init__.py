@@ -20,27 +20,21 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.gradients.kernels import (
-        compiled as compiled,
         outer_norms2 as outer_norms2,
+        run_pass as run_pass,
         scales as scales,
     )
-    from sumus.gradients.layers import (
-        LogitsGradient as LogitsGradient,
-        cross_entropy_gradient as cross_entropy_gradient,
-        squared_error_gradient as squared_error_gradient,
-    )
+    from sumus.gradients.losses import record_loss as record_loss
     from sumus.gradients.per_record import (
         PerRecordGradients as PerRecordGradients,
         made_up_parameters as made_up_parameters,
     )
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
-    from sumus.gradients.vmapped import cross_entropy as cross_entropy
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    kernels="compiled outer_norms2 scales",
-    layers="LogitsGradient cross_entropy_gradient squared_error_gradient",
+    kernels="outer_norms2 run_pass scales",
+    losses="record_loss",
     per_record="PerRecordGradients made_up_parameters",
     threads="one_torch_thread",
-    vmapped="cross_entropy",
 )

@@ -10,7 +10,7 @@ need no backward pass at all: δ is p − y, or f(x) − y for least squares.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast, final
@@ -22,11 +22,9 @@ from torch.nn import functional
 from sumus.gradients.images import Convolution, Maximum, Window, aligned
 from sumus.gradients.parts import ChunkGradients, Outer, Part, Positions, Rows
 from sumus.purity import fresh_chain, layers_of
+from sumus.tasks import Loss
 
-__all__ = ["LayeredPath", "LogitsGradient", "cross_entropy_gradient", "squared_error_gradient"]
-
-LogitsGradient = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(outputs, labels) of a chunk to the gradient of every record's loss at its outputs."""
+__all__ = ["LayeredPath"]
 
 # The error analysis of `Positions` counts operations up to this many positions.
 _MOST_GHOST_POSITIONS = 1024
@@ -51,10 +49,8 @@ class _Slot:
 class LayeredPath:
     """A chain of layers whose per-record gradients come from one batched pass."""
 
-    def __init__(
-        self, slots: Sequence[_Slot], dimension: int, loss_gradient: LogitsGradient
-    ) -> None:
-        self._slots, self._loss_gradient = tuple(slots), loss_gradient
+    def __init__(self, slots: Sequence[_Slot], dimension: int, loss: Loss) -> None:
+        self._slots, self._loss = tuple(slots), loss
         self.dimension = dimension
         holding = [index for index, slot in enumerate(slots) if slot.start >= 0]
         self._last = holding[-1]
@@ -68,7 +64,7 @@ class LayeredPath:
         )
 
     @classmethod
-    def of(cls, model: nn.Module, loss_gradient: LogitsGradient) -> LayeredPath | None:
+    def of(cls, model: nn.Module, loss: Loss) -> LayeredPath | None:
         """The path for a model that is such a chain, or None."""
         chain = fresh_chain(model)
         if chain is None:
@@ -91,7 +87,7 @@ class LayeredPath:
             or any(not parameter.requires_grad for parameter in model.parameters())
         ):
             return None
-        return cls(slots, start, loss_gradient)
+        return cls(slots, start, loss)
 
     def bind(self, parameters: torch.Tensor) -> ChunkGradients:
         """The gradients of any chunk at these parameters, one part per layer that has some, in flat
@@ -138,7 +134,7 @@ class LayeredPath:
                     hidden.requires_grad_()
                 entered.append(seen.detach())
                 outputs.append(hidden)
-        logits_gradient = self._loss_gradient(hidden.detach(), y)
+        logits_gradient = self._loss.output_gradient(hidden.detach(), y)
         if hidden.requires_grad:
             deltas: Sequence[torch.Tensor] = torch.autograd.grad(hidden, outputs, logits_gradient)
         else:
@@ -165,21 +161,6 @@ class LayeredPath:
                     .clone()
                 )
         return vector
-
-
-def cross_entropy_gradient(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """p − y: the gradient of the cross-entropy of each record at its logits (one logit: binary
-    logistic loss).
-    """
-    if logits.shape[1] == 1:
-        return torch.sigmoid(logits) - y[:, None].to(logits.dtype)
-    gradient = torch.softmax(logits, dim=1)
-    return gradient.scatter_add_(1, y[:, None], gradient.new_full((len(y), 1), -1.0))
-
-
-def squared_error_gradient(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """f(x) − y: the gradient of ½(f(x) − y)² of each record at its one output."""
-    return outputs - y[:, None].to(outputs.dtype)
 
 
 def _pass_through(layer: nn.Module, hidden: torch.Tensor) -> torch.Tensor:

@@ -24,22 +24,19 @@ import torch
 from torch import nn
 
 from sumus.errors import DataError, GuaranteeError, PlanError
-from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM, smallest_and_largest
-from sumus.gradients.layers import (
-    LayeredPath,
-    LogitsGradient,
-    cross_entropy_gradient,
-    squared_error_gradient,
-)
+from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
+from sumus.gradients.layers import LayeredPath
 from sumus.gradients.linear import LinearModel
+from sumus.gradients.losses import OwnLoss, record_loss
 from sumus.gradients.parts import ChunkGradients
 from sumus.gradients.threads import one_thread_each
 from sumus.gradients.totals import Totals
-from sumus.gradients.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
+from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
 from sumus.purity import (
     Form,
     InputKind,
+    RecordLoss,
     bits_of,
     examine,
     is_isolated,
@@ -51,15 +48,12 @@ from sumus.purity import (
     verdict,
 )
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS, Loss
 
 __all__ = ["GradientSum", "PerRecordGradients", "made_up_parameters"]
 
 T = TypeVar("T")
 _CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
-_LOSSES: Final[dict[str, tuple[LogitsGradient, RecordLoss]]] = {
-    "cross-entropy": (cross_entropy_gradient, cross_entropy),
-    "least-squares": (squared_error_gradient, squared_error),
-}
 _WORTH_A_THREAD: Final = 1 << 22  # coordinates a batch must have, about a millisecond of work
 # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 _ALIGNMENT: Final = 64
@@ -99,9 +93,8 @@ class PerRecordGradients:
     Args:
         model: any module whose forward pass is a pure function of one record; parameters with
             `requires_grad` are the flat vector, in `parameters()` order.
-        loss: "cross-entropy" (a model with one output gets the binary logistic loss),
-            "least-squares" (½(f(x) − y)², one output, y 0 or 1) or a function (logits, y) → scalar
-            that is called with one record.
+        loss: a task, whose loss it is, or a function (outputs, y) → scalar that is called with one
+            record.
         memory_cap_bytes: bounds what a chunk may hold.
         vocabulary: whole-numbered records lie in 0 … vocabulary − 1; omitted: read off the model's
             embeddings.
@@ -111,19 +104,12 @@ class PerRecordGradients:
         self,
         model: nn.Module,
         *,
-        loss: str | RecordLoss = "cross-entropy",
+        loss: Loss | RecordLoss = TASKS["classification"],
         memory_cap_bytes: int = 512 << 20,
         vocabulary: int | None = None,
     ) -> None:
         refuse_mixing_layers(model)
         self._kind = InputKind.of(model, vocabulary)
-        if isinstance(loss, str) and loss not in _LOSSES:
-            raise PlanError(
-                "loss",
-                loss,
-                f"must be {' or '.join(_LOSSES)} or a function",
-                "Pass a function (logits, y) → scalar.",
-            )
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.dimension = sum(parameter.numel() for parameter in trainable)
         if self.dimension > LARGEST_DIMENSION:
@@ -134,18 +120,13 @@ class PerRecordGradients:
                 "Freeze some of them.",
             )
         self._dtype = require_precision(model)
-        self._model, self._one_output, self._named_loss = (
-            model,
-            loss == "least-squares",
-            isinstance(loss, str),
-        )
-        self._loss: RecordLoss = _LOSSES[loss][1] if isinstance(loss, str) else loss
-        layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
-        self._path: LayeredPath | VmapPath = layered or VmapPath(model, self._loss)
+        self._model = model
+        self._loss = loss if isinstance(loss, Loss) else OwnLoss(loss)
+        self._record_loss = record_loss(self._loss)
+        layered = None if isinstance(self._loss, OwnLoss) else LayeredPath.of(model, self._loss)
+        self._path: LayeredPath | VmapPath = layered or VmapPath(model, self._record_loss)
         self.path = self._path.name
-        self._linear = (
-            LinearModel.of(model, squared=self._one_output) if self.path == "linear" else None
-        )
+        self._linear = LinearModel.of(model, self._loss) if self.path == "linear" else None
         budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
         if budget < 1:
             rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
@@ -210,9 +191,7 @@ class PerRecordGradients:
             )
         totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
         if len(x):
-            self._add_batch(
-                parameters.detach().to(self._dtype), self._kind.cast(x.detach()), y.long(), totals
-            )
+            self._add_batch(parameters.detach().to(self._dtype), *self._cast(x.detach(), y), totals)
         integers = self._path.restore(totals.integers())
         return GradientSum(
             integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x)
@@ -223,11 +202,8 @@ class PerRecordGradients:
         `clipped_sum`, no code of a user's.
         """
         chunk, _ = self._chunk_for(self._kind.form(x, y))
-        bound, x, y = (
-            self._path.bind(parameters.detach().to(self._dtype)),
-            self._kind.cast(x.detach()),
-            y.long(),
-        )
+        bound = self._path.bind(parameters.detach().to(self._dtype))
+        x, y = self._cast(x.detach(), y)
         total, weights = (
             torch.zeros(self.dimension, dtype=torch.float64),
             np.full(chunk, 1.0 / max(len(x), 1)),
@@ -254,7 +230,7 @@ class PerRecordGradients:
         """Of the function that gives records like these their gradients, and of the gradients' bits
         at made-up parameters.
         """
-        x, y = self._kind.cast(x.detach()), y.long()
+        x, y = self._cast(x.detach(), y)
         chunk = self._chunk_for(self._kind.form(x, y))[0]
         rows = _filled(x[:chunk], chunk), _filled(y[:chunk], chunk)
         with torch.no_grad():
@@ -263,21 +239,16 @@ class PerRecordGradients:
         operators = self._path.digests() if isinstance(self._path, VmapPath) else []
         return b"".join([*operators, bits_of(tensors)])
 
+    def _cast(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Records as the model takes them, labels as the loss does."""
+        return self._kind.cast(x), y.to(getattr(torch, self._loss.label_type))
+
     def _add_batch(
         self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals
     ) -> None:
         """Go through a batch on as many threads as pay."""
-        if not y.numel() or (y.dim() > 1 and self._named_loss):
-            raise DataError(
-                f"labels must be one integer a record, got shape {tuple(y.shape)}. Flatten them."
-            )
         chunk, outputs = self._chunk_for(self._kind.form(x, y))
-        lowest, highest = smallest_and_largest(y.reshape(-1).numpy())
-        if lowest < 0 or highest >= max(outputs, 2):
-            raise DataError(
-                f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode "
-                "them."
-            )
+        self._loss.check(y.numpy(), outputs)
         large = (
             len(x) * self.dimension >= _WORTH_A_THREAD
             and totals.rounding == "record"
@@ -363,14 +334,7 @@ class PerRecordGradients:
         chunk, path = self._largest_chunk, self._path
         x = self._kind.records(chunk, form)
         outputs = self._outputs(form)
-        if self._one_output and outputs != 1:
-            raise PlanError(
-                "loss",
-                "least-squares",
-                f"must have one output, the model has {outputs}",
-                "Sum the outputs yourself.",
-            )
-        y = made_up_labels(chunk, form, outputs)
+        y = made_up_labels(chunk, form, outputs).to(getattr(torch, self._loss.label_type))
         parameters = made_up_parameters(self._model)
         if isinstance(path, VmapPath):
             chunk = self._run([lambda: path.record(parameters, x, y)])[0]
@@ -382,7 +346,7 @@ class PerRecordGradients:
             )[0]
 
         apart = (
-            verdict(self._model, ("isolated", form, chunk), isolated, loss=self._loss)
+            verdict(self._model, ("isolated", form, chunk), isolated, loss=self._record_loss)
             if isinstance(path, VmapPath)
             else isolated()
         )
@@ -399,7 +363,7 @@ class PerRecordGradients:
         function.
         """
         if isinstance(self._path, VmapPath):
-            return examine(self._model, self._kind, form, self._loss)
+            return examine(self._model, self._kind, form, self._record_loss)
         return try_out(self._model, self._kind.records(1, form)).shape[1]
 
     def _computed_at(

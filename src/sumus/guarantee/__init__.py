@@ -28,10 +28,9 @@ if TYPE_CHECKING:
         compare as compare,
     )
     from sumus.guarantee.counts import (
-        METRIC_COORDINATES as METRIC_COORDINATES,
         clamp_of as clamp_of,
         count_noise as count_noise,
-        counts_of as counts_of,
+        count_shape as count_shape,
         decoded_counts as decoded_counts,
         padded as padded,
         sum_length as sum_length,
@@ -59,7 +58,7 @@ __getattr__, __dir__, __all__ = door(
     accounts="Account account account_of calibrate_design calibrated certify search_epsilon",
     claims="release_of",
     comparison="AlgorithmCost Comparison compare",
-    counts="METRIC_COORDINATES clamp_of count_noise counts_of decoded_counts padded sum_length",
+    counts="clamp_of count_noise count_shape decoded_counts padded sum_length",
     delta="refuse_large_delta",
     design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds noise_design",
     joint="PastRun joint_epsilon",

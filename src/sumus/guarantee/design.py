@@ -52,9 +52,7 @@ _LEAST_HEADROOM = 4.0  # clip norms per coordinate and query that a silo must be
 @dataclass(frozen=True, kw_only=True)
 class ConvexBounds:
     """Constants of a generalised linear loss on records of norm at most R (bias included),
-    residuals capped at t (1: not capped).
-
-    softmax: gradient norm C = √2·t·R, smoothness β = R²/2; binary logistic: C = t·R, β = R²/4.
+    residuals capped at t (1: not capped); C and β are the task's (`Task.curvature`).
 
     Args:
         gradient_norm: C.
@@ -74,13 +72,11 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
     """The constants for a resolved plan; refuses models whose loss is not known to be convex and
     smooth.
     """
-    training = plan.training
-    bound2, residual_cap = training.feature_bound**2, training.residual_cap or 1.0
-    if training.model in ("softmax", "linear"):
-        gradient_norm, smoothness = residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0
-    elif training.model == "logistic":
-        gradient_norm, smoothness = residual_cap * training.feature_bound, bound2 / 4.0
-    else:
+    training, residual_cap = plan.training, plan.training.residual_cap or 1.0
+    curvature = plan.task.curvature(
+        training.model, feature_bound=training.feature_bound, residual_cap=residual_cap
+    )
+    if curvature is None:
         rule = (
             "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex "
             "smooth loss)"
@@ -92,7 +88,7 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
             'Use "split-noise" or "dp-sgd" for other models.',
         )
     divisor = training.divisor or 0.0
-    smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
+    smoothness_drawn = curvature.smoothness * (1.0 + _NORM_TOLERANCE) ** 2
     room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
     cap = math.floor(room)
     if cap < 1:
@@ -104,7 +100,10 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
             _largest_rate(plan, learning_rate, smoothness_drawn),
         )
     return ConvexBounds(
-        gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap
+        gradient_norm=curvature.gradient_norm,
+        smoothness=curvature.smoothness,
+        residual_cap=residual_cap,
+        bin_cap=cap,
     )
 
 

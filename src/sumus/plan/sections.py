@@ -22,6 +22,7 @@ from sumus.files import (
     text,
     whole,
 )
+from sumus.tasks import TASKS
 
 __all__ = [
     "ALGORITHMS",
@@ -99,6 +100,7 @@ class FederationPlan(RuledTable):
 class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
+    task: str = key("classification", choice(*TASKS))  # what is learned from the labels
     algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
     # softmax | logistic | mlp | cnn | linear | "package.module:Class"
     model: str = key("softmax", text())

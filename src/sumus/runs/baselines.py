@@ -67,6 +67,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     for position, silo in enumerate(bench.data.silos):
         update = plain_steps(
             bench.model,
+            plan.task,
             bench.first_parameters,
             kind.cast(torch.from_numpy(silo.train.x)),
             torch.from_numpy(silo.train.y),

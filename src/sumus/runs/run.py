@@ -204,7 +204,7 @@ def train(
         )
     plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
-        sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
+        sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
     built = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)

@@ -35,6 +35,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign, convex_bounds
 from sumus.noise import Gaussian, Grid
 from sumus.purity import InputKind, is_chain
 from sumus.randomness import RandomSource
+from sumus.tasks import Loss
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.local.plain_steps import plain_steps
 from sumus.training.models import flat_parameters
@@ -87,7 +88,7 @@ def local_updater(
     records: Records,
     model: nn.Module,
     *,
-    loss: str = "cross-entropy",
+    loss: Loss | None = None,
 ) -> LocalUpdater:
     """The updater that the plan's algorithm asks for.
 
@@ -96,8 +97,8 @@ def local_updater(
         another size than the plan's, are refused: both enter the sensitivity.
 
     Args:
-        loss: of the algorithms that clip single records, which hold for any loss; the others know
-            their own.
+        loss: instead of the task's, for the algorithms that clip single records, which hold for
+            any.
     """
     if len(records) > silo.records:
         raise DataError(
@@ -132,12 +133,12 @@ class NoisySteps:
         records: Records,
         model: nn.Module,
         *,
-        loss: str = "cross-entropy",
+        loss: Loss | None = None,
     ) -> None:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
         self._gradients = PerRecordGradients(
-            model, loss=loss, vocabulary=design.plan.training.vocabulary
+            model, loss=loss or design.plan.task, vocabulary=design.plan.training.vocabulary
         )
         _require_dimension(design, self._gradients.dimension)
 
@@ -219,6 +220,7 @@ class ConvexPass:
             before,
             self._x,
             self._y,
+            task=design.plan.task,
             bins=silo.local_steps,
             passes=training.passes,
             step=silo.learning_rate / (training.divisor or 1.0),
@@ -259,7 +261,11 @@ class WholeUpdate:
         # process
         recorded = design.plan.training.algorithm != "fedavg" and not is_chain(model)
         vocabulary = design.plan.training.vocabulary
-        self._recorded = PerRecordGradients(model, vocabulary=vocabulary) if recorded else None
+        self._recorded = (
+            PerRecordGradients(model, loss=design.plan.task, vocabulary=vocabulary)
+            if recorded
+            else None
+        )
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
@@ -267,6 +273,7 @@ class WholeUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         update = plain_steps(
             self._model,
+            design.plan.task,
             parameters,
             self._x,
             self._y,
