@@ -21,9 +21,9 @@ import torch
 
 from sumus.data import from_arrays, load
 from sumus.errors import DataError
-from sumus.guarantee import calibrate_design
+from sumus.guarantee import calibrated
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from sumus.training.models import build_model
 
@@ -67,7 +67,7 @@ def ours(algorithm: str, rounds: int) -> dict[str, float]:
     plan, data = images()
     plan = plan.with_overrides({"training.algorithm": algorithm})
     facts = data.facts()  # type: ignore[attr-defined]
-    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    built = calibrated(plan, facts)
     federation = Federation(built, prepare(built.plan, data), b"b" * 32, threads=1)  # type: ignore[arg-type]
     federation.round(0)  # keys, compiled kernels
     stages: dict[str, float] = {}

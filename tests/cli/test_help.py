@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import typer
 
-from sumus.cli import COMMANDS, _root, main
+import sumus.cli
+from sumus.cli import COMMANDS, Command, _root, main
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -88,6 +89,33 @@ def test_a_shell_completes_commands_without_loading_them(words: str, offered: li
         check=False,
     )
     assert done.stdout.split() == offered, done.stderr
+
+
+_ELSEWHERE = """
+import typer
+
+ledger_app = typer.Typer()
+
+
+@ledger_app.command("weigh")
+def weigh_command() -> None:
+    print("weighed")
+"""
+
+
+def test_a_group_may_be_spread_over_rooms_and_loads_them_when_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere.py").write_text(_ELSEWHERE)
+    monkeypatch.syspath_prepend(tmp_path)
+    spread = Command("a group", "sumus.cli.ledger", "elsewhere")
+    monkeypatch.setattr(sumus.cli, "COMMANDS", {**COMMANDS, "ledger": spread})
+    assert main(["keys", "--help"]) == 0
+    assert "elsewhere" not in sys.modules
+    assert main(["ledger", "weigh"]) == 0
+    assert "weighed" in capsys.readouterr().out
+    assert main(["ledger", "--help"]) == 0
+    assert {"weigh", "show"} <= set(capsys.readouterr().out.split())
 
 
 def test_a_question_is_not_followed_by_a_full_stop(capsys: pytest.CaptureFixture[str]) -> None:

@@ -345,8 +345,8 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
     plan = shipped_plans()[name]
     facts = public_facts(plan)
     once = resolve(plan, facts)
-    assert resolve(once, public_facts(once)) == once
-    assert public_facts(once).records_per_silo == facts.records_per_silo
+    assert resolve(once.plan, public_facts(once.plan)) == once
+    assert public_facts(once.plan).records_per_silo == facts.records_per_silo
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from sumus.data import FederatedData
-from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.guarantee import NoiseDesign, calibrated
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from support.small_data import small_data
 
@@ -44,7 +44,7 @@ def federation() -> Callable[..., Federation]:
         data = data or small_data()
         plan = TrainingPlan.from_toml(BASE).with_overrides(overrides or {})
         facts = data.facts()
-        built: NoiseDesign = calibrate_design(resolve(plan, facts), facts.silo_names)
+        built: NoiseDesign = calibrated(plan, facts)
         return Federation(
             built,
             prepare(built.plan, data),

@@ -98,7 +98,7 @@ class CanaryRounds:
                 'For example "convex-pass".',
             )
         self._design, self._view, self._new_source = design, view, new_source
-        self._dimension = design.plan.training.dimension or 1
+        self._dimension = design.resolved.dimension
         self._directions: _Gradients | _Features = (
             _Features(design, canaries)
             if algorithm == "convex-pass"
@@ -192,7 +192,7 @@ class _Gradients:
     """A canary per coordinate, spread over the vector; the other coordinates are silent."""
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
-        self._dimension = design.plan.training.dimension or 1
+        self._dimension = design.resolved.dimension
         self.canaries = _most(design, canaries, max(1, self._dimension // 2))
         self.coordinates = np.arange(self.canaries) * (self._dimension // self.canaries)
         self.silent = np.setdiff1d(np.arange(self._dimension), self.coordinates)[:4096]
@@ -220,7 +220,7 @@ class _Features:
         training = design.plan.training
         self._binary, self._bound = training.model == "logistic", training.feature_bound
         self._outputs = 1 if self._binary else 2
-        dimension = training.dimension or 1
+        dimension = design.resolved.dimension
         # a softmax has as many rows as classes; the canaries need to know the number of features
         # only
         self._classes = 1 if self._binary else _classes(design)
@@ -241,9 +241,7 @@ class _Features:
         self._columns = columns
         used = (np.arange(self._outputs)[:, None] * self._features + columns[None, :]).reshape(-1)
         self.silent = np.setdiff1d(np.arange(dimension), used)[:4096]
-        reach = (
-            design.silos[0].learning_rate * design.silos[0].clip_norm / (training.divisor or 1.0)
-        )
+        reach = design.silos[0].learning_rate * design.silos[0].clip_norm / design.resolved.divisor
         self.signal_grid = training.passes * reach / design.grid.granularity
 
     def model(self) -> nn.Module:

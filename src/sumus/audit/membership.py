@@ -26,8 +26,9 @@ import torch
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError
 from sumus.gradients import one_torch_thread
-from sumus.guarantee import NoiseDesign, noise_design
+from sumus.guarantee import NoiseDesign
 from sumus.parties import Federation
+from sumus.plan import ResolvedPlan
 from sumus.randomness import RandomSource
 from sumus.runs import without_noise
 from sumus.training import Workbench, load_flat, prepare
@@ -96,10 +97,8 @@ def audit_membership(
             f"shadows must be at least 2, got {shadows}. A record needs models with and without it."
         )
     source = source or RandomSource()
-    quiet = built.plan.replace("evaluation", metrics="none").replace(
-        "aggregation", protocol="trusted"
-    )
-    private = noise_design(quiet, tuple(silo.name for silo in built.silos))
+    quiet = built.resolved.replace("evaluation", metrics="none")
+    private = NoiseDesign.of(quiet.replace("aggregation", protocol="trusted"))
     curves = []
     for name, chosen in (
         (f"with privacy ({built.plan.training.algorithm})", private),
@@ -195,11 +194,11 @@ def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
     round.
     """
     mean = float(np.mean([len(silo.train) for silo in data.silos]))
-    batch = min(max(built.plan.training.divisor or 0.0, _LEAST_PLAIN_BATCH), mean)
+    batch = min(max(built.resolved.divisor, _LEAST_PLAIN_BATCH), mean)
     plan = without_noise(
         built.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch))
     )
-    return noise_design(plan, tuple(silo.name for silo in built.silos))
+    return NoiseDesign.of(ResolvedPlan.of(plan, built.resolved.silo_names))
 
 
 def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Floats:

@@ -83,20 +83,20 @@ def audit_real_records(
         bench.first_parameters,
     )
     losses = _CanaryLosses(built.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
-    plan = built.plan.replace("evaluation", metrics="none")
+    resolved = built.resolved.replace("evaluation", metrics="none")
     federation = Federation(
-        replace(built, plan=plan), ready, source.bytes(32), threads=os.cpu_count() or 1
+        replace(built, resolved=resolved), ready, source.bytes(32), threads=os.cpu_count() or 1
     )
     followed = np.zeros(count)
     with one_torch_thread():
-        for number in range(plan.federation.rounds):
+        for number in range(resolved.plan.federation.rounds):
             sent = federation.server.parameters
             followed -= losses.slopes(sent, federation.round(number).update)
     guesses = 2 * max(1, round(count * _GUESSED))
 
     def view(scores: Floats) -> RealRecordView:
         correct, bound = bound_by_extremes(
-            scores, included, guesses, delta=plan.privacy.delta, confidence=confidence
+            scores, included, guesses, delta=built.plan.privacy.delta, confidence=confidence
         )
         return RealRecordView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
 

@@ -59,15 +59,31 @@ class Policy(RuledTable):
 
     document: ClassVar[str] = "policy"
 
-    max_epsilon: float | None = key(None, optional(number(above=0.0)))
-    max_epsilon_per_run: float | None = key(None, optional(number(above=0.0)))
-    max_delta: float | None = key(None, optional(number(above=0.0, below=1.0)))
-    min_silos: int | None = key(None, optional(whole(low=1)))
-    min_noise_contributors: int | None = key(None, optional(whole(low=1)))
-    allowed_analyses: tuple[str, ...] = key(_ANALYSES, names(choice(*_ANALYSES)))
-    require_proved: bool = key(True, flag())
-    allowed_plan_hashes: tuple[str, ...] = key((), names(text()))
-    units: tuple[str, ...] = key(_UNITS, names(choice(*_UNITS)))
+    max_epsilon: float | None = key(
+        None, optional(number(above=0.0))
+    )  # over the whole ledger of the data set, this run included, added up
+    max_epsilon_per_run: float | None = key(
+        None, optional(number(above=0.0))
+    )  # of the run alone, metrics and tuning included
+    max_delta: float | None = key(
+        None, optional(number(above=0.0, below=1.0))
+    )  # over the whole ledger, this run included, added up
+    min_silos: int | None = key(None, optional(whole(low=1)))  # silos that the plan has at least
+    min_noise_contributors: int | None = key(
+        None, optional(whole(low=1))
+    )  # silos whose noise the guarantee counts on, at least
+    allowed_analyses: tuple[str, ...] = key(
+        _ANALYSES, names(choice(*_ANALYSES))
+    )  # analyses that a guarantee may rest on
+    require_proved: bool = key(
+        True, flag()
+    )  # refuse what rests on an analysis that is not proved for the plan
+    allowed_plan_hashes: tuple[str, ...] = key(
+        (), names(text())
+    )  # plans that may run (`sumus plan` prints hashes); empty: any plan
+    units: tuple[str, ...] = key(
+        _UNITS, names(choice(*_UNITS))
+    )  # units of privacy that a guarantee may have
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,12 +3,13 @@
 A command's module is imported only when that command runs, so that `sumus account` neither waits
 for torch nor needs it. To add a command:
 
-1. write `sumus/cli/NAME.py` with a `typer.Typer` called `NAME_app` (one `@NAME_app.command()` makes
-   it a plain command, several make it a group), or a function called `NAME_command`;
-2. add its line to `COMMANDS`. A line whose module is not installed is left out of the listing.
+1. write a module with a `typer.Typer` called `NAME_app` (one `@NAME_app.command()` makes it a plain
+   command, several make it a group), or a function called `NAME_command`;
+2. add its line to `COMMANDS`: what it does, and its module. A group may be spread over modules of
+   several rooms. A line whose module is not installed is left out of the listing.
 
 Older versions of typer work on the click package, newer ones on a copy of their own: nothing here
-    names either of them.
+names either of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, final, get_type_hints
 
 import typer
@@ -30,21 +32,49 @@ from sumus.errors import SumusError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = {
-    "train": "run a federation in this process with the real protocol",
-    "plan": "noise, modulus, bandwidth and the cost of every algorithm for a target ε",
-    "account": "ε of a plan, or of what a run really released",
-    "average": "average separately trained private models, and the ε of their average",
-    "tune": "search hyper-parameters",
-    "reproduce": "table 1 and the figures of the paper, and the same with proved guarantees",
-    "audit": "measure leakage and check samplers against their declared law",
-    "federation": "serve a federation across machines",
-    "join": "take part in a federation as a silo",
-    "report": "one self-contained page about a run",
-    "ledger": "privacy spent on a data set across runs",
-    "keys": "make and check the long-lived keys of silos and server",
-    "data": "list, check and prepare data sets",
-}
+
+@final
+class Command:
+    """A line of the table: what the command does, and the modules that hold it."""
+
+    def __init__(self, help: str, *modules: str) -> None:
+        self.help = help
+        self.modules = modules
+
+    def is_installed(self) -> bool:
+        return importlib.util.find_spec(self.modules[0]) is not None
+
+
+COMMANDS: Mapping[str, Command] = MappingProxyType(
+    {
+        "train": Command(
+            "run a federation in this process with the real protocol", "sumus.cli.train"
+        ),
+        "plan": Command(
+            "noise, modulus, bandwidth and the cost of every algorithm for a target ε",
+            "sumus.cli.plan",
+        ),
+        "account": Command("ε of a plan, or of what a run really released", "sumus.cli.account"),
+        "average": Command(
+            "average separately trained private models, and the ε of their average",
+            "sumus.cli.average",
+        ),
+        "tune": Command("search hyper-parameters", "sumus.cli.tune"),
+        "reproduce": Command(
+            "table 1 and the figures of the paper, and the same with proved guarantees",
+            "sumus.cli.reproduce",
+        ),
+        "audit": Command(
+            "measure leakage and check samplers against their declared law", "sumus.cli.audit"
+        ),
+        "federation": Command("serve a federation across machines", "sumus.cli.federation"),
+        "join": Command("take part in a federation as a silo", "sumus.cli.join"),
+        "report": Command("one self-contained page about a run", "sumus.cli.report"),
+        "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),
+        "keys": Command("make and check the long-lived keys of silos and server", "sumus.cli.keys"),
+        "data": Command("list, check and prepare data sets", "sumus.cli.data"),
+    }
+)
 
 _EXTRAS = {
     "torch": "train",
@@ -53,8 +83,6 @@ _EXTRAS = {
     "PIL": "train",
     "jinja2": "report",
     "markupsafe": "report",
-}
-_EXTRAS |= {
     "matplotlib": "report",
     "optuna": "report",
     "nvflare": "nvflare",
@@ -78,18 +106,21 @@ class _Commands(TyperGroup):
     """Looks a command up by importing its module at the last moment."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [
-            name for name in COMMANDS if importlib.util.find_spec(f"sumus.cli.{name}") is not None
-        ]
+        return [name for name, command in COMMANDS.items() if command.is_installed()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"sumus.cli.{cmd_name}")
-        command = typer.main.get_command(_app(module, cmd_name))
+        command, *others = [
+            typer.main.get_command(_app(importlib.import_module(module), cmd_name))
+            for module in COMMANDS[cmd_name].modules
+        ]
+        nested: dict[str, Any] = getattr(command, "commands", {})
+        for other in others:
+            nested.update(getattr(other, "commands", {other.name: other}))
         command.name = cmd_name
-        for each in (command, *getattr(command, "commands", {}).values()):
-            _restore_help_of_arguments(each)
+        for described in (command, *nested.values()):
+            _restore_help_of_arguments(described)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -108,7 +139,7 @@ class _Commands(TyperGroup):
             _errors.__name__.replace("exceptions", "shell_completion")
         ).CompletionItem
         return [
-            item(name, help=COMMANDS[name])
+            item(name, help=COMMANDS[name].help)
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
@@ -121,13 +152,13 @@ class _Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, COMMANDS[name].help) for name in self.list_commands(ctx)])
 
 
 def _app(module: Any, name: str) -> typer.Typer:
     for attribute in (f"{name}_app", "app"):
-        if isinstance(found := getattr(module, attribute, None), typer.Typer):
-            return found
+        if isinstance(app := getattr(module, attribute, None), typer.Typer):
+            return app
     app = typer.Typer(add_completion=False)
     app.command()(getattr(module, f"{name}_command"))
     return app
@@ -143,9 +174,9 @@ def _restore_help_of_arguments(command: Any) -> None:
         else {}
     )
     for parameter in command.params:
-        for described in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
-            if isinstance(described, typer.models.ArgumentInfo):
-                parameter.help = described.help
+        for annotation in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
+            if isinstance(annotation, typer.models.ArgumentInfo):
+                parameter.help = annotation.help
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,7 +1,7 @@
 """Files that survive a crash and tell when they were changed.
 
 Durable and atomic writes (`atomic`), a hash chain of JSON lines (`chain`), values as typed JSON
-(`values`), TOML tables under rules (`table`, `rules`), objects named `package.module:NAME`
+(`values`), TOML tables under rules (`tables`, `rules`), objects named `package.module:NAME`
 (`named`), and machine code that is kept on disk until its source changes (`machine_code`).
 """
 

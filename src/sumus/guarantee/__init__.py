@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         Account as Account,
         account as account,
         account_of as account_of,
-        calibrate_design as calibrate_design,
         calibrated as calibrated,
         certify as certify,
         search_epsilon as search_epsilon,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from sumus.guarantee.counts import (
         clamp_of as clamp_of,
         count_noise as count_noise,
-        count_shape as count_shape,
         decoded_counts as decoded_counts,
         padded as padded,
         sum_length as sum_length,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
         NoiseDesign as NoiseDesign,
         SiloDesign as SiloDesign,
         convex_bounds as convex_bounds,
-        noise_design as noise_design,
     )
     from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
     from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
@@ -55,12 +52,12 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    accounts="Account account account_of calibrate_design calibrated certify search_epsilon",
+    accounts="Account account account_of calibrated certify search_epsilon",
     claims="release_of",
     comparison="AlgorithmCost Comparison compare",
-    counts="clamp_of count_noise count_shape decoded_counts padded sum_length",
+    counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",
-    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds noise_design",
+    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds",
     joint="PastRun joint_epsilon",
     live="LiveEpsilon",
     metrics="measurements_until metrics_epsilon metrics_spent",

@@ -16,16 +16,15 @@ import numpy.typing as npt
 
 from sumus.accounting import Release, noisy_step
 from sumus.errors import PlanError
-from sumus.noise import Gaussian, IntegerNoise, noise_law
-from sumus.plan import TrainingPlan
-from sumus.tasks import CountShape, LabelFacts, Metrics
+from sumus.noise import Law, noise_law
+from sumus.plan import ResolvedPlan, TrainingPlan
+from sumus.tasks import Metrics
 
 __all__ = [
     "check_room",
     "clamp_of",
     "count_noise",
     "count_release",
-    "count_shape",
     "decoded_counts",
     "padded",
     "sum_length",
@@ -35,11 +34,6 @@ __all__ = [
 _NOISE_ROOM = 64.0  # standard deviations of a silo's noise that the ring holds besides its counts
 # a silo's test records may be so many times more than expected before its counts are clamped
 _SPARE_RECORDS = 4.0
-
-
-def count_shape(plan: TrainingPlan) -> CountShape:
-    """Length and Δ₂ of what one test record adds, in grid steps."""
-    return plan.task.counts(LabelFacts())
 
 
 def decoded_counts(
@@ -52,7 +46,7 @@ def decoded_counts(
     return plan.task.measured(total_grid.astype(np.float64), noise_std_grid=noise_std)
 
 
-def count_noise(plan: TrainingPlan) -> IntegerNoise | Gaussian:
+def count_noise(plan: TrainingPlan) -> Law:
     """The law that one silo adds to each of its counts, for every measured model."""
     multiplier = plan.evaluation.noise_multiplier
     if multiplier is None:
@@ -60,7 +54,7 @@ def count_noise(plan: TrainingPlan) -> IntegerNoise | Gaussian:
         raise PlanError(
             "evaluation.noise_multiplier", None, rule, "Set privacy.epsilon, or the multiplier."
         )
-    return noise_law(plan.noise.mechanism, (multiplier * count_shape(plan).l2_grid) ** 2).share(
+    return noise_law(plan.noise.mechanism, (multiplier * plan.task.counts.l2_grid) ** 2).share(
         plan.noise_contributors
     )
 
@@ -72,7 +66,7 @@ def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> R
     Args:
         known: counted silos whose noise the adversary knows after all.
     """
-    total, shape = count_noise(plan).sum_of(plan.noise_contributors - known), count_shape(plan)
+    total, shape = count_noise(plan).sum_of(plan.noise_contributors - known), plan.task.counts
     step = noisy_step(total, l2_grid=shape.l2_grid, dimension=shape.length, count=measurements)
     return Release((step,))
 
@@ -103,7 +97,7 @@ def check_room(plan: TrainingPlan) -> None:
     largest = max(plan.data.records_per_silo or (1,)) * max(
         1.0, float(tests_per_training_record(plan))
     )
-    bits, most = plan.aggregation.modulus_bits, count_shape(plan).largest_grid
+    bits, most = plan.aggregation.modulus_bits, plan.task.counts.largest_grid
     needed = next(
         (
             wide
@@ -119,10 +113,11 @@ def check_room(plan: TrainingPlan) -> None:
         raise PlanError("aggregation.modulus_bits", bits, rule, fix)
 
 
-def sum_length(plan: TrainingPlan) -> int:
+def sum_length(resolved: ResolvedPlan) -> int:
     """Coordinates of a silo's vector: those of the model, which leave room for the counts."""
-    counts = count_shape(plan).length if plan.evaluation.metrics == "secure" else 0
-    return max(plan.training.dimension or 0, counts)
+    plan = resolved.plan
+    counts = plan.task.counts.length if plan.evaluation.metrics == "secure" else 0
+    return max(resolved.dimension, counts)
 
 
 def padded(vector: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

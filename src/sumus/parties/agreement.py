@@ -16,9 +16,9 @@ import numpy as np
 
 from sumus.data import OwnTable, TextColumn, public_facts, table_pool
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import Account, NoiseDesign, calibrate_design, certify, sum_length
+from sumus.guarantee import Account, NoiseDesign, calibrated, certify, sum_length
 from sumus.parties.sums import terms_of
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.secagg import Terms
 
 __all__ = ["Agreement", "agree_on", "declared_facts"]
@@ -46,7 +46,9 @@ class Agreement:
     @property
     def terms(self) -> Terms:
         """The terms of the secure sum."""
-        return terms_of(self.plan, silos=len(self.design.silos), length=sum_length(self.plan))
+        return terms_of(
+            self.plan, silos=len(self.design.silos), length=sum_length(self.design.resolved)
+        )
 
 
 def agree_on(plan: TrainingPlan) -> Agreement:
@@ -77,7 +79,7 @@ def agree_on(plan: TrainingPlan) -> Agreement:
             'or "split-noise".'
         )
     facts = declared_facts(plan)
-    design = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
+    design = calibrated(plan, facts)
     return Agreement(design=design, account=certify(design), facts=facts)
 
 

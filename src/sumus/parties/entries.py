@@ -84,7 +84,7 @@ def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
 
 def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
-    dimension, scale = design.plan.training.dimension or 1, abs(design.update_scale)
+    dimension, scale = design.resolved.dimension, abs(design.update_scale)
     if design.coins is not None:
         return math.sqrt(dimension) * design.coins.std_of_sum(survivors) * scale
     weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])

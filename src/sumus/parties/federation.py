@@ -99,7 +99,7 @@ class Federation:
             if trusted
             else SecureAggregation(
                 self.design,
-                sum_length(plan),
+                sum_length(self.design.resolved),
                 self._answer,
                 self.threads,
                 lambda: self._source("protocol", self._purpose),
@@ -116,7 +116,7 @@ class Federation:
         repeated.
         """
         self._number = number
-        return select_silos(self.design.plan, self._source("selection"))
+        return select_silos(self.design.resolved, self._source("selection"))
 
     def round(self, number: int) -> RoundOutcome:
         """One round: invite, compute locally, sum securely, move the model."""
@@ -208,7 +208,7 @@ class Federation:
                 self._source("metrics", silo),
             )
         self._local[silo] = self._updaters[silo](parameters, self._source("silo", silo), seeds)
-        return padded(self._local[silo].vector, sum_length(self.design.plan))
+        return padded(self._local[silo].vector, sum_length(self.design.resolved))
 
     def _source(self, *path: str | int) -> RandomSource:
         """The random bits of one party in the current round: secret, and the same again if the

@@ -44,7 +44,7 @@ class LocalWork:
         anew.
         """
         vector = np.asarray(self._update(parameters, source, seeds).vector, dtype=np.int64)
-        return padded(vector, sum_length(self._design.plan))
+        return padded(vector, sum_length(self._design.resolved))
 
     def counts(
         self, parameters: npt.NDArray[np.float64], source: RandomSource

@@ -22,6 +22,7 @@ from sumus.files import (
     text,
     whole,
 )
+from sumus.noise import LAWS
 from sumus.tasks import TASKS
 
 __all__ = [
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
-MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
+MECHANISMS = (*LAWS, "poisson-binomial")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _STEPS = ("training.algorithm", "dp-sgd", "split-noise", "single-step")
@@ -59,7 +60,7 @@ class PrivacyPlan(RuledTable):
 
     # the target; or give noise.noise_multiplier
     epsilon: float | None = key(None, optional(number(above=0.0)))
-    # below one over the number of records, or it is refused
+    # of the promise; refused from one over the number of records on
     delta: float = key(1e-5, number(above=0.0, below=1.0))
     # accept a δ that allows for publishing some record whole
     delta_may_expose_a_record: bool = key(False, flag())
@@ -67,8 +68,8 @@ class PrivacyPlan(RuledTable):
     unit: str = key("record", choice("record", "silo"))
     # privacy-loss distribution, or Rényi divergences
     accountant: str = key("pld", choice(*ACCOUNTANTS))
-    # the ε that meets the target: the best proved one, that of the silo's own noise, or the paper's
-    # (not proved for several steps)
+    # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä
+    # 2025 (not proved for several steps)
     calibrate_to: str = key("proved", choice("proved", "local", "per-step"), only=_STEPS)
     # expected number of private tuning runs to account for
     tuning_runs: float | None = key(None, optional(number(low=1.0)))
@@ -79,19 +80,20 @@ class PrivacyPlan(RuledTable):
 class FederationPlan(RuledTable):
     """Who takes part, how often, and whom the guarantee counts on."""
 
-    silos: int | None = key(None, optional(whole(low=1)))  # omitted: taken from the data
+    # organisations that take part; omitted: taken from the data
+    silos: int | None = key(None, optional(whole(low=1)))
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    # per round; convex-pass: bins of a pass
+    # gradient steps per round; convex-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
-    # instead of local_steps
+    # over a silo's records, instead of local_steps
     local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)
-    dropouts: int = key(0, whole(low=0))  # tolerated per round
+    dropouts: int = key(0, whole(low=0))  # silos that may vanish in a round without loss
     # silos that may share what they know; omitted: 1 from three silos up
     colluding: int | None = key(None, optional(whole(low=0)))
     selection: str = key("all", choice("all", "fixed", "poisson"))  # which silos a round invites
     # silos per round; "poisson": fewer end a round unused
     selected: int | None = key(None, optional(whole(low=1)), only=_SOME)
-    # probability of a silo
+    # that a silo is invited
     selection_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_POISSON)
 
 
@@ -101,8 +103,9 @@ class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
     task: str = key("classification", choice(*TASKS))  # what is learned from the labels
-    algorithm: str = key("convex-pass", choice(*ALGORITHMS))  # fedavg has no privacy
-    # softmax | logistic | mlp | cnn | linear | "package.module:Class"
+    # what silos compute, and with it what is proved; fedavg has no privacy
+    algorithm: str = key("convex-pass", choice(*ALGORITHMS))
+    # what is trained: softmax | logistic | mlp | cnn | linear | "package.module:Class"
     model: str = key("softmax", text())
     # own models that return a tuple or dict: position or key of the logits
     logits: str | None = key(None, optional(name_or_place()))
@@ -111,13 +114,13 @@ class TrainingSectionPlan(RuledTable):
     features: str = key("none", text())  # public fixed feature map in front of the model
     # records are scaled to norm at most this, bias included
     feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)
-    # Poisson, per record and step; or batch_size
+    # Poisson probability per record and step; or batch_size
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
-    # expected, per silo and step
+    # expected records per silo and step; or sampling_rate
     batch_size: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # noiseless passes over a silo's records per round
     passes: int = key(1, whole(low=1, high=10**6), only=_CONVEX)
-    # of a record's gradient; silo: of the whole update
+    # most of a record's gradient; silo: of the whole update
     clip_norm: float = key(1.0, number(low=1e-30, high=1e30), only=_CLIPPING)
     # the most error that counts, of 1
     residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)
@@ -126,22 +129,26 @@ class TrainingSectionPlan(RuledTable):
     learning_rates: tuple[float, ...] | None = key(
         None, optional(names(number(low=1e-30, high=1e30)))
     )
-    local_momentum: float = key(0.0, number(low=0.0, below=1.0))  # not for convex-pass
+    # of local steps; not for convex-pass
+    local_momentum: float = key(0.0, number(low=0.0, below=1.0))
     # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))
-    # public; default: the expected batch size
+    # public, of gradient sums; omitted: the expected batch size
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # parameters of the model; omitted: counted
     dimension: int | None = key(None, optional(whole(low=1, high=10**12)))
     # variance of the unsent noise, in shares (κ)
     state_noise: float = key(2.0, number(low=0.0, high=1e6), only=_SPLIT)
-    # the server's keys act on public sums and cost no privacy
+    # of the server's step along the round's update; costs no privacy
     server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))
+    # of the global model, on public sums; costs no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
+    # what the server does with a public sum; costs no privacy
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
     # share of the running mean of global models that is released
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))
-    init_seed: int = key(0, whole(low=0, high=_MOST_SEED))  # public: the first model is no secret
+    # of the first model; public: that model is no secret
+    init_seed: int = key(0, whole(low=0, high=_MOST_SEED))
     # mlp: widths of the hidden layers
     hidden: tuple[int, ...] = key((64,), names(whole(low=1, high=10**9)))
 
@@ -151,9 +158,9 @@ class TrainingSectionPlan(RuledTable):
 class NoisePlan(RuledTable):
     """How noise is drawn and how real vectors become integers."""
 
-    # gaussian: simulations only; poisson-binomial: whole silos
+    # law of the noise; gaussian: simulations only; poisson-binomial: whole silos
     mechanism: str = key("skellam", choice(*MECHANISMS))
-    # total, in clip norms; omitted: calibrated
+    # of the sum, in clip norms; omitted: calibrated
     noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))
     # grid steps per clip norm, as a power of two
     resolution_bits: int = key(16, whole(low=4, high=24))
@@ -170,9 +177,10 @@ class NoisePlan(RuledTable):
 class AggregationPlan(RuledTable):
     """How integer vectors are summed."""
 
-    # trusted: no secrecy, for simulations
+    # how the sum is made; trusted: no secrecy, for simulations
     protocol: str = key("secagg", choice("secagg", "trusted"))
-    modulus_bits: int = key(32, bit_count(low=16, high=64))  # the ring of the sum
+    # size of the ring of the sum, as a power of two
+    modulus_bits: int = key(32, bit_count(low=16, high=64))
 
 
 @final
@@ -181,9 +189,9 @@ class DataPlan(RuledTable):
     """Where records come from and what is publicly known about them."""
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
-    # or a CSV or Parquet file; relative: below the plan's folder
+    # instead: a CSV or Parquet file; relative: below the plan's folder
     path: str | None = key(None, optional(text()))
-    # or the name of records given in Python, which no command can load
+    # instead: the name of records given in Python, which no command can load
     objects: str | None = key(None, optional(text()))
     # of the file: whose record it is
     silo_column: str | None = key(None, optional(text()), only=_FILE)
@@ -199,13 +207,14 @@ class DataPlan(RuledTable):
     shards_per_silo: int = key(2, whole(low=1, high=10**6), only=("data.partition", "shards"))
     # public: how simulated records are dealt to silos and to train and test
     split_seed: int = key(0, whole(low=0, high=_MOST_SEED))
-    test_fraction: float = key(0.2, number(low=0.0, below=1.0))  # of every silo's records
-    # of the training part, for tuning only
+    # share of every silo's records that is kept for testing
+    test_fraction: float = key(0.2, number(low=0.0, below=1.0))
+    # share of the training part that scores candidates, for tuning only
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))
     records_per_silo: tuple[int, ...] | None = key(
         None, optional(names(whole(low=1, high=10**12)))
     )  # training records, one number per silo
-    # those numbers are bounds (default), or exact and public
+    # records_per_silo are bounds (default), or exact and public
     counts: str | None = key(None, optional(choice("bounded", "public")))
     # column → [low, high], public
     bounds: Mapping[str, tuple[float, float]] | None = key(
@@ -222,7 +231,7 @@ class DataPlan(RuledTable):
 class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
-    # in the clear, as accounted noisy sums, or not at all
+    # told in the clear, as accounted noisy sums, or not at all
     metrics: str = key("simulation", choice("simulation", "secure", "none"))
     # secure: noise on the counts, over the most that one record moves them by; omitted: calibrated
     # to privacy.epsilon
@@ -241,21 +250,26 @@ class EvaluationPlan(RuledTable):
 class ReportPlan(RuledTable):
     """Where progress is written besides the run folder."""
 
+    # which of them get every round's entry
     loggers: tuple[str, ...] = key((), names(choice("tensorboard", "mlflow")))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SiloPlan(RuledTable):
-    """What one silo does differently from the rest (appendix A.3 of the paper). Unset keys follow
-    the plan.
+    """What one silo does differently from the rest (appendix A.3 of Heikkilä 2025). Unset keys
+    follow the plan.
     """
 
+    # of its local steps
     learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    # of its records' gradients
     clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
     # factor on the standard deviation of its noise share
-    noise_share: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    std_factor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    # Poisson, of its records
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
+    # its own number per round
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
 
 

@@ -169,7 +169,8 @@ def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, st
     """The figures everybody asks for first: (name, value, remark)."""
     seconds = sum(sum(each.seconds.values()) for each in rounds)
     traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
-    silos = len(run.silos) or run.plan.federation.silos or 0
+    planned = run.plan.federation.silos
+    silos = len(run.silos) if run.silos or planned is None else planned
     tiles = []
     measured = next((each for each in reversed(rounds) if each.accuracy is not None), None)
     if measured is not None and measured.accuracy is not None:

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from sumus.data import FederatedData, Records
-from sumus.guarantee import noise_design
+from sumus.guarantee import NoiseDesign
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan
+from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.purity import InputKind
 from sumus.randomness import RandomSource
 from sumus.training import Workbench, evaluate, plain_steps
@@ -54,7 +54,9 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
     mean = max(float(np.mean(records)), 1.0)
     steps = max(1, round(mean / batch))
     plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
-    together = Federation(noise_design(plain, names), bench, None, seed=0, threads=threads)
+    together = Federation(
+        NoiseDesign.of(ResolvedPlan.of(plain, names)), bench, None, seed=0, threads=threads
+    )
     for _ in together.rounds():
         pass
     pooled = Records(

@@ -29,7 +29,7 @@ from sumus.guarantee import (
     LiveEpsilon,
     NoiseDesign,
     as_table,
-    calibrate_design,
+    calibrated,
     certify,
     labelled,
 )
@@ -44,7 +44,7 @@ from sumus.parties import (
     summary_of,
     write_model,
 )
-from sumus.plan import DEFAULT_PLAN, TrainingPlan, resolve
+from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import own_copy, released_model
 from sumus.runs.baselines import baselines, majority
 from sumus.runs.given_in_python import class_of, with_model, with_records
@@ -206,7 +206,7 @@ def train(
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
-    built = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
+    built = calibrated(plan, facts)
     account = None if built.plan.training.algorithm == "fedavg" else certify(built)
     if begun is not None:
         begun(built, account, data)

@@ -127,8 +127,8 @@ def _sequence_lines(silo_steps: list[Step]) -> list[str]:
     lines = []
     for name, kind in _message_kinds().items():
         arrow = "S->>V" if name in from_silo else "V->>S"
-        first_line = (kind.__doc__ or "").strip().splitlines()[0]
-        summary = first_line.split(":", 1)[1].split(". ")[0].strip().rstrip(".")
+        first_sentence = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+        summary = first_sentence.split(":", 1)[1].split(". ")[0].strip().rstrip(".")
         lines.append(f"    {arrow}: {name}: {summary}")
     return lines
 

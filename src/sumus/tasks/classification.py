@@ -36,13 +36,15 @@ from sumus.tasks.uncertainty import Measured, noisy_share
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSS_CAP", "Classification"]
+__all__ = ["COUNT_SENSITIVITY", "LOSS_CAP", "Classification"]
 
 LOSS_CAP = 4.0
 """A record's loss is counted up to this many nats."""
 _GRID = 1 << 8  # grid steps per unit of a count
 _RIGHT, _RECORD = 2 * _GRID, 2 * _GRID
-_COUNTS = CountShape(length=3, l2_grid=3 * _GRID, largest_grid=_RECORD)  # |(2, 2, 1)| = 3
+COUNT_SENSITIVITY = 3 * _GRID
+"""Δ₂ of the counts in grid steps: the length of (2, 2, 1), the largest vector that one record adds.
+"""
 
 _LARGEST_LABEL = 2**31
 _MOST_DECLARED = 1000
@@ -61,6 +63,7 @@ class Classification(Task):
         Measure("accuracy", larger_is_better=True, is_share=True),
         Measure("loss", larger_is_better=False),
     )
+    counts = CountShape(length=3, l2_grid=COUNT_SENSITIVITY, largest_grid=_RECORD)
 
     # -- labels
 
@@ -227,10 +230,6 @@ class Classification(Task):
             "accuracy": float(correct.mean()),
             "loss": float(losses.astype(np.float64).mean()),
         }
-
-    def counts(self, labels: LabelFacts) -> CountShape:
-        """Three counts."""
-        return _COUNTS
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(±2, 2, t) on the grid; a loss that is not a number counts as wrong and as the cap."""

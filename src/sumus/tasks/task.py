@@ -252,6 +252,10 @@ class Task(Loss):
     """`training.task`."""
     measures: ClassVar[tuple[Measure, ...]]
     """What is measured; the first is what a model is chosen by and what is shown."""
+    counts: ClassVar[CountShape]
+    """What a test record adds to the secure counts. A constant of the task, because the guarantee of
+    a stored plan must follow from the plan alone.
+    """
     label_keys: ClassVar[tuple[str, ...]] = ("label_column",)
     """Keys of a plan's data section that name columns of a table."""
     label_declaration: ClassVar[str] = "categories"
@@ -318,14 +322,10 @@ class Task(Loss):
         }
 
     @abstractmethod
-    def counts(self, labels: LabelFacts) -> CountShape:
-        """Length and norm of what a test record adds to the secure counts."""
-
-    @abstractmethod
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The counts of each record, in grid steps: a row per record.
 
-        Guarantee: no row is longer than `counts().l2_grid` in L2 norm, whatever the scores hold.
+        Guarantee: no row is longer than `counts.l2_grid` in L2 norm, whatever the scores hold.
         """
 
     @abstractmethod

@@ -23,11 +23,10 @@ from sumus.guarantee import (
     NoiseDesign,
     clamp_of,
     count_noise,
-    count_shape,
     decoded_counts,
     sum_length,
 )
-from sumus.noise import Gaussian, IntegerNoise
+from sumus.noise import Law
 from sumus.purity import (
     CHUNK,
     Form,
@@ -169,7 +168,7 @@ class SecureMetrics:
     design: NoiseDesign
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law that one silo adds to each of its counts."""
         return count_noise(self.design.plan)
 
@@ -189,7 +188,7 @@ class SecureMetrics:
             )
             totals = plan.task.count(*scores).sum(axis=0)
         noise = self.share.sample(length, source).astype(np.int64)
-        vector = np.zeros(sum_length(plan), dtype=np.int64)
+        vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:length] = np.clip(totals, -most, most) + noise
         return vector
 
@@ -201,4 +200,4 @@ class SecureMetrics:
 
     @property
     def _length(self) -> int:
-        return count_shape(self.design.plan).length
+        return self.design.plan.task.counts.length

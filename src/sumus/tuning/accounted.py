@@ -28,12 +28,12 @@ from sumus.guarantee import (
     Account,
     NoiseDesign,
     account_of,
-    calibrate_design,
+    calibrated,
     metrics_epsilon,
     search_epsilon,
 )
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training import Metrics, prepare
 from sumus.tuning.search import tuning_plan, without_test_records
@@ -123,10 +123,7 @@ def accounted_tuning(
     facts = data.facts()
     public = RandomSource.simulation(seed, "tuning candidates")
     drawn = [space.draw(public) for _ in range(candidates)]
-    built = [
-        calibrate_design(resolve(base.with_overrides(values), facts), facts.silo_names).about(facts)
-        for values in drawn
-    ]
+    built = [calibrated(base.with_overrides(values), facts) for values in drawn]
     _require_alike(built)
     training = search_epsilon(built)
     validation = max(metrics_epsilon(each.plan, search=True) for each in built)

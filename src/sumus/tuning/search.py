@@ -19,9 +19,9 @@ from typing import Any, final
 
 from sumus.data import FederatedData, SiloRecords, load
 from sumus.errors import GuaranteeError, PlanError, StorageError
-from sumus.guarantee import calibrate_design
+from sumus.guarantee import calibrated
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.training import Workbench, prepare
 from sumus.tuning.space import SearchSpace
 
@@ -205,7 +205,7 @@ def _score(
     import optuna
 
     facts = data.facts()
-    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    built = calibrated(plan, facts)
     bench = _bench(built.plan, data, benches)
     federation = Federation(built, bench, None, seed=options.seed + 1_000 * (trial.number + 1))
     value = math.nan

@@ -12,12 +12,12 @@ from typing import Any, final
 import numpy as np
 
 from sumus.accounting import average
-from sumus.data import load, public_facts
-from sumus.guarantee import calibrate_design
+from sumus.data import load
+from sumus.guarantee import calibrated
 from sumus.paper.experiments.results import mean_and_sem
 from sumus.paper.experiments.tables import markdown, percent
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.training import evaluate, prepare
 
 __all__ = [
@@ -178,7 +178,7 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
         }
     )  # fmt: skip
     data = load(plan)
-    built = calibrate_design(resolve(plan, public_facts(plan)), data.facts().silo_names)
+    built = calibrated(plan)
     bench = prepare(built.plan, data)
     tests = [silo.test for silo in bench.data.silos]
     pooled = type(tests[0])(

@@ -16,12 +16,12 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from sumus.data import FederatedData, Records, load, public_facts
-from sumus.guarantee import Account, NoiseDesign, calibrate_design, certify
+from sumus.data import FederatedData, Records, load
+from sumus.guarantee import Account, NoiseDesign, calibrated, certify
 from sumus.paper.experiments.comparison import Setting
 from sumus.paper.experiments.results import Measurement
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training import Workbench, evaluate, plain_steps, prepare
 
@@ -105,7 +105,7 @@ def measure(
     plan = setting.plan.replace("training", init_seed=seed)
     began = time.perf_counter()
     data = benches.data(plan)
-    built = calibrate_design(resolve(plan, public_facts(plan)), data.facts().silo_names)
+    built = calibrated(plan)
     account = None if setting.group == "no privacy" else certify(built)
     bench = benches.bench(built.plan)
     ready, ready_cpu = time.perf_counter(), time.process_time()
@@ -186,8 +186,8 @@ def _alone(
             bench.first_parameters,
             torch.from_numpy(silo.train.x),
             torch.from_numpy(silo.train.y),
-            steps=(plan.federation.local_steps or 1) * plan.federation.rounds,
-            sampling_rate=plan.training.sampling_rate or 1.0,
+            steps=built.resolved.local_steps * plan.federation.rounds,
+            sampling_rate=built.resolved.sampling_rate,
             learning_rate=plan.training.learning_rate,
             momentum=plan.training.local_momentum,
             l2_penalty=plan.training.l2_penalty,
