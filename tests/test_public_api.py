@@ -115,7 +115,7 @@ PINNED = {
         "compare",
         "convex_bounds",
         "count_noise",
-            "decoded_counts",
+        "decoded_counts",
         "joint_epsilon",
         "labelled",
         "measurements_until",

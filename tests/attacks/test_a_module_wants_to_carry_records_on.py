@@ -24,6 +24,7 @@ from sumus.plan import TrainingPlan
 from sumus.purity import certified, chunks as chunk_function
 from sumus.randomness import RandomSource
 from sumus.runs import RunOptions, train
+from sumus.tasks import TASKS
 from sumus.training import SecureMetrics, evaluate, flat_parameters
 from support import module_zoo
 from support.module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
@@ -219,7 +220,12 @@ def test_a_model_is_measured_by_the_function_that_was_trained(
     x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
     theta = flat_parameters(model).numpy().astype(np.float64)
     answer = int(model(torch.zeros(1, 8)).argmax())
-    assert evaluate(model, theta, Records(x, np.full(100, answer))).accuracy == 1.0
+    assert (
+        evaluate(model, theta, Records(x, np.full(100, answer)), task=TASKS["classification"])[
+            "accuracy"
+        ]
+        == 1.0
+    )
 
 
 def test_a_constant_that_is_changed_during_a_run_changes_nothing() -> None:

@@ -275,7 +275,7 @@ def test_big_sets_hold_what_the_catalogue_says(name):
         data.silos[0].train.x.shape[1:],
     )
     counts = sum(
-        np.bincount(part.y, minlength=data.classes)
+        np.bincount(part.y, minlength=len(data.labels.names))
         for silo in data.silos
         for part in (silo.train, silo.test)
     )

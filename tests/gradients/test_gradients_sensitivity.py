@@ -259,7 +259,7 @@ def test_many_records_on_one_coordinate_do_not_overflow() -> None:
     """300 records that all use their whole norm on the same number, at the finest grid: 300 · 2^24
     does not fit 32 bits.
     """
-    gradients = PerRecordGradients(build_model("logistic", shape=(1,), outputs=2, bias=False))
+    gradients = PerRecordGradients(build_model("logistic", shape=(1,), outputs=1, bias=False))
     options = {"clip_norm": 0.1, "resolution": 1 << 24}
     one = gradients.clipped_sum(torch.zeros(1), torch.ones(1, 1), torch.ones(1), **options).integers
     many = gradients.clipped_sum(

@@ -25,6 +25,7 @@ from sumus.guarantee import (
 )
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 from sumus.training import local_updater, poisson_batch
 from sumus.training.models import build_model
 
@@ -48,7 +49,7 @@ STEPS: Mapping[str, object] = {
 
 def _built(overrides: Mapping[str, object], *, silos: int = 4, records: int = 60) -> NoiseDesign:
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("test", names, (records,) * silos, (FEATURES,), CLASSES, ("a", "b", "c"))
+    facts = PublicFacts("test", names, (records,) * silos, (FEATURES,), LabelFacts(("a", "b", "c")))
     return calibrated(TrainingPlan().with_overrides(overrides), facts)
 
 

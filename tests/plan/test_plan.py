@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from sumus.errors import PlanError
 from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.plan.sections import ALGORITHMS, SECTIONS
+from sumus.tasks import LabelFacts
 
 GOLDEN = """
 [privacy]
@@ -342,8 +343,7 @@ def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
         silo_names=("a", "b"),
         records_per_silo=(90, 120),
         shape=(4,),
-        classes=2,
-        class_names=("0", "1"),
+        labels=LabelFacts(("0", "1")),
     )
     for algorithm in ALGORITHMS:
         plan = TrainingPlan().with_overrides(

@@ -34,7 +34,7 @@ def _resolved(path: Path) -> tuple[NoiseDesign, tuple[int, ...], int]:
         facts = public_facts(plan)
     except DataError as error:
         pytest.skip(f"{path.name}: {error}")
-    return calibrated(plan, facts), facts.shape, facts.classes
+    return calibrated(plan, facts), facts.shape, len(facts.labels.names)
 
 
 def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int) -> np.ndarray:

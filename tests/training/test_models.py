@@ -14,8 +14,14 @@ from torch import nn
 
 from sumus.errors import PlanError
 from sumus.plan.sizes import parameter_count
+from sumus.tasks import TASKS, LabelFacts
 from sumus.training import flat_parameters, load_flat
 from sumus.training.models import build_model
+
+
+def outputs_of(name: str, classes: int) -> int:
+    labels = LabelFacts(tuple(map(str, range(classes))))
+    return TASKS["classification"].outputs(labels, name)
 
 
 def counted(model: nn.Module) -> int:
@@ -43,14 +49,14 @@ def test_counts_without_torch_equal_counts_with_torch(
 ) -> None:
     if (name == "cnn" and len(shape) == 1) or (name == "logistic" and classes != 2):
         with pytest.raises(PlanError):
-            parameter_count(name, shape=shape, outputs=classes)
+            parameter_count(name, shape=shape, outputs=outputs_of(name, classes))
         return
-    model = build_model(name, shape=shape, outputs=classes, hidden=hidden, bias=bias)
-    assert parameter_count(name, shape=shape, outputs=classes, hidden=hidden, bias=bias) == counted(
+    outputs = outputs_of(name, classes)
+    model = build_model(name, shape=shape, outputs=outputs, hidden=hidden, bias=bias)
+    assert parameter_count(name, shape=shape, outputs=outputs, hidden=hidden, bias=bias) == counted(
         model
     )
-    outputs = model(torch.zeros(3, *shape))
-    assert outputs.shape == (3, 1 if name == "logistic" else classes)
+    assert model(torch.zeros(3, *shape)).shape == (3, 1 if name == "logistic" else classes)
 
 
 def test_counting_does_not_import_torch() -> None:
@@ -113,5 +119,5 @@ def test_bad_models_are_refused_in_one_line(
     name: str, shape: tuple[int, ...], classes: int, message: str
 ) -> None:
     with pytest.raises(PlanError, match=message) as caught:
-        build_model(name, shape=shape, outputs=classes)
+        build_model(name, shape=shape, outputs=outputs_of(name, classes))
     assert "\n" not in str(caught.value)

@@ -91,6 +91,7 @@ def check_command(
     counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
+    names = data.labels.names
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
     screen.print(
         f"  classes    {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}",

@@ -38,7 +38,7 @@ from sumus.errors import EngineError, PlanError
 from sumus.parties import Agreement, agree_on
 from sumus.plan import DEFAULT_PLAN
 from sumus.secagg import Roster
-from sumus.tasks import CONFIDENCE, percent_text
+from sumus.tasks import CONFIDENCE
 
 __all__ = ["federation_app"]
 
@@ -196,12 +196,13 @@ def train_command(
     if json_:
         print_json(summary)
         return
-    accuracy = summary.get("accuracy")
+    measure = run.plan.task.headline
+    value = summary.get(measure.name)
     console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost", highlight=False)
-    if accuracy is not None:
-        measured = percent_text(accuracy, summary.get("accuracy_plus_minus"))
+    if value is not None:
+        measured = measure.text(value, summary.get(f"{measure.name}_plus_minus"))
         console.print(
-            f"accuracy of the released model {measured} ({CONFIDENCE}; noisy count of test "
+            f"{measure.name} of the released model {measured} ({CONFIDENCE}; noisy count of test "
             "records, accounted)",
             highlight=False,
         )
@@ -211,7 +212,9 @@ def train_command(
             if run.plan.evaluation.metrics == "secure"
             else 'set evaluation.metrics = "secure"'
         )
-        console.print(f"accuracy of the released model was not measured: {why}", highlight=False)
+        console.print(
+            f"{measure.name} of the released model was not measured: {why}", highlight=False
+        )
     console.print(f"run     {path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
@@ -398,15 +401,13 @@ def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterato
             if line is not None:
                 console.print(line, style="yellow", highlight=False, soft_wrap=True)
             for record in news["rounds"]:
-                accuracy = (
-                    ""
-                    if record["accuracy"] is None
-                    else f"accuracy {percent_text(record['accuracy'], record['accuracy_plus_minus'])}  "
+                told_of_model = agreement.plan.task.headline_text(
+                    record["metrics"], record["metrics_plus_minus"]
                 )
                 missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
                 spent = record["epsilon_spent"]
                 bound = "no guarantee" if spent is None else f"ε ≤ {rounded_up(spent)} of {target}"
-                state = f"{accuracy}{bound}{missing}"
+                state = f"{told_of_model}  {bound}{missing}" if told_of_model else bound + missing
                 bar.update(task, completed=record["round"], state=state)
                 if not animates(console) and not quiet:
                     console.print(f"round {record['round']:>3}  {state}", highlight=False)

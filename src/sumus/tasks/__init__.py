@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sumus.tasks.uncertainty import (
         CONFIDENCE as CONFIDENCE,
         Measured as Measured,
+        noisy_share as noisy_share,
         number_text as number_text,
         percent_text as percent_text,
     )
@@ -45,5 +46,5 @@ __getattr__, __dir__, __all__ = door(
         "Categories CountShape Curvature LabelColumn LabelFacts Labels Link Loss Measure Metrics "
         "Task"
     ),
-    uncertainty="CONFIDENCE Measured number_text percent_text",
+    uncertainty="CONFIDENCE Measured noisy_share number_text percent_text",
 )

@@ -63,6 +63,7 @@ class Classification(Task):
         Measure("accuracy", larger_is_better=True, is_share=True),
         Measure("loss", larger_is_better=False),
     )
+    constant = ("majority", "most frequent class")
     counts = CountShape(length=3, l2_grid=COUNT_SENSITIVITY, largest_grid=_RECORD)
 
     # -- labels
@@ -258,9 +259,9 @@ class Classification(Task):
         capped = Measured(LOSS_CAP * share.value, LOSS_CAP * width)
         return Metrics({"accuracy": accuracy, "loss": capped}, round(max(records / 2.0, 0.0)))
 
-    def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> dict[str, float]:
-        """`majority`: the accuracy of the class that most training records have."""
-        return {"majority": float(np.mean(test == np.bincount(train).argmax()))}
+    def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
+        """The accuracy of the class that most training records have."""
+        return float(np.mean(test == np.bincount(train).argmax()))
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor, reduction: str) -> Tensor:

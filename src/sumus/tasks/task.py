@@ -11,7 +11,7 @@ Guarantee: the loss of several records is the sum of theirs, so that a record's 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from sumus.errors import PlanError
 from sumus.tasks.uncertainty import Measured, number_text, percent_text
 
 if TYPE_CHECKING:
@@ -173,6 +174,20 @@ class Measure:
         """As a heading."""
         return self.name.capitalize()
 
+    @property
+    def best(self) -> Callable[[Iterable[float]], float]:
+        """Of several values."""
+        return max if self.larger_is_better else min
+
+    @property
+    def worst(self) -> Callable[[Iterable[float]], float]:
+        """Of several values."""
+        return min if self.larger_is_better else max
+
+    def is_worse(self, value: float, than: float, *, by: float = 0.0) -> bool:
+        """Whether a value is worse than another one, by more than a margin."""
+        return value < than - by if self.larger_is_better else value > than + by
+
     def text(self, value: float, plus_minus: float | None = None) -> str:
         """With no more digits than its half-width bears."""
         if self.is_share:
@@ -192,6 +207,9 @@ class Metrics:
 
     values: Mapping[str, Measured]
     records: int
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name].value
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -252,6 +270,8 @@ class Task(Loss):
     """`training.task`."""
     measures: ClassVar[tuple[Measure, ...]]
     """What is measured; the first is what a model is chosen by and what is shown."""
+    constant: ClassVar[tuple[str, str]]
+    """The best constant prediction: its key among a run's baselines, and what it is called."""
     counts: ClassVar[CountShape]
     """What a test record adds to the secure counts. A constant of the task, because the guarantee of
     a stored plan must follow from the plan alone.
@@ -265,6 +285,21 @@ class Task(Loss):
     def headline(self) -> Measure:
         """The measure that is shown where there is room for one."""
         return self.measures[0]
+
+    def headline_text(self, values: Mapping[str, float], plus_minus: Mapping[str, float]) -> str:
+        """Such as "accuracy 81.2% ± 0.3%"; empty where it was not measured."""
+        name = self.headline.name
+        if name not in values:
+            return ""
+        return f"{name} {self.headline.text(values[name], plus_minus.get(name))}"
+
+    def measure(self, name: str, *, field: str) -> Measure:
+        """The measure of that name; `field` is what asked for it."""
+        for measure in self.measures:
+            if measure.name == name:
+                return measure
+        known = " or ".join(measure.name for measure in self.measures)
+        raise PlanError(field, name, f"must be {known}", f"Use {self.headline.name}.")
 
     # -- labels
 
@@ -311,15 +346,17 @@ class Task(Loss):
     def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
         """The measures of one record or more, in the clear."""
 
-    def pooled(self, parts: Sequence[tuple[Mapping[str, float], int]]) -> dict[str, float]:
-        """The measures of several sets of records together, from those of each and its size."""
-        sizes = np.array([size for _, size in parts], dtype=np.float64)
-        return {
-            measure.name: float(
-                np.average([values[measure.name] for values, _ in parts], weights=sizes)
-            )
+    def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
+        """The exact measures of several sets of records together; None if none holds a record."""
+        held = [part for part in parts if part.records]
+        if not held:
+            return None
+        sizes = np.array([part.records for part in held], dtype=np.float64)
+        means = {
+            measure.name: float(np.average([part[measure.name] for part in held], weights=sizes))
             for measure in self.measures
         }
+        return Metrics({name: Measured(mean) for name, mean in means.items()}, int(sizes.sum()))
 
     @abstractmethod
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -338,8 +375,8 @@ class Task(Loss):
         """
 
     @abstractmethod
-    def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> dict[str, float]:
-        """The headline measure of the best constant prediction, under its name.
+    def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
+        """The headline measure of the best constant prediction.
 
         Args:
             train: labels that the constant is taken from.
