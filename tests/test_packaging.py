@@ -219,7 +219,7 @@ def test_the_wheel_holds_the_data_that_the_package_reads(wheel: Path) -> None:
     assert packed == kept
     assert {
         "sumus/py.typed",
-        "sumus/plans/digits.toml",
+        "sumus/plan/plans/digits.toml",
         "sumus/report/templates/page.html",
     } <= packed
 
@@ -228,7 +228,7 @@ def test_the_wheel_holds_the_data_that_the_package_reads(wheel: Path) -> None:
 @pytest.mark.timeout(900)
 def test_a_plain_install_accounts_and_explains_every_command(plain: Path, folder: Path) -> None:
     (folder / "plan.toml").write_text(
-        (SOURCE / "plans" / "digits.toml").read_text(encoding="utf-8"), encoding="utf-8"
+        (SOURCE / "plan" / "plans" / "digits.toml").read_text(encoding="utf-8"), encoding="utf-8"
     )
     assert (
         json.loads(

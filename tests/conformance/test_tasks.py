@@ -165,7 +165,9 @@ def test_a_prediction_is_a_label(task: Task) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_no_record_adds_more_to_the_counts_than_is_declared(task: Task, data: st.DataObject) -> None:
+def test_no_record_adds_more_to_the_counts_than_is_declared(
+    task: Task, data: st.DataObject
+) -> None:
     """In integers, so that no rounding hides an excess; outputs may be huge, infinite or not a
     number.
     """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sumus.accounting import Release, noisy_step
+from sumus.accounting import Release, noisy_queries
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
 from sumus.plan import ResolvedPlan, TrainingPlan
@@ -67,7 +67,7 @@ def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> R
         known: counted silos whose noise the adversary knows after all.
     """
     total, shape = count_noise(plan).sum_of(plan.noise_contributors - known), plan.task.counts
-    step = noisy_step(total, l2_grid=shape.l2_grid, dimension=shape.length, count=measurements)
+    step = noisy_queries(total, l2_grid=shape.l2_grid, dimension=shape.length, count=measurements)
     return Release((step,))
 
 
