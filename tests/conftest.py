@@ -7,7 +7,9 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +17,9 @@ from hypothesis import settings
 from support.small_federation import federation as federation  # a fixture of many rooms
 
 settings.load_profile("ci")
+_SHARED = Path(__file__).parents[2] / "shared" / "data"
+if _SHARED.is_dir():  # data sets beside the checkout, for tests that need one that is not embedded
+    os.environ.setdefault("SUMUS_DATA", str(_SHARED.resolve()))
 
 
 @pytest.fixture(scope="session", autouse=True)

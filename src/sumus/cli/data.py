@@ -27,7 +27,6 @@ from sumus.data import (
     listed,
     load,
     named_set,
-    prepare_income,
     write_patients,
 )
 from sumus.errors import DataError, PlanError
@@ -146,8 +145,8 @@ def prepare_command(
     try:
         if name == "cifar10-features" and not _entry(chosen)["ready"]:
             _prepare_features(quiet=as_json)
-        elif name == "income" and not _entry(chosen)["ready"]:
-            prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
+        elif chosen.prepare is not None and not _entry(chosen)["ready"]:
+            chosen.prepare(cache_folder(), download)
     except OSError as error:
         fix = "Make room there, or set SUMUS_DATA to another folder."
         raise DataError(
@@ -196,7 +195,7 @@ def _entry(chosen: NamedSet) -> dict[str, Any]:
         "name": chosen.name,
         "title": chosen.title,
         "records": chosen.records,
-        "classes": len(chosen.class_names),
+        "classes": len(chosen.labels.names),
         "shape": list(chosen.shape),
         "default_silos": chosen.default_silos,
         "natural_silos": chosen.natural_counts is not None,

@@ -4,109 +4,33 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import final
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Final
 
-from sumus.data import images, income
+from sumus.data import sets
+from sumus.data.named_set import NamedSet
 from sumus.data.partition import deal_sizes, split_sizes
-from sumus.data.pool import Pool, silo_titles
+from sumus.data.pool import silo_titles
 from sumus.data.stated_counts import stated_counts
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
-from sumus.tasks import LabelFacts
 
-__all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count"]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class NamedSet:
-    """One data set of the catalogue.
-
-    Args:
-        class_counts: records of each class, as published; they fix the sizes of every simulated
-            silo.
-        default_silos: N if the plan does not say.
-        natural_counts: records of each silo that the data itself has, if it has any.
-        place: where it is on this machine, or the error that says how to get it; cheap.
-        load: reads it from there.
-    """
-
-    name: str
-    title: str
-    shape: tuple[int, ...]
-    class_names: tuple[str, ...]
-    class_counts: tuple[int, ...]
-    default_silos: int
-    place: Callable[[Path | None], Path | str]
-    load: Callable[[Path | None], Pool]
-    natural_counts: Callable[[Path | None], dict[str, int]] | None = None
-
-    @property
-    def records(self) -> int:
-        return sum(self.class_counts)
+__all__ = ["CATALOGUE", "named_facts", "named_set", "silo_count"]
 
 
-_DIGIT_COUNTS = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
+def _all_sets() -> Iterator[NamedSet]:
+    for module in iter_modules(sets.__path__):
+        yield from import_module(f"{sets.__name__}.{module.name}").SETS
 
-CATALOGUE: dict[str, NamedSet] = {
-    each.name: each
-    for each in (
-        NamedSet(
-            name="digits",
-            title="8 × 8 handwritten digits, comes with scikit-learn",
-            shape=(64,),
-            class_names=tuple(str(digit) for digit in range(10)),
-            class_counts=_DIGIT_COUNTS,
-            default_silos=5,
-            place=images.digits_place,
-            load=images.digits,
-        ),
-        NamedSet(
-            name="fashion-mnist",
-            title="28 × 28 grey images of clothing",
-            shape=(1, 28, 28),
-            class_names=images.FASHION_CLASSES,
-            class_counts=(7000,) * 10,
-            default_silos=10,
-            place=images.fashion_mnist_place,
-            load=images.fashion_mnist,
-        ),
-        NamedSet(
-            name="cifar10",
-            title="32 × 32 colour images",
-            shape=(3, 32, 32),
-            class_names=images.CIFAR10_CLASSES,
-            class_counts=(6000,) * 10,
-            default_silos=10,
-            place=images.cifar10_place,
-            load=images.cifar10,
-        ),
-        NamedSet(
-            name="cifar10-features",
-            title="CIFAR-10 through a frozen EfficientNet-Lite0",
-            shape=(images.FEATURE_WIDTH,),
-            class_names=images.CIFAR10_CLASSES,
-            class_counts=(6000,) * 10,
-            default_silos=10,
-            place=images.cifar10_features_place,
-            load=images.cifar10_features,
-        ),
-        NamedSet(
-            name="income",
-            title="ACS Income 2018, one silo per US state and Puerto Rico",
-            shape=(income.income_width(),),
-            class_names=income.CLASS_NAMES,
-            class_counts=income.CLASS_COUNTS,
-            default_silos=len(income.STATE_COUNTS),
-            place=income.income_place,
-            load=income.income,
-            natural_counts=income.state_counts,
-        ),
-    )
-}
+
+CATALOGUE: Final[Mapping[str, NamedSet]] = MappingProxyType(
+    {named.name: named for named in sorted(_all_sets(), key=lambda named: named.records)}
+)
+"""By `data.name`, the smallest first."""
 
 
 def named_set(name: str) -> NamedSet:
@@ -180,7 +104,7 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
         silo_names=titles,
         records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
         shape=chosen.shape,
-        labels=LabelFacts(chosen.class_names),
+        labels=chosen.labels,
         assumptions=assumptions,
         bounded=data.records_per_silo is not None,
     )

@@ -22,9 +22,7 @@ def cache_folder() -> Path:
 
 
 def search_path(cache: Path | None = None) -> tuple[Path, ...]:
-    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data,
-    ../shared/data.
-    """
+    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data."""
     return tuple(dict.fromkeys(_folders(cache)))
 
 
@@ -34,7 +32,6 @@ def _folders(cache: Path | None) -> Iterator[Path]:
     yield cache_folder()
     yield Path.home() / ".cache" / "sumus"
     yield Path("data")
-    yield Path("../shared/data")
 
 
 def find(relative: str, *, cache: Path | None = None, also: tuple[Path, ...] = ()) -> Path | None:
