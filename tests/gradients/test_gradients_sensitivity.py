@@ -16,7 +16,7 @@ from torch import nn
 
 from oracles.naive_gradients import integer_norm2
 from sumus.errors import GuaranteeError, PlanError
-from sumus.gradients import PerRecordGradients, per_record as gradients_module
+from sumus.gradients import PerRecordGradients, examination, per_record as gradients_module
 from sumus.gradients.parts import Positions
 from sumus.noise import summation_slack_grid
 from sumus.plan import float_sum_terms
@@ -252,7 +252,7 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
         for rows in (slice(0, 33), slice(33, 70))
     ]
     assert torch.equal(total, halves[0] + halves[1])
-    assert gradients._chunks[Form((width,))][0] > 1
+    assert gradients._examined._chunks[Form((width,))][0] > 1
 
 
 def test_many_records_on_one_coordinate_do_not_overflow() -> None:
@@ -310,7 +310,7 @@ def test_a_machine_that_leaks_gets_single_records(monkeypatch: pytest.MonkeyPatc
     wide = PerRecordGradients(model).clipped_sum(
         flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16
     )
-    monkeypatch.setattr(gradients_module, "is_isolated", lambda compute, x, y, **options: False)
+    monkeypatch.setattr(examination, "is_isolated", lambda compute, x, y, **options: False)
     careful = PerRecordGradients(model)
     narrow = careful.clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
     assert careful._chunks[Form((30,))][0] == 1

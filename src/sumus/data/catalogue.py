@@ -45,7 +45,7 @@ def named_set(name: str) -> NamedSet:
     return CATALOGUE[name]
 
 
-def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int:
+def silo_count(plan: TrainingPlan, named: NamedSet, natural: int | None) -> int:
     """N of a named data set: what the plan says, otherwise the default; natural silos cannot be
     more or fewer than they are.
     """
@@ -56,16 +56,16 @@ def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int
             raise PlanError(
                 "federation.silos",
                 wanted,
-                f"must be {natural}, the natural silos of {chosen.name}",
+                f"must be {natural}, the natural silos of {named.name}",
                 fix,
             )
         return natural
-    silos = wanted or chosen.default_silos
-    if silos > chosen.records:
+    silos = wanted or named.default_silos
+    if silos > named.records:
         raise PlanError(
             "federation.silos",
             silos,
-            f"must not exceed the {chosen.records} records of {chosen.name}",
+            f"must not exceed the {named.records} records of {named.name}",
             "Lower it.",
         )
     return silos
@@ -73,22 +73,22 @@ def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int
 
 def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     """Public facts of a named data set, computed from published counts."""
-    data, chosen = plan.data, named_set(plan.data.name or "digits")
+    data, named = plan.data, named_set(plan.data.name or "digits")
     assumptions: tuple[str, ...] = ()
     if data.partition == "natural":
-        if chosen.natural_counts is None:
+        if named.natural_counts is None:
             raise DataError(
-                f"{chosen.name}: has no silos of its own. Set data.partition to iid, shards or "
+                f"{named.name}: has no silos of its own. Set data.partition to iid, shards or "
                 "dirichlet."
             )
-        counts = chosen.natural_counts(cache)
-        silos = silo_count(plan, chosen, len(counts))
+        counts = named.natural_counts(cache)
+        silos = silo_count(plan, named, len(counts))
         titles, sizes = tuple(counts), tuple(counts.values())
     else:
-        silos = silo_count(plan, chosen, None)
+        silos = silo_count(plan, named, None)
         titles = silo_titles(silos)
         sizes = deal_sizes(
-            chosen.class_counts,
+            named.class_counts,
             kind=data.partition,
             silos=silos,
             seed=data.split_seed,
@@ -100,11 +100,11 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
             f"{data.split_seed}",
         )
     return PublicFacts(
-        name=chosen.name,
+        name=named.name,
         silo_names=titles,
-        records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
-        shape=chosen.shape,
-        labels=chosen.labels,
+        records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), named.name),
+        shape=named.shape,
+        labels=named.labels,
         assumptions=assumptions,
         bounded=data.records_per_silo is not None,
     )

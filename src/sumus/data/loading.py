@@ -70,13 +70,13 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     _refuse_objects(plan)
     if plan.data.path is None:
         data = load(plan, cache=cache)
-        chosen = [each for each in data.silos if each.name == silo]
-        if not chosen:
+        of_that_name = tuple(records for records in data.silos if records.name == silo)
+        if not of_that_name:
             raise DataError(
                 f"{data.name}: has no silo {silo!r}. Silos: "
-                f"{', '.join(each.name for each in data.silos[:60])}."
+                f"{', '.join(records.name for records in data.silos[:60])}."
             )
-        return dataclasses.replace(data, silos=tuple(chosen))
+        return dataclasses.replace(data, silos=of_that_name)
     table = open_table(plan.data, plan.folder)
     pool = _own_pool(plan, table)
     names, silo_of = pool.silo_names or (), pool.silo_of

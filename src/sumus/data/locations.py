@@ -17,8 +17,8 @@ _VARIABLE = "SUMUS_DATA"
 
 def cache_folder() -> Path:
     """The folder that prepared data is written to: $SUMUS_DATA if set, otherwise ~/.cache/sumus."""
-    chosen = os.environ.get(_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "sumus"
+    folder = os.environ.get(_VARIABLE)
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "sumus"
 
 
 def search_path(cache: Path | None = None) -> tuple[Path, ...]:

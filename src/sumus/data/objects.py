@@ -67,7 +67,7 @@ def from_arrays(
     silos, tests, names = _in_order(silos, tests, names)
     _check_lengths(silos, tests, names)
     titles = (
-        [str(each) for each in names]
+        [str(title) for title in names]
         if names is not None
         else [f"silo-{index}" for index in range(len(silos))]
     )

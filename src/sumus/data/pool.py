@@ -82,10 +82,10 @@ def federate(
         )
     silos = []
     for name, members, bound in zip(titles, parts, bounds, strict=True):
-        chosen = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
+        parts_of_silo = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
         train, validation, test = (
             Records(pool.encode(members[part]), pool.labels.values[members[part]])
-            for part in chosen
+            for part in parts_of_silo
         )
         if len(train) > bound:
             raise DataError(

@@ -271,10 +271,10 @@ def to_capped_residual(
     largest = residual.max()
     for k in range(residual.size):
         residual[k] = np.exp(residual[k] - largest)
-    own = residual[label]
+    right = residual[label]
     residual[label] = 0.0
     others = residual.sum()
-    wrong = min(others / (others + own), cap)  # 1 − p_y
+    wrong = min(others / (others + right), cap)  # 1 − p_y
     for k in range(residual.size):
         residual[k] *= wrong / others if others > 0.0 else 0.0
     residual[label] = -wrong

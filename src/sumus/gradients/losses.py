@@ -43,7 +43,7 @@ class OwnLoss(Loss):
 
     def check(self, labels: npt.NDArray[Any], outputs: int) -> None:
         """Every number of a label is one of the classes."""
-        if not labels.size:
+        if len(labels) and not labels.size:
             raise DataError(
                 f"labels must hold a number a record, got shape {labels.shape}. Check the data set."
             )

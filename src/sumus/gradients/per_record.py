@@ -4,32 +4,27 @@
     step = gradients.clipped_sum(parameters, x, y, clip_norm=1.0, resolution=1 << 16)
     step.integers                                   # Σ_j trunc(r/C · clip_C(∇f_j)), int64
 
-The fastest path is chosen by the shape of the model: `linear` (softmax and logistic regression,
-    closed form, in one compiled loop where
-every record is rounded), `layers` (chains of fully connected and convolutional layers, one batched
-pass) or `vmap` (everything else, `torch.func`). Chunks of a fixed number of records keep memory
-under a cap and give every record the same kernels whatever its batch is; the last chunk is padded.
+A batch is cut into chunks of a fixed number of records, which keep memory under a cap and give
+every record the same kernels whatever its batch is; the last chunk is padded. `examination` chooses
+the path and the size of a chunk.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 import numpy as np
 import torch
 from torch import nn
 
-from sumus.errors import DataError, GuaranteeError, PlanError
+from sumus.errors import DataError, PlanError
+from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
-from sumus.gradients.layers import LayeredPath
-from sumus.gradients.linear import LinearModel
-from sumus.gradients.losses import OwnLoss, record_loss
+from sumus.gradients.losses import OwnLoss
 from sumus.gradients.parts import ChunkGradients
-from sumus.gradients.threads import one_thread_each
 from sumus.gradients.totals import Totals
 from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
@@ -38,22 +33,14 @@ from sumus.purity import (
     InputKind,
     RecordLoss,
     bits_of,
-    examine,
-    is_isolated,
-    made_up_labels,
     refuse_mixing_layers,
     require_precision,
-    same_bits,
-    try_out,
-    verdict,
 )
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS, Loss
 
-__all__ = ["GradientSum", "PerRecordGradients", "made_up_parameters"]
+__all__ = ["GradientSum", "PerRecordGradients"]
 
-T = TypeVar("T")
-_CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
 _WORTH_A_THREAD: Final = 1 << 22  # coordinates a batch must have, about a millisecond of work
 # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 _ALIGNMENT: Final = 64
@@ -119,24 +106,13 @@ class PerRecordGradients:
                 f"must have at most {LARGEST_DIMENSION} parameters",
                 "Freeze some of them.",
             )
-        self._dtype = require_precision(model)
-        self._model = model
+        self._dtype, self._model = require_precision(model), model
         self._loss = loss if isinstance(loss, Loss) else OwnLoss(loss)
-        self._record_loss = record_loss(self._loss)
-        layered = None if isinstance(self._loss, OwnLoss) else LayeredPath.of(model, self._loss)
-        self._path: LayeredPath | VmapPath = layered or VmapPath(model, self._record_loss)
+        self._examined = ExaminedModel(
+            model, self._loss, self._kind, memory_cap_bytes=memory_cap_bytes
+        )
+        self._path = self._examined.path
         self.path = self._path.name
-        self._linear = LinearModel.of(model, self._loss) if self.path == "linear" else None
-        budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
-        if budget < 1:
-            rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
-            raise PlanError(
-                "memory_cap_bytes", memory_cap_bytes, rule, "Raise the cap or use a smaller model."
-            )
-        self._largest_chunk = min(_CHUNK[self.path], budget)
-        self._chunks: dict[Form, tuple[int, int]] = {}
-        self._batches = 0
-        self._lock = threading.Lock()
 
     def clipped_sum(
         self,
@@ -154,7 +130,7 @@ class PerRecordGradients:
         Args:
             parameters: θ, flat, length `dimension`.
             x: records, first axis the batch.
-            y: labels, integers.
+            y: labels, as the loss stores them.
             clip_norm: C, gradient units.
             resolution: r, grid steps per clip norm.
             rounding: "record" truncates each record towards zero, "stochastic" rounds each record
@@ -201,7 +177,7 @@ class PerRecordGradients:
         """The mean of the records' gradients as they are, for whole updates: by what runs in
         `clipped_sum`, no code of a user's.
         """
-        chunk, _ = self._chunk_for(self._kind.form(x, y))
+        chunk, _ = self._examined.chunk_for(self._kind.form(x, y))
         bound = self._path.bind(parameters.detach().to(self._dtype))
         x, y = self._cast(x.detach(), y)
         total, weights = (
@@ -217,25 +193,25 @@ class PerRecordGradients:
                     part.add_weighted(weights[: len(x) - start], total[place : place + part.size])
                     place += part.size
 
-        self._run([add_all])
+        self._examined.run([add_all])
         return self._path.restore(total).to(self._dtype)
 
     def examine(self, form: Form) -> int:
         """The number of outputs for records of this form, after everything that could be refused
         about the model was looked at.
         """
-        return self._chunk_for(form)[1]
+        return self._examined.chunk_for(form)[1]
 
     def digest(self, x: torch.Tensor, y: torch.Tensor) -> bytes:
         """Of the function that gives records like these their gradients, and of the gradients' bits
         at made-up parameters.
         """
         x, y = self._cast(x.detach(), y)
-        chunk = self._chunk_for(self._kind.form(x, y))[0]
+        chunk = self._examined.chunk_for(self._kind.form(x, y))[0]
         rows = _filled(x[:chunk], chunk), _filled(y[:chunk], chunk)
         with torch.no_grad():
-            compute = self._computed_at(made_up_parameters(self._model))
-            tensors = self._run([lambda: compute(*rows)])[0]
+            compute = self._examined.computed_at(made_up_parameters(self._model))
+            tensors = self._examined.run([lambda: compute(*rows)])[0]
         operators = self._path.digests() if isinstance(self._path, VmapPath) else []
         return b"".join([*operators, bits_of(tensors)])
 
@@ -247,7 +223,8 @@ class PerRecordGradients:
         self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals
     ) -> None:
         """Go through a batch on as many threads as pay."""
-        chunk, outputs = self._chunk_for(self._kind.form(x, y))
+        self._loss.check(y.numpy()[:0], 1)  # their shape, before a model is tried with such labels
+        chunk, outputs = self._examined.chunk_for(self._kind.form(x, y))
         self._loss.check(y.numpy(), outputs)
         large = (
             len(x) * self.dimension >= _WORTH_A_THREAD
@@ -255,21 +232,20 @@ class PerRecordGradients:
             and self.path != "vmap"
         )
         threads = torch.get_num_threads() if large else 1
+        model = self._examined.linear
         linear = (
-            self._linear.at(parameters)
-            if self._linear and totals.rounding == "record" and chunk > 1
-            else None
+            model.at(parameters) if model and totals.rounding == "record" and chunk > 1 else None
         )
         if linear and threads == 1:
             # no tensors in between: nothing to record gradients of or to keep on one thread
             totals.add_linear(linear, x, y)
             return
-        owned = [totals, *(totals.fresh() for _ in range(1, threads))]
+        sums = [totals, *(totals.fresh() for _ in range(1, threads))]
         if linear:
             portions = zip(x.tensor_split(threads), y.tensor_split(threads), strict=True)
-            shares = [
-                partial(own.add_linear, linear, *portion)
-                for own, portion in zip(owned, portions, strict=True)
+            work = [
+                partial(thread_sum.add_linear, linear, *portion)
+                for thread_sum, portion in zip(sums, portions, strict=True)
             ]
         else:
             starts = range(0, len(x), chunk)
@@ -277,12 +253,13 @@ class PerRecordGradients:
                 parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters
             )
             add_chunks = partial(self._add_chunks, bound, x, y, chunk=chunk)
-            shares = [
-                partial(add_chunks, starts[first::threads], own) for first, own in enumerate(owned)
+            work = [
+                partial(add_chunks, starts[first::threads], thread_sum)
+                for first, thread_sum in enumerate(sums)
             ]
-        self._run(shares)
-        for own in owned[1:]:
-            totals.merge(own)
+        self._examined.run(work)
+        for thread_sum in sums[1:]:
+            totals.merge(thread_sum)
 
     def _add_chunks(
         self,
@@ -290,7 +267,7 @@ class PerRecordGradients:
         x: torch.Tensor,
         y: torch.Tensor,
         starts: Sequence[int],
-        own: Totals,
+        totals: Totals,
         *,
         chunk: int,
     ) -> None:
@@ -302,127 +279,10 @@ class PerRecordGradients:
                 _filled(x[start : start + chunk], chunk),
                 _filled(y[start : start + chunk], chunk),
             )
-            own.add(
-                chunk_gradients(chunk_x, chunk_y, ghost=own.rounding == "sum"),
+            totals.add(
+                chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"),
                 min(chunk, len(x) - start),
             )
-
-    def _run(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """Where kernels run, when a record is examined and ever after."""
-        if self.path != "vmap":
-            return one_thread_each(work)
-        with torch.no_grad():
-            return [each() for each in work]
-
-    def _chunk_for(self, form: Form) -> tuple[int, int]:
-        """(records per chunk, model outputs) for a form of record; examines the model the first
-        time and rechecks it now and then.
-        """
-        with self._lock:
-            self._batches += 1
-            if form not in self._chunks:
-                with torch.no_grad():
-                    self._chunks[form] = self._examine(form)
-            elif isinstance(self._path, VmapPath) and _now_and_then(self._batches):
-                self._run([self._path.recheck])
-            return self._chunks[form]
-
-    def _examine(self, form: Form) -> tuple[int, int]:
-        """Try the model on made-up records; fall back to single records if a record's bits depend
-        on its company.
-        """
-        chunk, path = self._largest_chunk, self._path
-        x = self._kind.records(chunk, form)
-        outputs = self._outputs(form)
-        y = made_up_labels(chunk, form, outputs).to(getattr(torch, self._loss.label_type))
-        parameters = made_up_parameters(self._model)
-        if isinstance(path, VmapPath):
-            chunk = self._run([lambda: path.record(parameters, x, y)])[0]
-        compute = self._computed_at(parameters)
-
-        def isolated() -> bool:
-            return self._run(
-                [lambda: is_isolated(compute, x[:chunk], y[:chunk], company=self._kind.company())]
-            )[0]
-
-        apart = (
-            verdict(self._model, ("isolated", form, chunk), isolated, loss=self._record_loss)
-            if isinstance(path, VmapPath)
-            else isolated()
-        )
-        if not apart:
-            chunk = 1
-            if isinstance(path, VmapPath):
-                self._run([lambda: path.record(parameters, x[:1], y[:1])])
-        other = self._kind.records(chunk, form, seed=3)
-        self._run([lambda: _require_repeatable(compute, x[:chunk], other, y[:chunk])])
-        return chunk, outputs
-
-    def _outputs(self, form: Form) -> int:
-        """What the model returns for a record; whatever is a user's code must be a pure
-        function.
-        """
-        if isinstance(self._path, VmapPath):
-            return examine(self._model, self._kind, form, self._record_loss)
-        return try_out(self._model, self._kind.records(1, form)).shape[1]
-
-    def _computed_at(
-        self, parameters: torch.Tensor
-    ) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
-        """What a chunk's gradients are made of, in every form in which they are used."""
-        chunk_gradients, linear = (
-            self._path.bind(parameters),
-            self._linear and self._linear.at(parameters),
-        )
-
-        def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-            parts = [
-                part
-                for ghost in (False, True)
-                for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)
-            ]
-            integers = np.zeros(self.dimension, np.int64)
-            closed = (
-                [
-                    torch.from_numpy(
-                        linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), integers=integers)[0]
-                    )
-                ]
-                if linear
-                else []
-            )
-            return [*closed, *(tensor for part in parts for tensor in part.tensors())]
-
-        return compute
-
-
-def made_up_parameters(model: nn.Module) -> torch.Tensor:
-    """A flat vector of parameters that is the same for every model of this size and precision."""
-    size = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    return 0.1 * torch.randn(
-        size, generator=torch.Generator().manual_seed(1), dtype=require_precision(model)
-    )
-
-
-def _now_and_then(batches: int) -> bool:
-    """At the 2nd, 4th, 8th, … batch, and at every 64th."""
-    return batches % 64 == 0 or batches & (batches - 1) == 0
-
-
-def _require_repeatable(
-    compute: Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]],
-    first: torch.Tensor,
-    other: torch.Tensor,
-    y: torch.Tensor,
-) -> None:
-    """Chunks a, b, a of what runs on real records: a must have the same bits again."""
-    before = [tensor.clone() for tensor in compute(first, y)]
-    compute(other, y)
-    if not same_bits(before, compute(first, y)):
-        raise GuaranteeError(
-            "model gives a record other gradients after another one was computed, so records would "
-            "see each other."
-        )
 
 
 def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:

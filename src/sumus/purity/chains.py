@@ -95,7 +95,7 @@ def _known(layer: nn.Module) -> bool:
     plain = all(type(entry) in _PLAIN for entry in numbers)
     if (
         not plain
-        or not all(type(each) is nn.Parameter for each in layer.parameters())
+        or not all(type(parameter) is nn.Parameter for parameter in layer.parameters())
         or layer._modules
     ):
         return False

@@ -283,13 +283,15 @@ def _clipping(rounds: list[RoundRecord]) -> Figure | None:
 
 
 def _seconds(rounds: list[RoundRecord]) -> Figure | None:
-    found = {stage for each in rounds for stage in each.seconds}
-    stages = [stage for stage in _STAGES if stage in found] + sorted(found.difference(_STAGES))
+    measured = {stage for entry in rounds for stage in entry.seconds}
+    stages = [stage for stage in _STAGES if stage in measured] + sorted(
+        measured.difference(_STAGES)
+    )
     if not stages:
         return None
-    stacks = {stage: [each.seconds.get(stage, 0.0) for each in rounds] for stage in stages}
+    stacks = {stage: [entry.seconds.get(stage, 0.0) for entry in rounds] for stage in stages}
     chart = bar_chart(
-        [each.round for each in rounds],
+        [entry.round for entry in rounds],
         stacks,
         label="Seconds per stage and round",
         formatter=as_seconds,
@@ -312,14 +314,14 @@ def _seconds(rounds: list[RoundRecord]) -> Figure | None:
 
 
 def _traffic(rounds: list[RoundRecord]) -> Figure | None:
-    if not any(each.bytes_up or each.bytes_down for each in rounds):
+    if not any(entry.bytes_up or entry.bytes_down for entry in rounds):
         return None
     stacks = {
-        "silos → server": [float(each.bytes_up) for each in rounds],
-        "server → silos": [float(each.bytes_down) for each in rounds],
+        "silos → server": [float(entry.bytes_up) for entry in rounds],
+        "server → silos": [float(entry.bytes_down) for entry in rounds],
     }
     chart = bar_chart(
-        [each.round for each in rounds], stacks, label="Bytes per round", formatter=as_bytes
+        [entry.round for entry in rounds], stacks, label="Bytes per round", formatter=as_bytes
     )
     return Figure(
         key="traffic",

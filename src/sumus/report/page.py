@@ -151,8 +151,8 @@ def _content_policy(style: str, script: str) -> str:
     neither run nor load anything.
     """
     hashes = [
-        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()
-        for each in (style, script)
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
     ]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -179,8 +179,8 @@ def _view(run: RunFolder, colour: int) -> RunView:
 
 def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, str]]:
     """The figures everybody asks for first: (name, value, remark)."""
-    seconds = sum(sum(each.seconds.values()) for each in rounds)
-    traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
+    seconds = sum(sum(entry.seconds.values()) for entry in rounds)
+    traffic = sum(entry.bytes_up + entry.bytes_down for entry in rounds)
     planned = run.plan.federation.silos
     silos = len(run.silos) if run.silos or planned is None else planned
     tiles = []
@@ -300,14 +300,14 @@ def _told(measure: Measure, value: float, plus_minus: float | None = None) -> st
 
 def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
     """What an engineer looks at when something seems wrong."""
-    dropped = [name for each in rounds for name in each.dropped]
-    headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]
-    clipped = [each.clipped_fraction for each in rounds if each.clipped_fraction is not None]
-    clamped = [each.saturated for each in rounds if each.saturated is not None]
-    nonfinite = [each.nonfinite for each in rounds if each.nonfinite is not None]
+    dropped = [name for entry in rounds for name in entry.dropped]
+    headroom = [entry.headroom_bits for entry in rounds if entry.headroom_bits is not None]
+    clipped = [entry.clipped_fraction for entry in rounds if entry.clipped_fraction is not None]
+    clamped = [entry.saturated for entry in rounds if entry.saturated is not None]
+    nonfinite = [entry.nonfinite for entry in rounds if entry.nonfinite is not None]
     resumed = sum(1 for name, _ in run.events if name == "resumed")
     lost = (
-        f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds"
+        f"{len(dropped)} in {sum(1 for entry in rounds if entry.dropped)} rounds"
         if dropped
         else "none"
     )

@@ -52,9 +52,9 @@ def blank_figure(title: str, panels: int) -> tuple[Figure, tuple[Axes, ...]]:
         x=0.01,
         ha="left",
     )
-    found = figure.subplots(1, panels, squeeze=False)[0]
-    for axes in found:
+    row = figure.subplots(1, panels, squeeze=False)[0]
+    for axes in row:
         axes.grid(color=GRID, linewidth=0.8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_axisbelow(True)
-    return figure, tuple(found)
+    return figure, tuple(row)

@@ -173,8 +173,7 @@ def state_counts(cache: Path | None = None) -> dict[str, int]:
         return dict(STATE_COUNTS)
     counted = _read(path, ["STATE"])["STATE"].value_counts().to_pylist()
     return {
-        each["values"]: each["counts"]
-        for each in sorted(counted, key=lambda each: str(each["values"]))
+        row["values"]: row["counts"] for row in sorted(counted, key=lambda row: str(row["values"]))
     }
 
 
