@@ -23,10 +23,9 @@ pytest.importorskip("nvflare")
 
 from sumus.books import Ledger, RunFolder
 from sumus.data import load
-from sumus.engines.nvflare.jobs import Operator, job_folder
+from sumus.engines import LocalProcesses, train_across
+from sumus.engines.nvflare.jobs import NvflareOperator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
-from sumus.engines.nvflare.training import train_across
 from sumus.noise import to_ring
 from sumus.parties import Federation, approve
 from sumus.training import prepare
@@ -71,7 +70,7 @@ class HostileFederation:
         self.processes._run("server", server_command(kit))
         for name in self.names:
             self.processes.start(name)
-        self.operator = Operator(federation.kit("admin"), first_contact_seconds=120.0)
+        self.operator = NvflareOperator(federation.kit("admin"), first_contact_seconds=120.0)
         assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
 
     def close(self) -> None:

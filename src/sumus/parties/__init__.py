@@ -12,6 +12,7 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.parties.agreement import Agreement as Agreement, agree_on as agree_on
+    from sumus.parties.driver import Driver as Driver
     from sumus.parties.entries import (
         RoundFacts as RoundFacts,
         record_of as record_of,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     agreement="Agreement agree_on",
+    driver="Driver",
     entries="RoundFacts record_of restore summary_of write_model",
     federation="Federation RoundOutcome Vanishing",
     memory="SiloState",

@@ -18,7 +18,7 @@ import torch
 
 from sumus.data import FederatedData, Records, load
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify
-from sumus.paper.experiments.comparison import Setting
+from sumus.paper.experiments.comparison import PaperLine
 from sumus.paper.experiments.results import Measurement
 from sumus.parties import Federation
 from sumus.plan import TrainingPlan
@@ -83,7 +83,7 @@ def _without_records(data: FederatedData, *, convex: bool) -> FederatedData:
 
 
 def measure(
-    setting: Setting,
+    setting: PaperLine,
     seed: int,
     *,
     benches: Benches,
