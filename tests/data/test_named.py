@@ -96,7 +96,7 @@ def test_declared_bounds_are_kept():
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        (_plan("digit"), "digits, fashion-mnist"),
+        (_plan("digit"), "digits, cifar10"),
         (_plan("digits", 1798), "1797 records"),
         (_plan("digits", partition="natural"), "no silos of its own"),
         (_plan("income", 7, partition="natural"), "must be 51"),

@@ -400,4 +400,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "f60ea842f2685bb88046301b09bf65587707f6eda541f041ddc5b55640d00d50"
+HASH = "ac45410028cb7471be688e5bf38cbc802f6a01cbf31bedba17e8d867cc95c000"

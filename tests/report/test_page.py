@@ -390,7 +390,7 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
 def test_runs_on_different_records_say_so(tmp_path: Path) -> None:
     paths = [made_run(tmp_path / name, rounds=2, data__name=name) for name in ("digits", "income")]
     assert (
-        "different records (digits, income): their accuracies and losses do not compare"
+        "different records (digits, income): their measures do not compare"
         in Page(rendered(*paths)).text
     )
 

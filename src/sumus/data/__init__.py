@@ -17,6 +17,7 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.data.catalogue import CATALOGUE as CATALOGUE, named_set as named_set
+    from sumus.data.catalogue_entry import NamedSet as NamedSet
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
     from sumus.data.columns import TextColumn as TextColumn
     from sumus.data.loading import (
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
-    from sumus.data.named_set import NamedSet as NamedSet
     from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
@@ -52,7 +52,7 @@ __getattr__, __dir__, __all__ = door(
     columns="TextColumn",
     loading="load load_silo public_facts",
     locations="cache_folder",
-    named_set="NamedSet",
+    catalogue_entry="NamedSet",
     objects="UNNAMED from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",

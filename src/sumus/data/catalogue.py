@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sumus.data import sets
-from sumus.data.named_set import NamedSet
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.partition import deal_sizes, split_sizes
 from sumus.data.pool import silo_titles
 from sumus.data.stated_counts import stated_counts

@@ -5,8 +5,7 @@ put on the layers that were passed.
     [layer for layer in layers_of(chain)]
 
 A fresh layer has the type, the settings and the parameters of the one that it stands for, and
-    nothing else of it: no hooks, no
-replaced methods, none that are added later.
+nothing else of it: no hooks, no replaced methods, none that are added later.
 """
 
 from __future__ import annotations

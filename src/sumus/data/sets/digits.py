@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.locations import missing
-from sumus.data.named_set import NamedSet
 from sumus.data.pool import Pool
 from sumus.tasks import LabelFacts, Labels
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.images import checked, image_pool
 from sumus.data.locations import find, missing
-from sumus.data.named_set import NamedSet
 from sumus.data.pool import Pool
 from sumus.errors import DataError
 from sumus.tasks import LabelFacts

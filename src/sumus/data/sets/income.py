@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.columns import hats
 from sumus.data.locations import find, missing
-from sumus.data.named_set import NamedSet
 from sumus.data.pool import Pool
 from sumus.errors import DataError
 from sumus.tasks import LabelFacts, Labels
