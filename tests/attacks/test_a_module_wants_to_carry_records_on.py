@@ -18,7 +18,7 @@ import torch
 from sumus.data import Records, from_arrays
 from sumus.errors import DataError, GuaranteeError
 from sumus.features import feature_map
-from sumus.gradients import PerRecordGradients, per_record as gradients
+from sumus.gradients import PerRecordGradients, examination
 from sumus.guarantee import calibrated
 from sumus.plan import TrainingPlan
 from sumus.purity import certified, chunks as chunk_function
@@ -86,7 +86,7 @@ def without_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         certified, "require_pure", lambda compute, **words: [compute(record) for record in range(3)]
     )
     monkeypatch.setattr(certified, "require_apart", lambda *values, **words: None)
-    monkeypatch.setattr(gradients, "_require_repeatable", lambda *values: None)
+    monkeypatch.setattr(examination, "_require_repeatable", lambda *values: None)
 
 
 def without_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:

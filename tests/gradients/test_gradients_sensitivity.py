@@ -313,7 +313,7 @@ def test_a_machine_that_leaks_gets_single_records(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(examination, "is_isolated", lambda compute, x, y, **options: False)
     careful = PerRecordGradients(model)
     narrow = careful.clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
-    assert careful._chunks[Form((30,))][0] == 1
+    assert careful._examined._chunks[Form((30,))][0] == 1
     assert (wide.integers - narrow.integers).abs().max() <= 8
 
 
