@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from sumus.errors import PlanError
-from sumus.files import closest, parse_toml, read_toml
+from sumus.files import closest, parse_toml, read_toml, toml_value
 from sumus.plan.sections import (
     SECTIONS,
     AggregationPlan,
@@ -143,9 +143,9 @@ class TrainingPlan:
                 lines += [
                     f"[{heading}]"
                     if title != "silo"
-                    else f"[silo.{_quoted(heading.removeprefix('silo.'))}]"
+                    else f"[silo.{toml_value(heading.removeprefix('silo.'))}]"
                 ]
-                lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items()]
+                lines += [f"{key} = {toml_value(value)}" for key, value in keys.items()]
                 lines += [""]
         return "\n".join(lines)
 
@@ -516,26 +516,6 @@ def _steps_to(dotted: str, value: object) -> list[str]:
             "For example --set privacy.epsilon=3.",
         )
     return [head, rest]
-
-
-def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml_value, value)) + "]"
-    if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{_quoted(key)} = {_toml_value(each)}" for key, each in value.items())
-            + "}"
-        )
-    return repr(value)
 
 
 def _parse_value(source: str) -> Any:
