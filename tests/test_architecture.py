@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "secagg": {"errors", "randomness", "files"},
     "plan": {"errors", "files", "noise", "tasks"},
     "data": {"errors", "randomness", "tasks", "plan"},
-    "guarantee": {"errors", "noise", "tasks", "accounting", "plan", "data"},
+    "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
     "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},
     "features": {"errors", "randomness", "files", "plan", "purity"},

@@ -84,6 +84,11 @@ class RuledTable:
         """Whether the table has such a key and can do without a value for it."""
         return any(item.name == name and item.default is None for item in fields(cls))
 
+    @classmethod
+    def default_of(cls, name: str) -> object:
+        """The value of a key that was not given."""
+        return next(item.default for item in fields(cls) if item.name == name)
+
     def without_effect(self, values: Mapping[str, object], *, title: str) -> list[str]:
         """The keys that were set although another key takes their meaning away, in words.
 
