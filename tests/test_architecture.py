@@ -386,6 +386,7 @@ def loop(number):
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("decorator", "seen"),
     [

@@ -445,6 +445,7 @@ def test_tuning_is_accounted_when_asked_for() -> None:
     assert "with the accounted tuning runs" in str(found)
 
 
+@pytest.mark.deep
 def test_a_search_is_paid_for_by_the_silo_that_it_costs_most() -> None:
     """The silo with the largest ε of one run need not be the one that a search costs most: its
     Rényi curve may fall off faster.
@@ -563,6 +564,7 @@ def test_what_cannot_be_certified_is_refused() -> None:
         _design(CONVEX, federation__silos=11)
 
 
+@pytest.mark.deep
 def test_a_fresh_calibration_is_always_certified() -> None:
     for source, changes in (
         (CONVEX, {}),
