@@ -1,13 +1,12 @@
 """A file of JSON lines in which every line carries the hash of the line before it.
 
-    {"body": {...}, "hash": SHA-256(domain ‖ previous ‖ kind ‖ body), "kind": "...", "previous":
-    "..."}
+    {"body": {…}, "hash": SHA-256(domain ‖ previous ‖ kind ‖ body), "kind": "…", "previous": "…"}
 
 Guarantee: changing any byte of a complete line, or removing, adding or swapping lines other than at
-    the end, is detected (up to SHA-256
-collisions) by whoever knows the last hash. The chain is not signed: somebody who may write the file
-can rebuild all of it, so the last hash belongs wherever others can see it (report, ledger head, a
-colleague's mailbox).
+    the end, is detected (up to SHA-256 collisions) by whoever knows the last hash.
+
+The chain is not signed: somebody who may write the file can rebuild all of it, so the last hash
+belongs wherever others can see it (report, ledger head, a colleague's mailbox).
 
 A process killed in the middle of an append leaves a last line without its end. Readers leave such a
 line out; a line that lacks only its line feed was written in full and counts.
