@@ -15,8 +15,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from sumus.files.machine_code import _digest
-from sumus.plan import SiloPlan
-from sumus.plan.sections import SECTIONS
+from sumus.plan import RULES, SiloPlan
+from sumus.plan.sections import MECHANISMS, SECTIONS
 
 SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 
@@ -142,6 +142,9 @@ HEAVY = {
     "opacus": set(),
     "mpmath": set(),
 }
+
+
+MOST_COMPARED = 11  # comparisons with the name of an algorithm or a mechanism
 
 
 def _room(module: str) -> str:
@@ -380,6 +383,7 @@ def loop(number):
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("decorator", "seen"),
     [
@@ -461,6 +465,30 @@ def test_no_number_of_a_plan_has_a_second_default() -> None:
             ):
                 wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno} {ast.unparse(node)}")
     assert not wrong, wrong
+
+
+def _compared_names(node: ast.Compare) -> set[str]:
+    """Names of algorithms and mechanisms that are compared with something."""
+    names = {*RULES, *MECHANISMS}
+    constants = {
+        part.value
+        for side in [node.left, *node.comparators]
+        for part in ast.walk(side)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    } & names
+    # a unit of privacy and a table of the plan are called "silo" too
+    return constants if "algorithm" in ast.unparse(node) else constants - {"silo"}
+
+
+def test_kinds_are_objects_and_not_names() -> None:
+    """What an algorithm or a mechanism can do is asked of its object, not told from its name."""
+    found = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} {ast.unparse(node)}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare) and _compared_names(node)
+    ]
+    assert len(found) <= MOST_COMPARED, found
 
 
 def test_files_are_one_idea_long() -> None:

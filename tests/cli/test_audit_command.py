@@ -51,6 +51,7 @@ def _run(*arguments: str) -> tuple[int, dict[str, object]]:
     return code, json.loads(shown.getvalue().splitlines()[-1])
 
 
+@pytest.mark.deep
 def test_theorem(tmp_path: Path) -> None:
     code, found = _run(
         "theorem",

@@ -98,6 +98,7 @@ CASES = ["cnn", "strided", "mlp", "softmax", "no bias", "logistic", "attention",
 PATHS = {"attention": "vmap", "softmax": "linear", "no bias": "linear", "logistic": "linear"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("share_clipped", ["all", "half", "none"])
 def test_record_rounding_equals_naive_autograd(name: str, share_clipped: str) -> None:
@@ -165,6 +166,7 @@ def test_least_squares_needs_one_output() -> None:
         )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
 def test_equals_opacus(name: str) -> None:
     from opacus.grad_sample import GradSampleModule
@@ -188,6 +190,7 @@ def test_equals_opacus(name: str) -> None:
     assert relative < math.sqrt(len(theta)) * len(x) / total_grid.norm() + 1e-5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_a_sum_rounded_once_equals_naive_autograd(name: str) -> None:
     model, x, y = case(name)
@@ -295,6 +298,7 @@ def test_frozen_parameters_are_not_in_the_vector() -> None:
     assert result.integers.shape == (gradients.dimension,)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["cnn", "mlp", "attention"])
 def test_a_small_memory_cap_gives_the_same_sum(name: str) -> None:
     model, x, y = case(name)

@@ -62,6 +62,7 @@ def gradient_is_the_record(size: int) -> PerRecordGradients:
     return PerRecordGradients(nn.Linear(size, 1, bias=False), loss=lambda logits, y: logits.sum())
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(
     record=hnp.arrays(np.float32, st.integers(1, 40), elements=EDGES),
@@ -109,6 +110,7 @@ def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, valu
         assert integer_norm2(integers) <= resolution**2
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(
     x=hnp.arrays(np.float32, 6, elements=EDGES),
@@ -136,6 +138,7 @@ def test_closed_form_records_stay_below_the_bound(
         assert not result.integers.any()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rounding", ["record", "sum"])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 3e38])
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
@@ -183,6 +186,7 @@ def make(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return model, torch.randn(75, *shape), torch.randint(0, 3, (75,))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
 def test_a_batch_is_exactly_the_sum_of_its_records(
@@ -439,6 +443,7 @@ def test_hidden_state_and_randomness_in_forward_are_refused(model: nn.Module) ->
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("logit", [300.0, 366.0, 368.3, 371.0, 372.0, 373.5, 380.0])
 @pytest.mark.parametrize("clip_norm", [1e-12, 1e-9, 1e-7])
 @pytest.mark.parametrize("rounding", ["record", "sum"])

@@ -26,7 +26,7 @@ from sumus.guarantee import (
 )
 from sumus.guarantee.accounts import metrics_epsilon
 from sumus.guarantee.delta import delta_caution, protected_units
-from sumus.guarantee.exactness import breach_of, inexactness_of
+from sumus.guarantee.exactness import breach_of
 from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.secagg import Terms
 from sumus.secagg.terms import SECURITY_BITS, SPARSE_FROM
@@ -401,8 +401,8 @@ def test_a_small_delta_pays_for_the_sparse_graph() -> None:
         )
         for silos in (150, 149)
     )
-    assert inexactness_of(sparse).breach == 2.0**-40
-    assert inexactness_of(complete).breach == 0.0
+    assert sparse.mechanism.inexactness().breach == 2.0**-40
+    assert complete.mechanism.inexactness().breach == 0.0
     spared = 1e-12 - 2.0**-40
     exact = [_gaussian_epsilon(math.sqrt(10.0) / 60.0, delta) for delta in (spared, 1e-12)]
     assert exact[1] < 0.97 * exact[0]

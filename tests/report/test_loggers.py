@@ -61,6 +61,7 @@ def test_tensorboard_reads_back_every_round(run: RunFolder) -> None:
         assert needed in shown
 
 
+@pytest.mark.deep
 def test_mlflow_reads_back_every_round_and_the_plan(run: RunFolder) -> None:
     tracking = pytest.importorskip("mlflow.tracking")
     logged(run, "mlflow")

@@ -44,6 +44,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["one", "two", "hostile"])
 def test_a_page_loads_without_complaint_and_without_the_network(
     browser: Browser, pages: Path, name: str

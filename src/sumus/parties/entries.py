@@ -5,7 +5,6 @@ answer across machines.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -84,12 +83,7 @@ def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
 
 def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
-    dimension, scale = design.resolved.dimension, abs(design.update_scale)
-    if design.coins is not None:
-        return math.sqrt(dimension) * design.coins.std_of_sum(survivors) * scale
-    weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
-    variance = survivors * design.share.variance_grid * weights2
-    return math.sqrt(dimension * variance) * design.grid.granularity * scale
+    return design.mechanism.noise_norm(survivors) * abs(design.update_scale)
 
 
 def summary_of(
