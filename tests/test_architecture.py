@@ -29,14 +29,15 @@ ROOMS: dict[str, set[str]] = {
     "tasks": {"errors"},
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
-    "plan": {"errors", "files", "noise"},
-    "data": {"errors", "randomness", "plan"},
+    "plan": {"errors", "files", "noise", "tasks"},
+    "data": {"errors", "randomness", "tasks", "plan"},
     "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
-    "gradients": {"errors", "randomness", "files", "noise", "purity"},
+    "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},
     "features": {"errors", "randomness", "files", "plan", "purity"},
     "books": {"errors", "randomness", "files", "plan", "guarantee"},
     "training": {
+        "tasks",
         "errors",
         "randomness",
         "files",
@@ -50,6 +51,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "report": {"errors", "files", "tasks", "plan", "guarantee", "books"},
     "parties": {
+        "tasks",
         "errors",
         "randomness",
         "files",
@@ -77,6 +79,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "engines": {"errors", "randomness", "files", "secagg", "plan", "books", "parties", "runs"},
     "tuning": {
+        "tasks",
         "errors",
         "randomness",
         "files",
@@ -89,6 +92,7 @@ ROOMS: dict[str, set[str]] = {
         "parties",
     },
     "audit": {
+        "tasks",
         "errors",
         "randomness",
         "noise",
@@ -104,6 +108,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "cli": set(),
     "paper": {
+        "tasks",
         "errors",
         "randomness",
         "files",
@@ -124,6 +129,7 @@ ROOMS["cli"] = set(ROOMS) - {"cli", "paper"}  # paper is the last room: nothing 
 TOP = {"", "__main__"}  # the package's own door and the command line's
 HEAVY = {
     "torch": {
+        "tasks",
         "purity",
         "gradients",
         "features",

@@ -16,7 +16,7 @@ from torch import nn
 
 from oracles.naive_gradients import integer_norm2
 from sumus.errors import GuaranteeError, PlanError
-from sumus.gradients import PerRecordGradients, per_record as gradients_module
+from sumus.gradients import PerRecordGradients, examination, per_record as gradients_module
 from sumus.gradients.parts import Positions
 from sumus.noise import summation_slack_grid
 from sumus.plan import float_sum_terms
@@ -122,7 +122,7 @@ def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, valu
 def test_closed_form_records_stay_below_the_bound(
     x: np.ndarray, logits: np.ndarray, label: int, clip_norm: float, resolution_bits: int
 ) -> None:
-    gradients = PerRecordGradients(build_model("softmax", shape=(6,), classes=3))
+    gradients = PerRecordGradients(build_model("softmax", shape=(6,), outputs=3))
     theta = torch.cat([torch.zeros(18), torch.from_numpy(logits)])
     result = gradients.clipped_sum(
         theta,
@@ -181,7 +181,7 @@ def make(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with random parameters and a batch of 75 records."""
     torch.manual_seed(5)
     shape = {"cnn": (1, 28, 28), "mlp": (30,), "softmax": (30,), "attention": (5, 8)}[name]
-    model = Attention() if name == "attention" else build_model(name, shape=shape, classes=3)
+    model = Attention() if name == "attention" else build_model(name, shape=shape, outputs=3)
     load_flat(model, 0.2 * torch.randn(flat_parameters(model).numel()))
     return model, torch.randn(75, *shape), torch.randint(0, 3, (75,))
 
@@ -245,7 +245,7 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
     do not.
     """
     torch.manual_seed(0)
-    model = build_model(name, shape=(width,), classes=classes, hidden=(7, 20))
+    model = build_model(name, shape=(width,), outputs=classes, hidden=(7, 20))
     gradients = PerRecordGradients(model)
     x, y = torch.randn(70, width), torch.randint(0, classes, (70,))
     theta = torch.randn(gradients.dimension)
@@ -256,14 +256,14 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
         for rows in (slice(0, 33), slice(33, 70))
     ]
     assert torch.equal(total, halves[0] + halves[1])
-    assert gradients._chunks[Form((width,))][0] > 1
+    assert gradients._examined._chunks[Form((width,))][0] > 1
 
 
 def test_many_records_on_one_coordinate_do_not_overflow() -> None:
     """300 records that all use their whole norm on the same number, at the finest grid: 300 · 2^24
     does not fit 32 bits.
     """
-    gradients = PerRecordGradients(build_model("logistic", shape=(1,), classes=2, bias=False))
+    gradients = PerRecordGradients(build_model("logistic", shape=(1,), outputs=1, bias=False))
     options = {"clip_norm": 0.1, "resolution": 1 << 24}
     one = gradients.clipped_sum(torch.zeros(1), torch.ones(1, 1), torch.ones(1), **options).integers
     many = gradients.clipped_sum(
@@ -314,10 +314,10 @@ def test_a_machine_that_leaks_gets_single_records(monkeypatch: pytest.MonkeyPatc
     wide = PerRecordGradients(model).clipped_sum(
         flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16
     )
-    monkeypatch.setattr(gradients_module, "is_isolated", lambda compute, x, y, **options: False)
+    monkeypatch.setattr(examination, "is_isolated", lambda compute, x, y, **options: False)
     careful = PerRecordGradients(model)
     narrow = careful.clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
-    assert careful._chunks[Form((30,))][0] == 1
+    assert careful._examined._chunks[Form((30,))][0] == 1
     assert (wide.integers - narrow.integers).abs().max() <= 8
 
 

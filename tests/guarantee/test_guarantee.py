@@ -31,14 +31,14 @@ from sumus.guarantee.accounts import spent
 from sumus.guarantee.algorithms.convex_pass import convex_float_slack_grid
 from sumus.guarantee.exactness import Inexactness
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
+from sumus.tasks import LabelFacts
 
 FACTS = PublicFacts(
     name="made-up",
     silo_names=tuple(f"silo-{i}" for i in range(10)),
     records_per_silo=(5600,) * 10,
     shape=(20,),
-    classes=10,
-    class_names=tuple(map(str, range(10))),
+    labels=LabelFacts(tuple(map(str, range(10)))),
 )
 CONVEX = """
 [privacy]
