@@ -7,6 +7,8 @@ theorem is not refuted by 600,000 trials with probability 2e-20.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -43,8 +45,10 @@ def _plan(tmp_path: Path) -> str:
 
 
 def _run(*arguments: str) -> tuple[int, dict[str, object]]:
-    result = CliRunner().invoke(audit_app, [*arguments, "--json"])
-    return result.exit_code, json.loads(result.stdout.splitlines()[-1])
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        code = main(["audit", *arguments, "--json"])
+    return code, json.loads(shown.getvalue().splitlines()[-1])
 
 
 @pytest.mark.deep
