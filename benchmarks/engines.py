@@ -15,6 +15,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -86,7 +87,7 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
         parties[number] = SiloParty(
             state,
             load=load_silo,
-            releases=lambda each, book=ledger: LedgerReleases.open(each, book, Policy()),
+            releases=partial(LedgerReleases.open, ledger=ledger, policy=Policy()),
         )
     driver = InProcessDriver({number: party.handle for number, party in parties.items()})
     server = ServerParty(agreed, roster, driver, patience=Patience())
@@ -112,7 +113,7 @@ def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[Roun
     return RunFolder.open(path).rounds(), ready
 
 
-ENGINES = {
+ENGINES: dict[str, tuple[Callable[[Path, int], tuple[list[RoundRecord], float]], int]] = {
     "in-process": (in_process, 12),
     "nvflare": (partial(across_processes, engine="nvflare"), 12),
     "flower": (partial(across_processes, engine="flower"), 3),

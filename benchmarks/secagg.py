@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def show_aggregators(silos: int = 20, length: int = 26_010) -> dict[str, dict[st
     rows = {}
     for protocol in AGGREGATORS:
         result = sum_with(protocol, vectors)
-        taken = seconds(lambda protocol=protocol: sum_with(protocol, vectors), repeats=3)
+        taken = seconds(partial(sum_with, protocol, vectors), repeats=3)
         rows[protocol] = {
             "ms": 1e3 * taken,
             "up": max(result.bytes_up.values()) / (4 * length),

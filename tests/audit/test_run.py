@@ -204,7 +204,7 @@ def test_finds_noise_that_is_used_again_in_the_next_round() -> None:
 def test_convex_pass_finds_a_step_without_the_public_divisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sumus.training.local import updaters as local_update
+    from sumus.training.local import convex_pass as local_update
 
     real = local_update.convex_pass
 

@@ -28,7 +28,7 @@ from sumus.guarantee import (
     search_epsilon,
 )
 from sumus.guarantee.accounts import spent
-from sumus.guarantee.design import convex_float_slack_grid
+from sumus.guarantee.algorithms.convex_pass import convex_float_slack_grid
 from sumus.guarantee.exactness import Inexactness, inexactness_of
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def federation() -> Callable[..., Federation]:
         *,
         data: FederatedData | None = None,
         seed: int | None = 5,
-        **options: object,
+        **options: Any,
     ) -> Federation:
         data = data or small_data()
         plan = TrainingPlan.from_toml(BASE).with_overrides(overrides or {})
@@ -51,6 +52,6 @@ def federation() -> Callable[..., Federation]:
             None if seed is not None else b"s" * 32,
             seed,
             **options,
-        )  # type: ignore[arg-type]
+        )
 
     return build

@@ -69,7 +69,12 @@ def plan(
             }
         )
         return
-    _show(design, account, costs, files)
+    _show(design, account)
+    if comparison is not None:
+        console().print()
+        console().print(_table(costs, account, comparison.own))
+    for path in files:
+        console().print(f"wrote {path}", style="green")
 
 
 def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
@@ -98,9 +103,7 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     }
 
 
-def _show(
-    design: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]
-) -> None:
+def _show(design: NoiseDesign, account: Account) -> None:
     screen, facts = console(), _facts(design, account)
     screen.print(guarantee_text(account), soft_wrap=True)
     screen.print(spent_text(design.plan))
@@ -141,14 +144,9 @@ def _show(
         )
     grid.add_row("  plan hash", facts["plan_hash"])
     screen.print(grid)
-    if costs:
-        screen.print()
-        screen.print(_table(costs, account, design.plan.training.algorithm))
-    for each in files:
-        screen.print(f"wrote {each}", style="green")
 
 
-def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Table:
+def _table(costs: list[AlgorithmCost], account: Account, own: str) -> Table:
     title = (
         f"For ε ≤ {account.target_epsilon:g} at δ = {account.delta:g}, {account.neighbours}; "
         f"{account.trust}"
@@ -166,7 +164,6 @@ def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Tabl
     table.add_column("noise of the average", justify="right")
     table.add_column("noise multiplier", justify="right")
     table.add_column("guarantee")
-    own = {"dp-sgd": "last-step"}.get(algorithm, algorithm)
     for cost in costs:
         proved = (
             f"[green]proved[/green], {cost.remark}"

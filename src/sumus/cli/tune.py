@@ -176,7 +176,7 @@ def _accounted(
 
     from sumus.tuning import accounted_tuning
 
-    if plan.training.algorithm == "fedavg":
+    if not plan.rules.private:
         raise PlanError(
             "--account",
             expected_runs,

@@ -18,7 +18,6 @@ KIT/
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from typing import Literal, final
 from sumus.engines.engine import Address, Engine
 from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError, PlanError
-from sumus.files import make_directory, parse_toml
+from sumus.files import make_directory, parse_toml, toml_value
 from sumus.parties import Agreement
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
@@ -164,7 +163,7 @@ def make_federation(
         kit.chmod(0o700)
         entries = {"engine": engine, "party": party, "server": str(address)}
         (kit / "kit.toml").write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries.items())
+            "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
         )
         plan = None if party == SERVER else agreement
         _write_state(kit / STATE_FOLDER, roster, identity=identities.get(party), agreement=plan)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         key as key,
         parse_toml as parse_toml,
         read_toml as read_toml,
+        toml_value as toml_value,
     )
     from sumus.files.values import from_json as from_json, plain_json as plain_json
 
@@ -58,6 +59,6 @@ __getattr__, __dir__, __all__ = door(
     machine_code="compiled",
     named="object_at",
     rules="bit_count choice flag name_or_place names number optional table text whole",
-    tables="RuledTable closest key parse_toml read_toml",
+    tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",
 )

@@ -18,11 +18,13 @@ import numpy as np
 
 from sumus.accounting import ORDERS, Release, least_noise, renyi_values
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee.claims import Analysis, calibrated_analysis, release_of
+from sumus.guarantee.algorithms import STATEMENTS, calibrated_analysis, release_of
+from sumus.guarantee.claims import Analysis
 from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
-from sumus.guarantee.design import NoiseDesign, SiloDesign
+from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import Inexactness, inexactness_of, out_of_range
-from sumus.guarantee.mechanisms import check_coins, coin_release
+from sumus.guarantee.layout import SiloDesign
+from sumus.guarantee.mechanisms import check_coins, coin_release, draws_are_exact
 from sumus.guarantee.metrics import (
     least_metrics_noise,
     measurements_until,
@@ -42,6 +44,7 @@ from sumus.guarantee.per_silo import (
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
 from sumus.guarantee.words import records_in_words
+from sumus.noise import LAWS, Gaussian
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
 
 __all__ = [
@@ -156,7 +159,7 @@ class Account:
                     else "  (paper's theorem 4.5, not proved for several local steps)"
                 )
                 lines.append(
-                    f"  for comparison: {_COMPARISON[each.name]} ε ≤ "
+                    f"  for comparison: {STATEMENTS[each.name].brief} ε ≤ "
                     f"{_round_up(each.epsilon)}{mark}"
                 )
         if self.tuning_epsilon is not None:
@@ -182,15 +185,6 @@ _ACCOUNTANT_NAMES = {
     "pld": "privacy-loss distribution",
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
     "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
-}
-_COMPARISON = {
-    "single-step": "one step per round",
-    "last-step": "the last step of a round with the noise of all silos",
-    "local": "local noise alone",
-    "per-step": "every step counted with the noise of all silos",
-    "split-noise": "split noise",
-    "convex-pass": "convex pass",
-    "silo": "whole update",
 }
 
 
@@ -225,12 +219,12 @@ def calibrated(plan: TrainingPlan, facts: PublicFacts | None = None) -> NoiseDes
 def _calibrated(resolved: ResolvedPlan) -> NoiseDesign:
     resolved = ResolvedPlan.of(with_metrics_noise(resolved.plan), resolved.silo_names)
     plan, target = resolved.plan, resolved.plan.privacy.epsilon
-    if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
+    if plan.noise.noise_multiplier is not None or not resolved.rules.private:
         return NoiseDesign.of(resolved)
     if target is None:
         rule = "must be set (or noise.noise_multiplier)"
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
-    if plan.noise.mechanism == "poisson-binomial":
+    if plan.noise.mechanism not in LAWS:
         return _calibrated_coins(resolved, target)
     trial = NoiseDesign.of(resolved.replace("aggregation", modulus_bits=64), noise_multiplier=1.0)
     likely_worst = max(
@@ -298,9 +292,9 @@ def account_of(design: NoiseDesign) -> Account:
     """
     plan = design.plan
     searched, measured = plan.privacy.tuning_runs is not None, plan.evaluation.metrics == "secure"
-    if plan.training.algorithm == "fedavg":
+    if not design.resolved.rules.private:
         raise GuaranteeError(
-            'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", '
+            f'training.algorithm "{plan.training.algorithm}" adds no noise: there is no guarantee. Use "convex-pass", '
             '"split-noise" or "dp-sgd".'
         )
     per_kind = {kind_of(silo): analyses_of(design, silo) for silo in distinct_silos(design)}
@@ -317,7 +311,7 @@ def account_of(design: NoiseDesign) -> Account:
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
         # floating-point draws carry no guarantee
-        proved=head.proved and plan.noise.mechanism != "gaussian",
+        proved=head.proved and draws_are_exact(plan),
         analysis=head.name,
         accountant=plan.privacy.accountant,
         noise_multiplier=design.noise_multiplier,
@@ -388,7 +382,7 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign, target: float) -> fl
     if target <= slack_epsilon or delta <= 0.0:
         raise GuaranteeError(out_of_range(target, plan.privacy.delta, drawn))
     base = trial.setting(silo)
-    continuous = replace(base, mechanism="gaussian")
+    continuous = replace(base, mechanism=Gaussian.name)
     return least_noise(
         lambda sigma: release_of(name, replace(base, noise_multiplier=sigma)),
         limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
@@ -466,7 +460,7 @@ def _local_multiplier(design: NoiseDesign) -> float:
 
 
 def _neighbours(plan: TrainingPlan) -> str:
-    if plan.privacy.unit == "silo":
+    if plan.protects_silos:
         return "all records of one silo: present, or emptied while the silo still takes part"
     one, data = "one record of one silo, add or remove", plan.data
     if data.path is None and data.objects is None:

@@ -16,7 +16,8 @@ from typing import final
 
 from sumus.accounting import Release, tightest
 from sumus.errors import GuaranteeError
-from sumus.guarantee.claims import Setting, calibrated_analysis, release_of
+from sumus.guarantee.algorithms import calibrated_analysis, release_of
+from sumus.guarantee.claims import Setting
 from sumus.guarantee.counts import count_release
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import Inexactness, inexactness_of

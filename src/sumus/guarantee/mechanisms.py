@@ -18,18 +18,24 @@ import math
 
 from sumus.accounting import LARGEST_COINS, Queries, Release, poisson_binomial_curve
 from sumus.errors import PlanError
-from sumus.noise import PoissonBinomial
+from sumus.noise import LAWS, PoissonBinomial
 from sumus.plan import ResolvedPlan, TrainingPlan
 
-__all__ = ["check_coins", "coin_log_ratio", "coin_release", "coins_of"]
+__all__ = ["check_coins", "coin_log_ratio", "coin_release", "coins_of", "draws_are_exact"]
 
 _LARGEST_LEAN = 0.25
+
+
+def draws_are_exact(plan: TrainingPlan) -> bool:
+    """Whether what is drawn is proved to have its declared law: floating-point draws are not."""
+    law = LAWS.get(plan.noise.mechanism)
+    return law is None or law.discrete
 
 
 def coins_of(resolved: ResolvedPlan) -> PoissonBinomial | None:
     """The coins of a plan with known noise; None where the plan adds noise instead."""
     plan, dimension = resolved.plan, resolved.dimension
-    if plan.noise.mechanism != "poisson-binomial" or plan.training.algorithm == "fedavg":
+    if plan.noise.mechanism in LAWS or not resolved.rules.private:
         return None
     multiplier = plan.noise.noise_multiplier
     if multiplier is None:

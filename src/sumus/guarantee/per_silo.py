@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from sumus.accounting import Release, epsilon_of
 from sumus.errors import GuaranteeError
-from sumus.guarantee.claims import ANALYSES, Analysis, applicable, release_of
-from sumus.guarantee.design import NoiseDesign, SiloDesign
+from sumus.guarantee.algorithms import STATEMENTS, counts_on_others
+from sumus.guarantee.claims import Analysis
+from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import inexactness_of
+from sumus.guarantee.layout import SiloDesign
 from sumus.guarantee.mechanisms import coin_release
 from sumus.plan import TrainingPlan
 
@@ -44,16 +46,21 @@ def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> lis
             )
             for name, silos in counted.items()
         ]
-    setting = design.setting(silo, known=known)
     return [
-        _analysis(name, certified_epsilon(design, release_of(name, setting)), delta, proved=proved)
-        for name, proved in applicable(setting).items()
+        Analysis(
+            name=claim.name,
+            epsilon=certified_epsilon(design, claim.release()),
+            delta=delta,
+            proved=claim.proved,
+            statement=claim.statement,
+        )
+        for claim in design.algorithm.claims(design.setting(silo, known=known))
     ]
 
 
 def _analysis(name: str, epsilon: float, delta: float, *, proved: bool) -> Analysis:
     return Analysis(
-        name=name, epsilon=epsilon, delta=delta, proved=proved, statement=ANALYSES[name][1]
+        name=name, epsilon=epsilon, delta=delta, proved=proved, statement=STATEMENTS[name].text
     )
 
 
@@ -78,8 +85,12 @@ def headline(analyses: list[Analysis], plan: TrainingPlan) -> Analysis:
     """
     alone = plan.privacy.calibrate_to == "local"
     return min(
-        (each for each in analyses if each.proved and (each.name == "local" or not alone)),
-        key=lambda each: each.epsilon,
+        (
+            analysis
+            for analysis in analyses
+            if analysis.proved and not (alone and counts_on_others(analysis.name))
+        ),
+        key=lambda analysis: analysis.epsilon,
     )
 
 

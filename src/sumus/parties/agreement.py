@@ -73,9 +73,9 @@ def agree_on(plan: TrainingPlan) -> Agreement:
             'must be "all" across machines',
             "Invite every silo.",
         )
-    if plan.training.algorithm == "fedavg":
+    if not plan.rules.private:
         raise GuaranteeError(
-            'training.algorithm "fedavg" adds no noise: no silo would take part. Use "convex-pass" '
+            f'training.algorithm "{plan.training.algorithm}" adds no noise: no silo would take part. Use "convex-pass" '
             'or "split-noise".'
         )
     facts = declared_facts(plan)

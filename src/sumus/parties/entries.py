@@ -59,7 +59,7 @@ _METRICS = {"simulation": "simulation-only", "secure": "secure"}
 
 def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
     """The line of a round; what only a simulation can know is not in it."""
-    plan, noisy = design.plan, design.plan.training.algorithm != "fedavg"
+    plan, noisy = design.plan, design.resolved.rules.private
     largest = max(float(np.abs(facts.total).max(initial=1.0)), 1.0)
     return RoundRecord(
         round=facts.number + 1,

@@ -93,7 +93,7 @@ class Federation:
         self._secure = SecureMetrics(self.design) if plan.evaluation.metrics == "secure" else None
         self._local: dict[int, LocalUpdate] = {}
         self._number, self._purpose = 0, "model"
-        trusted = plan.aggregation.protocol == "trusted" or plan.training.algorithm == "fedavg"
+        trusted = plan.aggregation.protocol == "trusted" or not plan.rules.private
         self._aggregate: Aggregator = (
             TrustedAggregation(plan, self._answer, self.threads)
             if trusted

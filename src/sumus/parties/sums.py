@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PeerProtocolError, RoundAborted
-from sumus.guarantee import NoiseDesign
+from sumus.guarantee import NoiseDesign, draws_are_exact
 from sumus.noise import lift, to_ring
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -107,7 +107,7 @@ class TrustedAggregation:
             sorted(survivors), lambda silo: self.answer(silo, parameters, ()), self.threads
         )
         size = len(survivors) * len(parameters) * self.plan.aggregation.modulus_bits // 8
-        if self.plan.noise.mechanism == "gaussian":
+        if not draws_are_exact(self.plan):  # floats, for a simulation
             return Aggregated(
                 np.stack(vectors).astype(np.float64).sum(axis=0), survivors, size, size
             )

@@ -207,7 +207,7 @@ def train(
         sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
     built = calibrated(plan, facts)
-    account = None if built.plan.training.algorithm == "fedavg" else certify(built)
+    account = certify(built) if built.resolved.rules.private else None
     if begun is not None:
         begun(built, account, data)
     bench = prepare(built.plan, data, model=model)

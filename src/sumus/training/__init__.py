@@ -17,12 +17,9 @@ if TYPE_CHECKING:
         SecureMetrics as SecureMetrics,
         evaluate as evaluate,
     )
+    from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
-    from sumus.training.local.updaters import (
-        LocalUpdate as LocalUpdate,
-        LocalUpdater as LocalUpdater,
-        local_updater as local_updater,
-    )
+    from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
         require_same as require_same,
@@ -41,8 +38,9 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
     evaluation="Metrics SecureMetrics evaluate",
+    local="local_updater",
     local__plain_steps="plain_steps",
-    local__updaters="LocalUpdate LocalUpdater local_updater",
+    local__update="LocalUpdate LocalUpdater",
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",

@@ -20,6 +20,7 @@ from sumus.data import FederatedData
 from sumus.gradients import PerRecordGradients, made_up_parameters
 from sumus.plan import TrainingPlan
 from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, made_up_labels
+from sumus.training.local import UPDATERS
 from sumus.training.local.plain_steps import mean_loss
 from sumus.training.preparation import Workbench
 
@@ -47,7 +48,7 @@ def bound_to(secret: bytes, data: FederatedData, bench: Workbench, plan: Trainin
             digest.update(np.ascontiguousarray(part.y).data)
     fixed = [parameter for parameter in bench.model.parameters() if not parameter.requires_grad]
     digest.update(bits_of([*fixed, *bench.model.buffers()]))
-    if plan.training.algorithm != "fedavg":  # which promises nothing and takes any module
+    if plan.rules.private:  # what promises nothing takes any module
         for piece in _function(bench, plan):
             digest.update(piece)
     return digest.digest()
@@ -63,7 +64,7 @@ def _function(bench: Workbench, plan: TrainingPlan) -> Iterator[bytes]:
     x, y = kind.records(CHUNK, form), made_up_labels(CHUNK, form, bench.data.classes)
     if not is_chain(model):
         yield certified_logits(model, kind, form).digest()
-    if training.algorithm not in ("dp-sgd", "single-step", "split-noise") and is_chain(model):
+    if not UPDATERS[training.algorithm].per_record and is_chain(model):
         yield _plain_gradient(model, x, y)
         return
     gradients = PerRecordGradients(model, vocabulary=training.vocabulary)

@@ -57,17 +57,17 @@ def prepare(
         privacy, `fedavg`).
     """
     training = plan.training
-    convex = training.algorithm == "convex-pass"
-    if convex and model is not None:
+    bounds = plan.rules.bounded_records
+    if bounds and model is not None:
         rule = (
-            "must be one of softmax, linear, logistic for convex-pass; a model of your own has no "
-            "proved convexity"
+            f"must be one of softmax, linear, logistic for {training.algorithm}; a model of your "
+            "own has no proved convexity"
         )
         raise PlanError(
             "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
         )
     mapping = feature_map(training.features, data.shape)
-    shape = (math.prod(mapping.shape) + 1,) if convex else mapping.shape
+    shape = (math.prod(mapping.shape) + 1,) if bounds else mapping.shape
     trained = (
         own_copy(model, logits=training.logits)
         if model is not None
@@ -80,7 +80,7 @@ def prepare(
             _require_known(records, kind, silo)
             return records
         x = mapping(records.x)
-        if convex:
+        if bounds:
             x = bounded(x.reshape(len(x), math.prod(x.shape[1:])), training.feature_bound)
         return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
 
@@ -125,10 +125,10 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int)
     require_precision(model)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
-    if training.algorithm != "fedavg" and not is_chain(model):
+    if plan.rules.private and not is_chain(model):
         outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
     else:
-        if training.algorithm != "fedavg":
+        if plan.rules.private:
             refuse_mixing_layers(model)
         with torch.no_grad():
             outputs = try_out(model, kind.records(2, form)).shape[1]
@@ -142,13 +142,12 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int)
 
 def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
     training = plan.training
-    bias = training.algorithm != "convex-pass"  # whose features carry a bias feature
     model = build_model(
         training.model,
         shape=shape,
         classes=classes,
         hidden=training.hidden,
         init_seed=training.init_seed,
-        bias=bias,
+        bias=not plan.rules.bounded_records,
     )
     return own_copy(model, logits=training.logits) if ":" in training.model else model

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
-from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
+from sumus.guarantee import NoiseDesign
 
 __all__ = ["Server"]
 
 Vector = npt.NDArray[np.float64]
-# rounding to float32 moves a norm by at most 2^-24 of it
-_LARGEST_SENT = LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20)
+_SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of it
 
 
 @final
@@ -79,7 +78,7 @@ class Server:
             step = self._first / (np.sqrt(self._second) + 1e-3)
         moved = self._iterate + training.server_learning_rate * step
         self._iterate = _as_sent(
-            _within(moved, _LARGEST_SENT) if training.algorithm == "convex-pass" else moved
+            _within(moved, self._design.algorithm.largest_weight_norm * _SHRUNK)
         )
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update

@@ -22,7 +22,8 @@ class LocalGrid:
     """What the driver uses of Flower's grid, with the silos' apps called on the spot."""
 
     def __init__(self, folders: dict[int, Path]) -> None:
-        self._folders, self._replies, self._numbers = folders, {}, itertools.count()
+        self._folders, self._numbers = folders, itertools.count()
+        self._replies: dict[str, Message] = {}
         self.errors: set[int] = set()
         self.instead: dict[int, dict[str, ConfigRecord]] = {}
 

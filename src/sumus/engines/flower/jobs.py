@@ -20,6 +20,7 @@ from sumus.engines.flower.kits import flwr
 from sumus.engines.flower.server_app import PROGRESS
 from sumus.engines.flower.start import NODES
 from sumus.errors import EngineError
+from sumus.files import toml_value
 from sumus.parties import Agreement
 
 __all__ = ["FlowerOperator", "write_app"]
@@ -50,7 +51,7 @@ def write_app(
         'serverapp = "sumus.engines.flower.server_app:app"',
         'clientapp = "sumus.engines.flower.client_app:app"',
         "[tool.flwr.app.config]",
-        *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()),
+        *(f"{key} = {toml_value(value)}" for key, value in config.items()),
     ]
     (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")
     return folder

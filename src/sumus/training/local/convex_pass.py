@@ -11,23 +11,94 @@ no faster than t times its margin.
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one
     record moves the result by at most γC/b per pass, or twice that if its own bin holds more than
     cap records (co-coercivity; docs/mathematics.md). All arithmetic is float64; what its rounding
-    can add is part of the sensitivity (`design.convex_float_slack_grid`). Records within the public
+    can add is part of the sensitivity (`guarantee/algorithms/convex_pass.py`). Records within the public
     bounds never stop a pass, however large the weights would grow without the projection.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
+from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError
 from sumus.gradients import compiled
-from sumus.guarantee import LARGEST_WEIGHT_NORM
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.noise import draw_noise
 
-__all__ = ["convex_pass"]
+__all__ = ["UPDATER", "convex_pass"]
+
+
+@final
+class ConvexPass:
+    """`convex-pass`: a noiseless non-expansive pass, one draw of noise for the whole update."""
+
+    algorithms: ClassVar = ("convex-pass",)
+    per_record: ClassVar = False
+
+    def __init__(
+        self,
+        design: NoiseDesign,
+        silo: SiloDesign,
+        records: Records,
+        model: nn.Module,
+        *,
+        loss: str = "cross-entropy",
+    ) -> None:
+        self._design, self._silo = design, silo
+        flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
+        self._x = np.ascontiguousarray(flat, dtype=np.float32)
+        self._y = records.y
+        self._bounds = convex_bounds(design.resolved, silo.learning_rate)
+        width, training = self._x.shape[1], design.plan.training
+        # one row of weights is logistic regression, more are softmax: each has the constants of its
+        # own loss
+        outputs = (
+            1 if training.model == "logistic" else max(2, round(design.resolved.dimension / width))
+        )
+        require_dimension(design, outputs * width)
+
+    def __call__(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
+    ) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        before = np.asarray(parameters, dtype=np.float64).reshape(-1, self._x.shape[1])
+        after = convex_pass(
+            before,
+            self._x,
+            self._y,
+            bins=silo.local_steps,
+            passes=training.passes,
+            step=silo.learning_rate / design.resolved.divisor,
+            decay=silo.learning_rate * training.l2_penalty,
+            bin_cap=self._bounds.bin_cap,
+            feature_bound=training.feature_bound,
+            residual_cap=self._bounds.residual_cap,
+            source=source,
+        )
+        update, clamped = clamp(
+            design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid
+        )
+        begin = time.perf_counter()
+        noise = draw_noise(design, silo, source=source, seeds=seeds)
+        seconds = time.perf_counter() - begin
+        return LocalUpdate(
+            update + noise,
+            records=training.passes * len(self._y),
+            saturated=clamped,
+            noise_seconds=seconds,
+        )
+
+
+UPDATER = ConvexPass
 
 
 def convex_pass(
