@@ -121,7 +121,6 @@ PINNED = {
         "Comparison",
         "LARGEST_WEIGHT_NORM",
         "LiveEpsilon",
-        "METRIC_COORDINATES",
         "NoiseDesign",
         "PastRun",
         "STATEMENTS",
@@ -135,7 +134,6 @@ PINNED = {
         "compare",
         "convex_bounds",
         "count_noise",
-        "counts_of",
         "decoded_counts",
         "draws_are_exact",
         "joint_epsilon",
@@ -169,7 +167,6 @@ PINNED = {
         "cnn_flat_features",
         "feature_shape",
         "float_sum_terms",
-        "logit_count",
         "resolve",
     ],
     "sumus.errors": [

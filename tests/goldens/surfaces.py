@@ -141,7 +141,15 @@ def round_entries(folder: Path) -> list[dict[str, Any]]:
     lines = [
         json.loads(line) for line in (folder / JOURNAL).read_text(encoding="utf-8").splitlines()
     ]
-    return [line["body"] for line in lines if line["kind"] == "round"]
+    return [_with_plain_metrics(line["body"]) for line in lines if line["kind"] == "round"]
+
+
+def _with_plain_metrics(entry: dict[str, Any]) -> dict[str, Any]:
+    """A round with each of its metrics under a key of its own, None where it was not measured."""
+    values, widths = entry.pop("metrics"), entry.pop("metrics_plus_minus")
+    for name in ("accuracy", "loss"):
+        entry |= {name: values.get(name), f"{name}_plus_minus": widths.get(name)}
+    return entry
 
 
 def promised(folder: Path) -> dict[str, Any] | None:
@@ -153,7 +161,10 @@ def promised(folder: Path) -> dict[str, Any] | None:
 
 def summary(folder: Path) -> dict[str, Any]:
     """What a run's folder says about its end."""
-    return dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+    told = dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+    metrics = told.pop("metrics")
+    assert all(told[name] == value for name, value in metrics.items())
+    return told
 
 
 def checkpoint(folder: Path) -> dict[str, np.ndarray]:

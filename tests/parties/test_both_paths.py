@@ -22,7 +22,7 @@ from sumus.plan import TrainingPlan
 from sumus.runs import RunOptions, finish, open_run, train
 from support.local_federation import PLAN, LocalFederation, plan
 
-EXACT_COUNTS = {"silo_accuracies", "clipped_fraction", "nonfinite", "saturated", "counts_are"}
+EXACT_COUNTS = {"silo_scores", "clipped_fraction", "nonfinite", "saturated", "counts_are"}
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sumus.errors import PlanError
 from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.plan.algorithms import RULES
 from sumus.plan.sections import SECTIONS
+from sumus.tasks import LabelFacts
 
 GOLDEN = """
 [privacy]
@@ -346,8 +347,7 @@ def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
         silo_names=("a", "b"),
         records_per_silo=(90, 120),
         shape=(4,),
-        classes=2,
-        class_names=("0", "1"),
+        labels=LabelFacts(("0", "1")),
     )
     for algorithm in RULES:
         plan = TrainingPlan().with_overrides(
@@ -404,4 +404,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "f60ea842f2685bb88046301b09bf65587707f6eda541f041ddc5b55640d00d50"
+HASH = "ac45410028cb7471be688e5bf38cbc802f6a01cbf31bedba17e8d867cc95c000"

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.func import functional_call, jvp
-from torch.nn import functional
 
 from sumus.audit.confidence import bound_by_extremes
 from sumus.data import FederatedData, Records
@@ -28,6 +27,7 @@ from sumus.gradients import one_torch_thread
 from sumus.guarantee import NoiseDesign
 from sumus.parties import Federation
 from sumus.randomness import RandomSource
+from sumus.tasks import Task
 from sumus.training import Workbench, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]
@@ -72,10 +72,8 @@ def audit_real_records(
             f"the first silo has {len(own)} records; an audit with real records needs at least 4."
         )
     chosen = source.permutation(len(own))[:count]
-    wrong = own.y.copy()
-    wrong[chosen] = (
-        own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)
-    ) % data.classes
+    wrong, classes = own.y.copy(), len(data.labels.names)
+    wrong[chosen] = (own.y[chosen] + 1 + source.below(max(classes - 1, 1), count)) % classes
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
@@ -84,7 +82,7 @@ def audit_real_records(
         bench.model,
         bench.first_parameters,
     )
-    losses = _CanaryLosses(ready, Records(own.x[chosen], wrong[chosen]))
+    losses = _CanaryLosses(built.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
     resolved = built.resolved.replace("evaluation", metrics="none")
     federation = Federation(
         replace(built, resolved=resolved), ready, source.bytes(32), threads=os.cpu_count() or 1
@@ -109,8 +107,8 @@ def audit_real_records(
 class _CanaryLosses:
     """The canaries' losses as a function of the model's parameters."""
 
-    def __init__(self, bench: Workbench, records: Records) -> None:
-        self._model = bench.model
+    def __init__(self, task: Task, bench: Workbench, records: Records) -> None:
+        self._task, self._model = task, bench.model
         self._shapes = [
             (name, value.shape)
             for name, value in bench.model.named_parameters()
@@ -140,9 +138,4 @@ class _CanaryLosses:
         return pieces
 
     def _losses(self, pieces: dict[str, torch.Tensor]) -> torch.Tensor:
-        logits = functional_call(self._model, pieces, (self._x,))
-        if logits.shape[1] == 1:
-            return functional.binary_cross_entropy_with_logits(
-                logits[:, 0], self._y.to(logits.dtype), reduction="none"
-            )
-        return functional.cross_entropy(logits, self._y, reduction="none")
+        return self._task.loss(functional_call(self._model, pieces, (self._x,)), self._y)

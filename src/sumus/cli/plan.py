@@ -5,7 +5,6 @@ algorithm would cost.
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,13 +78,13 @@ def plan(
 
 def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     """The public numbers of a design, as plain values."""
-    made, tosses_coins = design.plan, design.coins is not None
+    made, mechanism = design.plan, design.mechanism
     bits = made.aggregation.modulus_bits
-    can_wrap = not tosses_coins and design.share.discrete
+    can_wrap = mechanism.can_wrap
     return {
         "noise_multiplier": made.noise.noise_multiplier,
         "local_noise_multiplier": account.local_noise_multiplier,
-        "local_noise_std_grid": None if tosses_coins else math.sqrt(design.share.variance_grid),
+        "local_noise_std_grid": mechanism.share_std_grid,
         "noise_contributors": made.noise_contributors,
         "mechanism": made.noise.mechanism,
         "dimension": made.training.dimension,

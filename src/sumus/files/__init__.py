@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         name_of_file as name_of_file,
         read_bytes as read_bytes,
         replace_atomically as replace_atomically,
+        sync_directory as sync_directory,
     )
     from sumus.files.chain import Chain as Chain, Link as Link
     from sumus.files.doors import door as door
@@ -52,7 +53,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     atomic=(
         "FileLock append_durably decode_arrays encode_arrays make_directory name_of_file "
-        "read_bytes replace_atomically"
+        "read_bytes replace_atomically sync_directory"
     ),
     chain="Chain Link",
     doors="door",

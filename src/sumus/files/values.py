@@ -9,7 +9,7 @@ dataclasses pass and reads no "inf", cattrs needs a newer attrs than dp-accounti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -53,8 +53,9 @@ def from_json(cls: type[Value], entries: Any, *, where: str) -> Value:
             f"{where} must hold a JSON object, got {type(entries).__name__}. Restore the file from "
             "a backup."
         )
-    declared: dict[str, Field[Any]] = {item.name: item for item in fields(cls) if item.init}  # type: ignore[arg-type]
-    decoders = _decoders(cls)  # type: ignore[arg-type]
+    kind: Any = cls  # a type variable has no bound that says dataclass
+    declared: dict[str, Field[Any]] = {item.name: item for item in fields(kind) if item.init}
+    decoders = _decoders(kind)
     values: dict[str, Any] = {}
     for key, value in entries.items():
         if key not in declared:
@@ -81,7 +82,7 @@ Decoder = Callable[[Any], Any]
 
 
 @cache
-def _decoders(cls: Hashable) -> dict[str, Decoder]:
+def _decoders(cls: type) -> dict[str, Decoder]:
     """By field, what checks a value against the field's type."""
     return {name: _decoder(kind) for name, kind in get_type_hints(cls).items()}
 

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
         compare as compare,
     )
     from sumus.guarantee.counts import (
-        METRIC_COORDINATES as METRIC_COORDINATES,
         clamp_of as clamp_of,
         count_noise as count_noise,
-        counts_of as counts_of,
         decoded_counts as decoded_counts,
         padded as padded,
         sum_length as sum_length,
@@ -63,7 +61,7 @@ __getattr__, __dir__, __all__ = door(
     algorithms="ALGORITHMS STATEMENTS release_of",
     algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
     comparison="AlgorithmCost Comparison compare",
-    counts="METRIC_COORDINATES clamp_of count_noise counts_of decoded_counts padded sum_length",
+    counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",
     design="NoiseDesign",
     joint="PastRun joint_epsilon",

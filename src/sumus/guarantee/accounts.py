@@ -20,11 +20,12 @@ from sumus.accounting import ORDERS, Release, least_noise, renyi_values
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee.algorithms import STATEMENTS, calibrated_analysis, release_of
 from sumus.guarantee.claims import Analysis
+from sumus.guarantee.coins import check_coins, coin_release
 from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
 from sumus.guarantee.design import NoiseDesign
-from sumus.guarantee.exactness import Inexactness, inexactness_of, out_of_range
+from sumus.guarantee.exactness import Inexactness, out_of_range
 from sumus.guarantee.layout import SiloDesign
-from sumus.guarantee.mechanisms import check_coins, coin_release, draws_are_exact
+from sumus.guarantee.mechanisms import draws_are_exact
 from sumus.guarantee.metrics import (
     least_metrics_noise,
     measurements_until,
@@ -315,7 +316,7 @@ def account_of(design: NoiseDesign) -> Account:
         analysis=head.name,
         accountant=plan.privacy.accountant,
         noise_multiplier=design.noise_multiplier,
-        local_noise_multiplier=_local_multiplier(design),
+        local_noise_multiplier=design.mechanism.local_multiplier,
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
         trust=trust_of(plan, head.name),
@@ -350,9 +351,8 @@ def _calibrated_coins(resolved: ResolvedPlan, target: float) -> NoiseDesign:
     def build(sigma: float) -> Release:
         return coin_release(resolved.replace("noise", noise_multiplier=max(sigma, least)))
 
-    slack, delta = inexactness_of(NoiseDesign.of(resolved, noise_multiplier=least)).budget(
-        0.0, plan.privacy.delta
-    )
+    drawn = NoiseDesign.of(resolved, noise_multiplier=least).mechanism.inexactness()
+    slack, delta = drawn.budget(0.0, plan.privacy.delta)
     if target <= slack or delta <= 0.0:
         given = f"epsilon = {plan.privacy.epsilon} at delta = {plan.privacy.delta:g}"
         raise GuaranteeError(f"{given} is less than the exactness of the coins costs. Raise it.")
@@ -377,7 +377,7 @@ def spent(design: NoiseDesign, rounds: int) -> float:
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign, target: float) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
-    drawn = inexactness_of(trial)
+    drawn = trial.mechanism.inexactness()
     slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
         raise GuaranteeError(out_of_range(target, plan.privacy.delta, drawn))
@@ -433,12 +433,12 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     """
     dearest, curves, drawn = 0.0, [], Inexactness()
     for design in candidates:
-        if design.coins is not None:
-            rule = "cannot be accounted for poisson-binomial"
+        if not design.mechanism.composes_in_searches:
+            rule = f"cannot be accounted for {design.plan.noise.mechanism}"
             raise PlanError(
                 "privacy.tuning_runs", design.plan.privacy.tuning_runs, rule, "Remove the key."
             )
-        own = inexactness_of(design)
+        own = design.mechanism.inexactness()
         drawn = drawn.or_worse(own)
         for silo in distinct_silos(design):
             head = headline(analyses_of(design, silo, known=known), design.plan)
@@ -450,13 +450,6 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     return (
         dearest if is_one_run(privacy) else searched_epsilon(np.max(curves, axis=0), drawn, privacy)
     )
-
-
-def _local_multiplier(design: NoiseDesign) -> float:
-    """Noise of one silo with an equal share, in clip norms."""
-    if design.coins is not None:
-        return design.coins.std_of_sum(1) / design.plan.training.clip_norm
-    return math.sqrt(design.share.variance_grid) / design.grid.resolution
 
 
 def _neighbours(plan: TrainingPlan) -> str:

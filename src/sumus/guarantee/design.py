@@ -15,8 +15,9 @@ from sumus.errors import PlanError
 from sumus.guarantee.algorithms import algorithm_of
 from sumus.guarantee.algorithms.algorithm import Algorithm
 from sumus.guarantee.claims import Setting, equal_share
+from sumus.guarantee.coins import check_coins, coins_of
 from sumus.guarantee.layout import SiloDesign
-from sumus.guarantee.mechanisms import check_coins, coins_of
+from sumus.guarantee.mechanisms import AdditiveNoise, Coins, Mechanism
 from sumus.noise import LAWS, Grid, Law, PoissonBinomial, component_shares, noise_law
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan
 
@@ -105,6 +106,12 @@ class NoiseDesign:
         mechanism.
         """
         return coins_of(self.resolved)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What becomes of a silo's vector, and what is proved for it."""
+        coins = self.coins
+        return AdditiveNoise(self) if coins is None else Coins(self, coins)
 
     @property
     def queries_per_round(self) -> int:

@@ -9,12 +9,10 @@ from dataclasses import replace
 
 from sumus.accounting import Release, epsilon_of
 from sumus.errors import GuaranteeError
-from sumus.guarantee.algorithms import STATEMENTS, counts_on_others
+from sumus.guarantee.algorithms import counts_on_others
 from sumus.guarantee.claims import Analysis
 from sumus.guarantee.design import NoiseDesign
-from sumus.guarantee.exactness import inexactness_of
 from sumus.guarantee.layout import SiloDesign
-from sumus.guarantee.mechanisms import coin_release
 from sumus.plan import TrainingPlan
 
 __all__ = [
@@ -35,17 +33,6 @@ def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> lis
         known: counted silos whose noise the adversary knows after all.
     """
     delta = design.plan.privacy.delta
-    if design.coins is not None:
-        counted = {"silo": design.resolved.contributors - known, "local": 1}
-        return [
-            _analysis(
-                name,
-                certified_epsilon(design, coin_release(design.resolved, contributors=silos)),
-                delta,
-                proved=True,
-            )
-            for name, silos in counted.items()
-        ]
     return [
         Analysis(
             name=claim.name,
@@ -54,14 +41,8 @@ def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> lis
             proved=claim.proved,
             statement=claim.statement,
         )
-        for claim in design.algorithm.claims(design.setting(silo, known=known))
+        for claim in design.mechanism.claims(silo, known=known)
     ]
-
-
-def _analysis(name: str, epsilon: float, delta: float, *, proved: bool) -> Analysis:
-    return Analysis(
-        name=name, epsilon=epsilon, delta=delta, proved=proved, statement=STATEMENTS[name].text
-    )
 
 
 def certified_epsilon(design: NoiseDesign, release: Release) -> float:
@@ -70,7 +51,7 @@ def certified_epsilon(design: NoiseDesign, release: Release) -> float:
     """
     privacy = design.plan.privacy
     try:
-        return inexactness_of(design).paid_for(
+        return design.mechanism.inexactness().paid_for(
             lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
             delta=privacy.delta,
             assumed=1.0 if privacy.epsilon is None else privacy.epsilon,

@@ -89,11 +89,16 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     if data.path is None:
         return public_facts(plan)
     listed, bounded = data.categories or {}, data.bounds or {}
-    for column, key in ((data.silo_column, "silo_column"), (data.label_column, "label_column")):
-        if column not in listed:
-            rule = "must be listed in data.categories across machines: no party sees all records"
+    task = plan.task
+    for key, table_name in (
+        ("silo_column", "categories"),
+        *((key, task.label_declaration) for key in task.label_keys),
+    ):
+        column = getattr(data, key)
+        if column not in (getattr(data, table_name) or {}):
+            rule = f"must be listed in data.{table_name} across machines: no party sees all records"
             raise PlanError(
-                f"data.{key}", column, rule, f"Add the values of {column!r} to data.categories."
+                f"data.{key}", column, rule, f"Add the values of {column!r} to data.{table_name}."
             )
     undeclared = [name for name in data.columns or () if name not in listed and name not in bounded]
     if data.columns is None or undeclared:
@@ -125,14 +130,13 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = table_pool(table, data)
+    pool = table_pool(table, data, plan.task)
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),
         records_per_silo=data.records_per_silo,
         shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
+        labels=pool.labels.facts,
         assumptions=pool.assumptions,
         bounded=True,
         columns=pool.columns,

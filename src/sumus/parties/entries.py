@@ -5,7 +5,6 @@ answer across machines.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -19,7 +18,8 @@ from sumus.books import Guarantee, RoundRecord, RunFolder
 from sumus.errors import StorageError
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
-from sumus.training import Metrics, Server
+from sumus.tasks import Metrics, Task
+from sumus.training import Server
 
 __all__ = ["RoundFacts", "record_of", "restore", "summary_of", "write_model"]
 
@@ -37,8 +37,7 @@ class RoundFacts:
         survivors: numbers of the silos that are in the sum.
         total: the decoded sum.
         update: the averaged update that moved the model.
-        metrics: accuracy and loss of the released model, if they are known when the round is
-            written down.
+        metrics: of the released model, if they are known when the round is written down.
     """
 
     number: int
@@ -68,10 +67,8 @@ def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
         delta=plan.privacy.delta,
         survivors=tuple(facts.names[silo] for silo in sorted(facts.survivors)),
         dropped=tuple(name for silo, name in enumerate(facts.names) if silo not in facts.survivors),
-        accuracy=None if facts.metrics is None else facts.metrics.accuracy,
-        loss=None if facts.metrics is None else facts.metrics.loss,
-        accuracy_plus_minus=None if facts.metrics is None else facts.metrics.accuracy_plus_minus,
-        loss_plus_minus=None if facts.metrics is None else facts.metrics.loss_plus_minus,
+        metrics={} if facts.metrics is None else facts.metrics.numbers,
+        metrics_plus_minus={} if facts.metrics is None else facts.metrics.plus_minus,
         headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
         update_norm=float(np.linalg.norm(facts.update)),
         noise_norm_expected=_expected_noise_norm(design, len(facts.survivors)) if noisy else None,
@@ -84,15 +81,11 @@ def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
 
 def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
-    dimension, scale = design.resolved.dimension, abs(design.update_scale)
-    if design.coins is not None:
-        return math.sqrt(dimension) * design.coins.std_of_sum(survivors) * scale
-    weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
-    variance = survivors * design.share.variance_grid * weights2
-    return math.sqrt(dimension * variance) * design.grid.granularity * scale
+    return design.mechanism.noise_norm(survivors) * abs(design.update_scale)
 
 
 def summary_of(
+    task: Task,
     guarantee: Account | Guarantee | None,
     rounds: Sequence[RoundRecord],
     *,
@@ -104,10 +97,7 @@ def summary_of(
     # what an earlier model reached is not what the released one does
     last = rounds[-1] if rounds else None
     return {
-        "accuracy": None if last is None else last.accuracy,
-        "accuracy_plus_minus": None if last is None else last.accuracy_plus_minus,
-        "loss": None if last is None else last.loss,
-        "loss_plus_minus": None if last is None else last.loss_plus_minus,
+        **_measured(task, last),
         "metrics_are": "none" if last is None else last.metrics_are,
         "epsilon": None if promised is None else promised.epsilon,
         "delta": None if promised is None else promised.delta,
@@ -120,6 +110,17 @@ def summary_of(
         "columns": [] if guarantee is None else list(guarantee.columns),
         "assumptions": [] if guarantee is None else list(guarantee.assumptions),
     }
+
+
+def _measured(task: Task, last: RoundRecord | None) -> dict[str, Any]:
+    """The metrics as one object, and each by its own name, None where it was not measured."""
+    values: Mapping[str, float] = {} if last is None else last.metrics
+    widths: Mapping[str, float] = {} if last is None else last.metrics_plus_minus
+    alone: dict[str, float | None] = {}
+    for measure in task.measures:
+        alone[measure.name] = values.get(measure.name)
+        alone[f"{measure.name}_plus_minus"] = widths.get(measure.name)
+    return {"metrics": dict(values), **alone}
 
 
 def restore(server: Server, run: RunFolder) -> None:

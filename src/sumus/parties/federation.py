@@ -25,10 +25,10 @@ import numpy.typing as npt
 from sumus.guarantee import NoiseDesign, padded, sum_length
 from sumus.parties.sums import Aggregated, Aggregator, SecureAggregation, TrustedAggregation
 from sumus.randomness import RandomSource
+from sumus.tasks import Metrics
 from sumus.training import (
     LocalUpdate,
     LocalUpdater,
-    Metrics,
     SecureMetrics,
     Server,
     Workbench,
@@ -155,30 +155,23 @@ class Federation:
         return RoundOutcome(number, invited, aggregated, update, self._local, metrics, seconds)
 
     def evaluate(self) -> Metrics | None:
-        """Accuracy and loss of the released model on all test records together, in the clear, if
+        """The task's measures of the released model on all test records together, in the clear, if
         there are any: simulation only.
         """
-        found = self.evaluate_silos()
-        weights = np.array([each.records for each in found], dtype=np.float64)
-        if not weights.sum():
-            return None
-        kept = weights > 0
-        accuracy = np.average(
-            [each.accuracy for each, keep in zip(found, kept, strict=True) if keep],
-            weights=weights[kept],
-        )
-        loss = np.average(
-            [each.loss for each, keep in zip(found, kept, strict=True) if keep],
-            weights=weights[kept],
-        )
-        return Metrics(float(accuracy), float(loss), int(weights.sum()))
+        return self.design.plan.task.pooled(self.evaluate_silos())
 
     def evaluate_silos(self) -> list[Metrics]:
         """The same for each silo by itself."""
         parts = "validation" if self.design.plan.data.validation_fraction > 0.0 else "test"
-        model, vocabulary = self.bench.model, self.design.plan.training.vocabulary
+        model, plan = self.bench.model, self.design.plan
         return [
-            evaluate(model, self.server.released, getattr(silo, parts), vocabulary=vocabulary)
+            evaluate(
+                model,
+                self.server.released,
+                getattr(silo, parts),
+                task=plan.task,
+                vocabulary=plan.training.vocabulary,
+            )
             for silo in self.bench.data.silos
         ]
 

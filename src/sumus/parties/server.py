@@ -31,7 +31,8 @@ from sumus.parties.server_model import workbench_without_records
 from sumus.parties.sums import pack_model, round_identifier, secure_round
 from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.secagg import Roster, RoundSum, ServerSession, ServerSetup, session_digest
-from sumus.training import Metrics, SecureMetrics, Server, lifted_sum
+from sumus.tasks import Metrics
+from sumus.training import SecureMetrics, Server, lifted_sum
 
 __all__ = ["Patience", "ServerParty", "measurement_asked"]
 
@@ -346,10 +347,8 @@ class ServerParty:
         return Measurement(
             round=number + 1,
             of_round=of_round,
-            accuracy=metrics.accuracy,
-            loss=metrics.loss,
-            accuracy_plus_minus=metrics.accuracy_plus_minus or 0.0,
-            loss_plus_minus=metrics.loss_plus_minus or 0.0,
+            metrics=metrics.numbers,
+            metrics_plus_minus=metrics.plus_minus,
             seconds=sum(self._stage_seconds.values()),
             bytes_up=self._bytes_up,
             bytes_down=self._bytes_down,

@@ -19,9 +19,10 @@ def workbench_without_records(agreement: Agreement) -> Workbench:
     zeros.
     """
     facts = agreement.facts
-    blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), np.zeros(1, dtype=np.int64))
+    label = np.zeros(1, dtype=agreement.plan.task.label_type)
+    blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), label)
     silo = SiloRecords("no records", blank, blank, blank)
-    data = FederatedData(facts.name, (silo,), facts.shape, facts.classes, facts.class_names)
+    data = FederatedData(facts.name, (silo,), facts.shape, facts.labels)
     bench = prepare(agreement.plan, data)
     expected = agreement.plan.training.dimension
     if len(bench.first_parameters) != expected:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
-        logit_count as logit_count,
     )
 
 __getattr__, __dir__, __all__ = door(
@@ -47,6 +46,6 @@ __getattr__, __dir__, __all__ = door(
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
-        "feature_shape float_sum_terms logit_count"
+        "feature_shape float_sum_terms"
     ),
 )

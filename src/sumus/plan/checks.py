@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sumus.errors import PlanError
 from sumus.noise import LAWS
 from sumus.plan.sections import DataPlan
+from sumus.tasks import Task
 
 if TYPE_CHECKING:
     from sumus.plan.plan import TrainingPlan
@@ -27,7 +28,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_trust,
     ):
         check(plan)
-    _check_data(plan.data)
+    _check_data(plan.data, plan.task)
 
 
 def _check_alternatives(plan: TrainingPlan) -> None:
@@ -163,8 +164,9 @@ def _check_trust(plan: TrainingPlan) -> None:
         )
 
 
-def _check_data(data: DataPlan) -> None:
+def _check_data(data: DataPlan, task: Task) -> None:
     """Rules that join several keys of the data section."""
+    keys = (*task.label_keys, "silo_column")
     sources = [name for name in ("name", "path", "objects") if getattr(data, name) is not None]
     if len(sources) > 1:
         field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"
@@ -174,10 +176,13 @@ def _check_data(data: DataPlan) -> None:
         raise PlanError(
             "data.counts", "bounded", rule, "Add one bound per silo, or remove the key."
         )
-    if data.path is not None and (data.label_column is None or data.silo_column is None):
-        missing = "label_column" if data.label_column is None else "silo_column"
+    missing = [key for key in keys if getattr(data, key) is None]
+    if data.path is not None and missing:
         raise PlanError(
-            f"data.{missing}", None, "must be set when data.path is", "Name a column of the file."
+            f"data.{missing[0]}",
+            None,
+            "must be set when data.path is",
+            "Name a column of the file.",
         )
     if data.columns is not None and (
         not data.columns or len(set(data.columns)) < len(data.columns)
@@ -189,7 +194,8 @@ def _check_data(data: DataPlan) -> None:
             "must name at least one column and none of them twice",
             fix,
         )
-    for name in (data.silo_column, data.label_column):
+    labels_are_names = task.label_declaration == "categories"
+    for name in (getattr(data, key) for key in (keys if labels_are_names else keys[-1:])):
         if name is not None and name in (data.bounds or {}):
             rule = (
                 "must not bound the column of silos or labels: their values are names, not numbers"

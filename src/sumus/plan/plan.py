@@ -36,6 +36,7 @@ from sumus.plan.sections import (
     SiloPlan,
     TrainingSectionPlan,
 )
+from sumus.tasks import TASKS, Task
 
 __all__ = [
     "DEFAULT_PLAN",
@@ -204,6 +205,11 @@ class TrainingPlan:
         return hashlib.sha256(_HASH_DOMAIN.encode() + b"\0" + self.canonical).hexdigest()
 
     # -- derived public numbers
+
+    @property
+    def task(self) -> Task:
+        """What is learned, as `training.task` names it."""
+        return TASKS[self.training.task]
 
     @property
     def rules(self) -> AlgorithmRules:

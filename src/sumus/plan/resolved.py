@@ -207,9 +207,8 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
-    return parameter_count(
-        plan.training.model, shape=shape, classes=facts.classes, hidden=plan.training.hidden
-    )
+    training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
+    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

@@ -24,6 +24,7 @@ from sumus.files import (
 )
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES, algorithms_with
+from sumus.tasks import TASKS
 
 __all__ = [
     "MECHANISMS",
@@ -102,6 +103,7 @@ class FederationPlan(RuledTable):
 class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
+    task: str = key("classification", choice(*TASKS))  # what is learned from the labels
     # what silos compute, and with it what is proved; fedavg has no privacy
     algorithm: str = key("convex-pass", choice(*RULES))
     # what is trained: softmax | logistic | mlp | cnn | linear | "package.module:Class"

@@ -46,7 +46,7 @@ from sumus.parties import (
 )
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import own_copy, released_model
-from sumus.runs.baselines import baselines, majority
+from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
 from sumus.training import (
@@ -112,13 +112,29 @@ class TrainedRun:
     spent: DatasetTotal | None = None
 
     @property
+    def metrics(self) -> Mapping[str, float]:
+        """The task's measures of the released model by name, as far as the plan measures it."""
+        return self.rounds[-1].metrics if self.rounds else {}
+
+    @property
+    def score(self) -> str:
+        """The task's headline measure of the released model with its half-width, or why there is
+        none.
+        """
+        measure = self.plan.task.headline
+        if measure.name not in self.metrics:
+            return self.why_not_measured
+        width = self.rounds[-1].metrics_plus_minus.get(measure.name)
+        return measure.text(self.metrics[measure.name], width)
+
+    @property
     def accuracy(self) -> float | None:
-        """Of the released model, as the plan measures it."""
-        return self.rounds[-1].accuracy if self.rounds else None
+        """Of the released model, where the task is classification."""
+        return self.metrics.get("accuracy")
 
     @property
     def why_not_measured(self) -> str:
-        """What stands in the place of an accuracy that is not there; a simulation measures whenever
+        """What stands in the place of a measure that is not there; a simulation measures whenever
         it has records for it.
         """
         return (
@@ -130,16 +146,18 @@ class TrainedRun:
     @property
     def accuracy_plus_minus(self) -> float | None:
         """Half-width of the accuracy's 95 % interval; None where it is exact, or not measured."""
-        return self.rounds[-1].accuracy_plus_minus if self.rounds else None
+        return self.rounds[-1].metrics_plus_minus.get("accuracy") if self.rounds else None
 
     @property
     def loss(self) -> float | None:
-        """Of the released model, as the plan measures it."""
-        return self.rounds[-1].loss if self.rounds else None
+        """Of the released model."""
+        return self.metrics.get("loss")
 
     def summary(self) -> dict[str, Any]:
         """Plain values for `--json` and `summary.json`; a void run has no ε."""
-        ended = summary_of(self.account, self.rounds, void=self.void, seconds=self.seconds)
+        ended = summary_of(
+            self.plan.task, self.account, self.rounds, void=self.void, seconds=self.seconds
+        )
         ended |= {
             "run": str(self.path),
             "baselines": self.baselines,
@@ -148,7 +166,6 @@ class TrainedRun:
         return ended | {"ledger": None if self.spent is None else asdict(self.spent)}
 
     def _repr_html_(self) -> str:
-        accuracy = self.why_not_measured if self.accuracy is None else f"{self.accuracy:.1%}"
         bound = (
             "no privacy guarantee"
             if self.account is None
@@ -157,7 +174,8 @@ class TrainedRun:
             else str(self.account).splitlines()[0]
         )
         lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
-        title = f"{len(self.rounds)} rounds, accuracy {accuracy}, {' '.join(bound.split())}"
+        measured = f"{self.plan.task.headline.name} {self.score}"
+        title = f"{len(self.rounds)} rounds, {measured}, {' '.join(bound.split())}"
         return as_table(title, [*lines, ("run", str(self.path))])
 
 
@@ -204,7 +222,7 @@ def train(
         )
     plan, facts = with_model(plan, model), data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
-        sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
+        sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
     built = calibrated(plan, facts)
     account = certify(built) if built.resolved.rules.private else None
@@ -269,7 +287,7 @@ def train(
         for logger in loggers:
             logger.close()
         in_the_clear = options.compare or built.plan.evaluation.metrics == "simulation"
-        compared = majority(data) if in_the_clear else {}
+        compared = constant_baseline(built.plan, data) if in_the_clear else {}
         compared |= baselines(built.plan, bench, threads=options.threads) if options.compare else {}
         load_flat(
             bench.model, torch.from_numpy(np.array(federation.server.released, dtype=np.float64))
@@ -374,10 +392,11 @@ def _record(
         bytes_up=outcome.aggregated.bytes_up,
         bytes_down=outcome.aggregated.bytes_down,
     )
+    headline = federation.design.plan.task.headline.name
     return replace(
         record_of(federation.design, facts),
-        silo_accuracies=tuple(
-            each.accuracy if each.records else None for each in federation.evaluate_silos()
+        silo_scores=tuple(
+            part[headline] if part.records else None for part in federation.evaluate_silos()
         )
         if simulated
         else None,

@@ -69,5 +69,5 @@ def finish(run: RunFolder, party: ServerParty) -> None:
     write_model(run, party.model)
     rounds = run.rounds()
     seconds = sum(sum(record.seconds.values()) for record in rounds)
-    ended = summary_of(run.guarantee, rounds, void=run.void, seconds=seconds)
+    ended = summary_of(run.plan.task, run.guarantee, rounds, void=run.void, seconds=seconds)
     run.finish(ended | {"lost_rounds": run.plan.federation.rounds - len(rounds)})

@@ -13,7 +13,6 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.training.binding import bound_to as bound_to
     from sumus.training.evaluation import (
-        Metrics as Metrics,
         SecureMetrics as SecureMetrics,
         evaluate as evaluate,
     )
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
-    evaluation="Metrics SecureMetrics evaluate",
+    evaluation="SecureMetrics evaluate",
     local="local_updater",
     local__plain_steps="plain_steps",
     local__update="LocalUpdate LocalUpdater",

@@ -28,6 +28,7 @@ from sumus.purity import (
     require_precision,
     try_out,
 )
+from sumus.tasks import LabelFacts
 from sumus.training.models import build_model, flat_parameters
 
 __all__ = ["Workbench", "named_model", "prepare"]
@@ -71,7 +72,7 @@ def prepare(
     trained = (
         own_copy(model, logits=training.logits)
         if model is not None
-        else _build(plan, shape, data.classes)
+        else _build(plan, shape, data.labels)
     )
     kind = InputKind.of(trained, training.vocabulary)
 
@@ -95,13 +96,13 @@ def prepare(
     )
     ready = replace(data, silos=silos, shape=shape)
     form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
-    _require_fit(plan, trained, form, data.classes)
+    _require_fit(plan, trained, form, data.labels)
     return Workbench(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
 
 
-def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     """The model that a plan names, for records of this shape before the plan's features."""
-    return _build(plan, feature_shape(plan.training.features, shape), classes)
+    return _build(plan, feature_shape(plan.training.features, shape), labels)
 
 
 def _require_known(records: Records, kind: InputKind, silo: str) -> None:
@@ -118,7 +119,7 @@ def _require_known(records: Records, kind: InputKind, silo: str) -> None:
         )
 
 
-def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int) -> None:
+def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts) -> None:
     """Try the model on made-up records: what does not fit or cannot be certified is found before a
     round is entered into any ledger.
     """
@@ -126,26 +127,22 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
     if plan.rules.private and not is_chain(model):
-        outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
+        gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
+        outputs = gradients.examine(form)
     else:
         if plan.rules.private:
             refuse_mixing_layers(model)
         with torch.no_grad():
             outputs = try_out(model, kind.records(2, form)).shape[1]
-    if outputs != classes and (outputs, classes) != (1, 2):
-        rule = f"must return one number for each of {classes} classes, got {outputs}"
-        raise DataError(
-            f"model {rule}. Give its last layer {classes} outputs, or declare the classes that it "
-            "knows."
-        )
+    plan.task.check_outputs(outputs, labels)
 
 
-def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     training = plan.training
     model = build_model(
         training.model,
         shape=shape,
-        classes=classes,
+        outputs=plan.task.outputs(labels, training.model),
         hidden=training.hidden,
         init_seed=training.init_seed,
         bias=not plan.rules.bounded_records,

@@ -52,12 +52,7 @@ class Server:
         update.
         """
         training = self._design.plan.training
-        coins = self._design.coins
-        decoded = (
-            np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
-            if coins is None
-            else coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
-        )
+        decoded = self._design.mechanism.decode(np.asarray(total_grid), survivors)
         update = decoded * self._design.update_scale
         update *= self._design.resolved.invited / max(
             survivors, 1

@@ -115,9 +115,7 @@ ALGORITHMS = (ConvexPass,)
 @dataclass(frozen=True, kw_only=True)
 class ConvexBounds:
     """Constants of a generalised linear loss on records of norm at most R (bias included),
-    residuals capped at t (1: not capped).
-
-    softmax: gradient norm C = √2·t·R, smoothness β = R²/2; binary logistic: C = t·R, β = R²/4.
+    residuals capped at t (1: not capped); C and β are the task's (`Task.curvature`).
 
     Args:
         gradient_norm: C.
@@ -138,13 +136,11 @@ def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
     smooth.
     """
     training, divisor = resolved.plan.training, resolved.divisor
-    bound2 = training.feature_bound**2
     residual_cap = 1.0 if training.residual_cap is None else training.residual_cap
-    if training.model in ("softmax", "linear"):
-        gradient_norm, smoothness = residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0
-    elif training.model == "logistic":
-        gradient_norm, smoothness = residual_cap * training.feature_bound, bound2 / 4.0
-    else:
+    curvature = resolved.plan.task.curvature(
+        training.model, feature_bound=training.feature_bound, residual_cap=residual_cap
+    )
+    if curvature is None:
         rule = (
             "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex "
             "smooth loss)"
@@ -155,7 +151,7 @@ def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
             rule,
             'Use "split-noise" or "dp-sgd" for other models.',
         )
-    smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
+    smoothness_drawn = curvature.smoothness * (1.0 + _NORM_TOLERANCE) ** 2
     room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
     cap = math.floor(room)
     if cap < 1:
@@ -167,7 +163,10 @@ def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
             _largest_rate(resolved, learning_rate, smoothness_drawn),
         )
     return ConvexBounds(
-        gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap
+        gradient_norm=curvature.gradient_norm,
+        smoothness=curvature.smoothness,
+        residual_cap=residual_cap,
+        bin_cap=cap,
     )
 
 

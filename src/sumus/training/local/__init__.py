@@ -29,6 +29,7 @@ from sumus.data import Records
 from sumus.errors import DataError
 from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.plan import RULES
+from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdater
 
 __all__ = ["UPDATERS", "local_updater"]
@@ -52,7 +53,7 @@ def local_updater(
     records: Records,
     model: nn.Module,
     *,
-    loss: str = "cross-entropy",
+    loss: Loss | None = None,
 ) -> LocalUpdater:
     """The updater that the plan's algorithm asks for.
 
@@ -61,8 +62,8 @@ def local_updater(
         another size than the plan's, are refused: both enter the sensitivity.
 
     Args:
-        loss: of the algorithms that clip single records, which hold for any loss; the others know
-            their own.
+        loss: instead of the task's, for the algorithms that clip single records, which hold for
+            any.
     """
     if len(records) > silo.records:
         raise DataError(

@@ -27,10 +27,11 @@ import numpy.typing as npt
 from torch import nn
 
 from sumus.data import Records
-from sumus.errors import DataError, GuaranteeError
-from sumus.gradients import compiled
+from sumus.errors import DataError, GuaranteeError, PlanError
+from sumus.gradients import run_pass
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
+from sumus.tasks import Link, Loss, Task
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
 
@@ -51,7 +52,7 @@ class ConvexPass:
         records: Records,
         model: nn.Module,
         *,
-        loss: str = "cross-entropy",
+        loss: Loss | None = None,
     ) -> None:
         self._design, self._silo = design, silo
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
@@ -75,6 +76,7 @@ class ConvexPass:
             before,
             self._x,
             self._y,
+            task=design.plan.task,
             bins=silo.local_steps,
             passes=training.passes,
             step=silo.learning_rate / design.resolved.divisor,
@@ -106,6 +108,7 @@ def convex_pass(
     x: npt.NDArray[np.float32],
     y: npt.NDArray[np.int64],
     *,
+    task: Task,
     bins: int,
     passes: int,
     step: float,
@@ -121,6 +124,7 @@ def convex_pass(
         weights: (outputs, features); one output means binary logistic regression.
         x: records with the bias feature included, norm at most `feature_bound`.
         y: labels.
+        task: whose loss it is.
         bins: S.
         step: γ/b.
         decay: γλ.
@@ -128,18 +132,23 @@ def convex_pass(
         residual_cap: t, the most of a record's probability that may count as wrong.
         source: secret random bits for the bins.
     """
-    _check(weights, x, y, feature_bound)
+    link = task.link(len(weights))
+    if link not in (Link.SOFTMAX, Link.LOGISTIC):
+        raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
+    task.check(y, len(weights))
+    _check(weights, x, feature_bound)
     trained = np.array(weights, dtype=np.float64, order="C")
     for _ in range(passes):
         assigned = source.below(bins, len(x))
         order = np.argsort(assigned, kind="stable")
         ends = np.cumsum(np.bincount(assigned, minlength=bins))
-        _run_pass(
+        run_pass(
             trained,
             np.ascontiguousarray(x),
             y,
             order,
             ends,
+            link,
             step,
             decay,
             float(bin_cap),
@@ -152,7 +161,6 @@ def convex_pass(
 def _check(
     weights: npt.NDArray[np.float64],
     x: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
     feature_bound: float,
 ) -> None:
     norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
@@ -162,83 +170,9 @@ def _check(
             f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. "
             "Normalise them first."
         )
-    classes = max(len(weights), 2)
-    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
-        raise DataError(
-            f"labels must lie in 0 … {classes - 1}, got {int(y.min())} … {int(y.max())}. Recode "
-            "them."
-        )
     # of the model that was sent, so refusing it tells nothing; NaN fails too
     if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:
         raise GuaranteeError(
             f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is "
             "not usable."
         )
-
-
-@compiled
-def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> None:
-    """From logits to the gradient at them, in place: p − y with p = softmax where p_y ≥ 1 − cap,
-    and otherwise the p that keeps it so.
-    """
-    if residual.size == 1:
-        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
-        return
-    largest = residual.max()
-    for k in range(residual.size):
-        residual[k] = np.exp(residual[k] - largest)
-    own = residual[label]
-    residual[label] = 0.0
-    others = residual.sum()
-    wrong = min(others / (others + own), cap)  # 1 − p_y
-    for k in range(residual.size):
-        residual[k] *= wrong / others if others > 0.0 else 0.0
-    residual[label] = -wrong
-
-
-@compiled
-def _run_pass(
-    weights: npt.NDArray[np.float64],
-    x: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    step: float,
-    decay: float,
-    bin_cap: float,
-    radius: float,
-    residual_cap: float,
-) -> None:
-    """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
-    outputs, features = weights.shape
-    gradient = np.zeros((outputs, features))
-    residual = np.empty(outputs)
-    begin = 0
-    for end in ends:
-        count = end - begin
-        gradient[:] = 0.0
-        for position in range(begin, end):
-            record = order[position]
-            row = x[record]
-            for k in range(outputs):
-                logit = 0.0
-                for f in range(features):
-                    logit += weights[k, f] * row[f]
-                residual[k] = logit
-            _to_residual(residual, y[record], residual_cap)
-            for k in range(outputs):
-                for f in range(features):
-                    gradient[k, f] += residual[k] * row[f]
-        scale = step * min(1.0, bin_cap / count) if count else 0.0
-        norm2 = 0.0
-        for k in range(outputs):
-            for f in range(features):
-                moved = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
-                weights[k, f] = moved
-                norm2 += moved * moved
-        if norm2 > radius * radius:
-            shrink = radius / np.sqrt(norm2)
-            for k in range(outputs):
-                for f in range(features):
-                    weights[k, f] *= shrink
-        begin = end

@@ -15,6 +15,7 @@ from sumus.data import Records
 from sumus.gradients import PerRecordGradients
 from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
+from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
 from sumus.training.sampling import poisson_batch
@@ -38,12 +39,12 @@ class NoisySteps:
         records: Records,
         model: nn.Module,
         *,
-        loss: str = "cross-entropy",
+        loss: Loss | None = None,
     ) -> None:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
         self._gradients = PerRecordGradients(
-            model, loss=loss, vocabulary=design.plan.training.vocabulary
+            model, loss=loss or design.plan.task, vocabulary=design.plan.training.vocabulary
         )
         require_dimension(design, self._gradients.dimension)
 

@@ -14,6 +14,7 @@ from sumus.data import Records
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
+from sumus.tasks import Loss
 
 __all__ = ["LocalUpdate", "LocalUpdater", "Vector", "clamp", "require_dimension"]
 
@@ -61,7 +62,7 @@ class LocalUpdater(Protocol):
         records: Records,
         model: nn.Module,
         *,
-        loss: str = "cross-entropy",
+        loss: Loss | None = None,
     ) -> None: ...
 
     def __call__(

@@ -16,6 +16,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.noise import Grid
 from sumus.purity import InputKind, is_chain
 from sumus.randomness import RandomSource
+from sumus.tasks import Loss
 from sumus.training.local.plain_steps import plain_steps
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.models import flat_parameters
@@ -40,7 +41,7 @@ class WholeUpdate:
         records: Records,
         model: nn.Module,
         *,
-        loss: str = "cross-entropy",
+        loss: Loss | None = None,
     ) -> None:
         require_dimension(design, len(flat_parameters(model)))
         self._design, self._silo, self._model = design, silo, model
@@ -50,7 +51,11 @@ class WholeUpdate:
         # process
         recorded = design.resolved.rules.private and not is_chain(model)
         vocabulary = design.plan.training.vocabulary
-        self._recorded = PerRecordGradients(model, vocabulary=vocabulary) if recorded else None
+        self._recorded = (
+            PerRecordGradients(model, loss=design.plan.task, vocabulary=vocabulary)
+            if recorded
+            else None
+        )
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
@@ -58,6 +63,7 @@ class WholeUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         update = plain_steps(
             self._model,
+            design.plan.task,
             parameters,
             self._x,
             self._y,
