@@ -9,12 +9,13 @@ from typing import final
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
-from sumus.data import FederatedData
-from sumus.guarantee import padded, sum_length
+from sumus.data import FederatedData, SiloRecords
+from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.parties.agreement import Agreement
 from sumus.randomness import RandomSource
-from sumus.training import SecureMetrics, local_updater, prepare
+from sumus.training import LocalUpdate, SecureMetrics, local_updater, prepare
 
 __all__ = ["LocalWork"]
 
@@ -24,27 +25,33 @@ class LocalWork:
     """One silo's records under one plan.
 
     Args:
-        agreement: the plan that the silo has agreed to.
-        name: of the silo.
-        data: the silo's own records.
+        design: what is drawn.
+        silo: the silo in the plan.
+        records: the silo's own, behind the plan's feature map.
+        model: as the plan names it.
     """
 
-    def __init__(self, agreement: Agreement, name: str, data: FederatedData) -> None:
-        self._design = agreement.design
-        bench = prepare(agreement.plan, data)
-        records = next(silo for silo in bench.data.silos if silo.name == name)
-        own = next(silo for silo in self._design.silos if silo.name == name)
-        self._model, self._test = bench.model, records.test
-        self._update = local_updater(self._design, own, records.train, bench.model)
+    def __init__(
+        self, design: NoiseDesign, silo: SiloDesign, records: SiloRecords, model: nn.Module
+    ) -> None:
+        self._design, self._model, self._test = design, model, records.test
+        self._update = local_updater(design, silo, records.train, model)
 
-    def vector(
+    @classmethod
+    def of_silo(cls, agreement: Agreement, name: str, data: FederatedData) -> LocalWork:
+        """The work of the silo of this name, from its own records."""
+        prepared = prepare(agreement.plan, data)
+        records = next(silo for silo in prepared.data.silos if silo.name == name)
+        silo = next(silo for silo in agreement.design.silos if silo.name == name)
+        return cls(agreement.design, silo, records, prepared.model)
+
+    def update(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
-    ) -> npt.NDArray[np.int64]:
-        """The vector that goes into a round's sum, noise included, in grid steps; every call draws
-        anew.
+    ) -> LocalUpdate:
+        """The update whose vector goes into a round's sum, noise included, in grid steps; every
+        call draws anew.
         """
-        vector = np.asarray(self._update(parameters, source, seeds).vector, dtype=np.int64)
-        return padded(vector, sum_length(self._design.plan))
+        return self._update(parameters, source, seeds)
 
     def counts(
         self, parameters: npt.NDArray[np.float64], source: RandomSource
