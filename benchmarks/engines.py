@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sumus.books import Ledger, Policy, RoundRecord, RunFolder
+from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.data import load_silo
 from sumus.parties import (
     Agreement,
@@ -63,7 +63,7 @@ def agreement(rounds: int) -> Agreement:
     return made
 
 
-def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
     names = [silo.name for silo in agreed.design.silos]
     identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
@@ -98,7 +98,7 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
     return records, ready
 
 
-def nvflare(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+def nvflare(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     from sumus.engines.nvflare.on_this_machine import LocalProcesses
     from sumus.engines.nvflare.training import train_across
 
@@ -113,7 +113,7 @@ def nvflare(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
     return RunFolder.open(path).rounds(), ready
 
 
-def flower(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+def flower(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     from sumus.engines.flower.on_this_machine import FlowerProcesses
 
     agreed, begin = agreement(rounds), time.perf_counter()

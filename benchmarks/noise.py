@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sumus.noise import DiscreteGaussian, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, Law, Skellam
 from sumus.noise.sampler import block_table
 from sumus.randomness import RandomSource
 
@@ -40,7 +40,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def compare(law: IntegerNoise, draws: int, repeats: int) -> dict[str, float]:
+def compare(law: Law, draws: int, repeats: int) -> dict[str, float]:
     """Least nanoseconds a draw of our sampler, of NumPy's two Poisson draws and of the keystream
     alone.
     """

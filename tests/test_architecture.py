@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from sumus.files.machine_code import _digest
+from sumus.plan import SiloPlan
+from sumus.plan.sections import SECTIONS
 
 SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 
@@ -26,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "tasks": {"errors"},
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
-    "plan": {"errors", "files"},
+    "plan": {"errors", "files", "noise"},
     "data": {"errors", "randomness", "plan"},
     "guarantee": {"errors", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
@@ -90,9 +93,11 @@ ROOMS: dict[str, set[str]] = {
         "randomness",
         "noise",
         "accounting",
+        "plan",
         "data",
         "guarantee",
         "gradients",
+        "books",
         "training",
         "parties",
         "runs",
@@ -106,6 +111,7 @@ ROOMS: dict[str, set[str]] = {
         "data",
         "guarantee",
         "gradients",
+        "books",
         "training",
         "report",
         "parties",
@@ -421,6 +427,33 @@ def test_machine_code_is_made_anew_with_other_options() -> None:
 
 def _module(path: Path) -> str:
     return ".".join(("sumus", *path.relative_to(SOURCE).with_suffix("").parts))
+
+
+def _plan_numbers() -> set[str]:
+    """Keys of the plan's sections; a resolved plan has a number for each that can be computed."""
+    return {item.name for section in [*SECTIONS.values(), SiloPlan] for item in fields(section)}
+
+
+def _is_zero_or_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (0, 1) and node.value is not False
+
+
+def test_no_number_of_a_plan_has_a_second_default() -> None:
+    """`plan.training.dimension or 1` sizes noise for one coordinate where the dimension is missing:
+    numbers come from a `ResolvedPlan`, which has them all.
+    """
+    numbers, wrong = _plan_numbers(), []
+    assert {"dimension", "divisor", "std_factor"} <= numbers
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)):
+                continue
+            *values, last = node.values
+            if _is_zero_or_one(last) and any(
+                isinstance(value, ast.Attribute) and value.attr in numbers for value in values
+            ):
+                wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno} {ast.unparse(node)}")
+    assert not wrong, wrong
 
 
 def test_files_are_one_idea_long() -> None:

@@ -19,7 +19,7 @@ from sumus.accounting.dominating import (
     gaussian_multiplier,
 )
 from sumus.errors import PlanError
-from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, Skellam
+from sumus.noise import DiscreteGaussian, Skellam
 
 ROUNDING = 1e-12  # of the enumeration
 ALPHAS = [0.05, 0.3, 0.8, 1.0, 1.2, math.e, 8.0, 40.0, 1000.0]
@@ -31,11 +31,11 @@ LAWS = [
     (DiscreteGaussian(0.6), lambda reach: oracle.discrete_gaussian(0.6, reach)),
     (DiscreteGaussian(5.0), lambda reach: oracle.discrete_gaussian(5.0, reach)),
     (
-        DiscreteGaussianSum(0.5, 3),
+        DiscreteGaussian(0.5, 3),
         lambda reach: oracle.summed(oracle.discrete_gaussian(0.5, reach), 3),
     ),
     (
-        DiscreteGaussianSum(5.0, 2),
+        DiscreteGaussian(5.0, 2),
         lambda reach: oracle.summed(oracle.discrete_gaussian(5.0, reach), 2),
     ),
 ]
@@ -126,7 +126,7 @@ def _upper_quantile(mass: mp.mpf) -> mp.mpf:
     raise AssertionError("Newton did not settle")
 
 
-@pytest.mark.parametrize("law", [Skellam(2e8), DiscreteGaussian(4e8), DiscreteGaussianSum(6e7, 7)])
+@pytest.mark.parametrize("law", [Skellam(2e8), DiscreteGaussian(4e8), DiscreteGaussian(6e7, 7)])
 def test_blocks_lie_just_above_points(law: Skellam) -> None:
     reach = int(25 * math.sqrt(law.variance_grid))
     exact = _supremum_by_points(law, reach)

@@ -19,8 +19,8 @@ from sumus.data import Records, from_arrays
 from sumus.errors import DataError, GuaranteeError
 from sumus.features import feature_map
 from sumus.gradients import PerRecordGradients, per_record as gradients
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan, resolve
+from sumus.guarantee import calibrated
+from sumus.plan import TrainingPlan
 from sumus.purity import certified, chunks as chunk_function
 from sumus.randomness import RandomSource
 from sumus.runs import RunOptions, train
@@ -181,7 +181,7 @@ def secure_metrics() -> SecureMetrics:
         {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 30.0}
     )
     facts = from_arrays(silos()).facts()
-    return SecureMetrics(calibrate_design(resolve(plan, facts), facts.silo_names))
+    return SecureMetrics(calibrated(plan, facts))
 
 
 @pytest.mark.parametrize("name", MEMORY)

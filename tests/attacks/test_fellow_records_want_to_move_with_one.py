@@ -15,8 +15,8 @@ import pytest
 
 from sumus.data import FederatedData, from_arrays, load
 from sumus.data.partition import split
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan, resolve
+from sumus.guarantee import calibrated
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training import local_updater, prepare
 
@@ -74,7 +74,7 @@ def movement(
     x, y = chosen_rows()
     datasets = [given(folder, x, y), given(folder, x[1:], y[1:])]
     facts = datasets[0].facts()
-    built = calibrate_design(resolve(TrainingPlan.from_toml(PLAN), facts), facts.silo_names)
+    built = calibrated(TrainingPlan.from_toml(PLAN), facts)
     vectors = []
     for data in datasets:
         bench = prepare(built.plan, data)

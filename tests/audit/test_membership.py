@@ -11,8 +11,8 @@ from sumus.audit import audit_membership, released_of
 from sumus.audit.membership import _scores, roc
 from sumus.data import from_arrays
 from sumus.errors import DataError
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan, resolve
+from sumus.guarantee import calibrated
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 
 
@@ -49,7 +49,7 @@ def _memorising() -> tuple[TrainingPlan, object]:
 
 def test_a_model_that_learned_by_heart_is_found_out_and_a_private_one_is_not() -> None:
     plan, data = _memorising()
-    built = calibrate_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = calibrated(plan, data.facts())
     audit = audit_membership(built, data, None, shadows=6, source=RandomSource.simulation(2))
     private, plain = audit.curves
     assert plain.area > 0.8
@@ -61,7 +61,7 @@ def test_a_model_that_learned_by_heart_is_found_out_and_a_private_one_is_not() -
 
 def test_one_shadow_is_refused() -> None:
     plan, data = _memorising()
-    built = calibrate_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = calibrated(plan, data.facts())
     with pytest.raises(DataError, match="at least 2"):
         audit_membership(built, data, None, shadows=1)
 

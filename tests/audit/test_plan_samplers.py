@@ -14,9 +14,9 @@ import pytest
 
 from sumus.audit import audit_samplers, described, plan_samplers
 from sumus.errors import GuaranteeError
-from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import PoissonBinomial
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 
 DRAWS = 200_000
@@ -37,7 +37,7 @@ def _design(algorithm: str, **changes: dict[str, object]) -> NoiseDesign:
     for section, values in changes.items():
         table[section] = table.get(section, {}) | values
     facts = PublicFacts("samplers", ("a", "b", "c"), (100,) * 3, (8,), 2, ("0", "1"))
-    return calibrate_design(resolve(TrainingPlan.from_table(table), facts), ("a", "b", "c"))
+    return calibrated(TrainingPlan.from_table(table), facts)
 
 
 def _coins() -> NoiseDesign:

@@ -13,11 +13,11 @@ from oracles.naive_gradients import record_gradients
 from sumus.audit.real_records import _CanaryLosses, audit_real_records
 from sumus.data import FederatedData, Records, from_arrays
 from sumus.errors import GuaranteeError
-from sumus.guarantee import calibrate_design
+from sumus.guarantee import calibrated
 from sumus.noise import Skellam
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, flat_parameters
+from sumus.training import Prepared, flat_parameters
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -29,7 +29,7 @@ def test_slopes_are_gradients_along_a_direction(outputs: int) -> None:
     theta = flat_parameters(model).double().numpy()
     direction = generator.normal(size=len(theta))
     losses = _CanaryLosses(
-        Workbench(FederatedData.__new__(FederatedData), model, theta), Records(x, y)
+        Prepared(FederatedData.__new__(FederatedData), model, theta), Records(x, y)
     )
     expected = record_gradients(model, torch.from_numpy(x), torch.from_numpy(y)) @ direction
     assert losses.slopes(theta, direction) == pytest.approx(expected, rel=1e-9)
@@ -56,7 +56,7 @@ def test_missing_noise_is_found_in_both_views_and_real_noise_is_not(
 ) -> None:
     """The same coins, the same confidence; only the noise differs."""
     plan, data = _plan_and_data()
-    built = calibrate_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = calibrated(plan, data.facts())
     for view in audit_real_records(
         built, data, canaries=40, confidence=0.9, source=RandomSource.simulation(3)
     ):
@@ -74,6 +74,6 @@ def test_missing_noise_is_found_in_both_views_and_real_noise_is_not(
 
 def test_a_silo_with_too_few_records_is_refused() -> None:
     plan, data = _plan_and_data(records=4)
-    built = calibrate_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = calibrated(plan, data.facts())
     with pytest.raises(GuaranteeError, match="at least 4"):
         audit_real_records(built, data, canaries=40, confidence=0.9)

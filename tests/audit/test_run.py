@@ -21,9 +21,9 @@ from sumus.audit.canaries import CanaryRounds
 from sumus.data import FederatedData
 from sumus.gradients import PerRecordGradients, totals
 from sumus.gradients.per_record import GradientSum
-from sumus.guarantee import NoiseDesign, calibrate_design
-from sumus.noise import IntegerNoise, Skellam
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.guarantee import NoiseDesign, calibrated
+from sumus.noise import Law, Skellam
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 
 CONFIDENCE = 1.0 - 1e-6
@@ -58,7 +58,7 @@ def _design(
     )
     names = tuple(f"silo-{index}" for index in range(silos))
     facts = PublicFacts("audit", names, (200,) * silos, (128,), 2, ("0", "1"))
-    return calibrate_design(resolve(plan, facts), names)
+    return calibrated(plan, facts)
 
 
 def _audit(
@@ -125,9 +125,9 @@ def test_finds_halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _scaled_sample(factor: float) -> Callable[..., np.ndarray]:
-    real = IntegerNoise.sample
+    real = Law.sample
 
-    def sample(self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
+    def sample(self: Law, size: int | tuple[int, ...], source: RandomSource) -> np.ndarray:
         return np.rint(factor * real(self, size, source)).astype(np.int64)
 
     return sample
@@ -149,10 +149,10 @@ def test_finds_clipping_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_finds_a_silo_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     built = _design("single-step", silos=2)
-    real, calls = IntegerNoise.sample, [0]
+    real, calls = Law.sample, [0]
 
     def every_other_call(
-        self: IntegerNoise, size: int | tuple[int, ...], source: RandomSource
+        self: Law, size: int | tuple[int, ...], source: RandomSource
     ) -> np.ndarray:
         calls[0] += 1
         drawn = real(self, size, source)
@@ -227,9 +227,7 @@ def test_several_steps_are_audited_in_the_view_of_their_analysis(
     """
     built = _design("dp-sgd", silos=3)
     plan = built.plan.replace("federation", local_steps=2).replace("noise", noise_multiplier=None)
-    audit = _audit(
-        calibrate_design(plan.replace("privacy", calibrate_to=calibrate_to), _names(built))
-    )
+    audit = _audit(calibrated(plan.replace("privacy", calibrate_to=calibrate_to), built.facts))
     assert audit.analysis == analysis
     assert audit.passed, audit.findings
     assert audit.released_sum.noise_ratio == pytest.approx(1.0, rel=0.15)
@@ -244,7 +242,7 @@ def test_the_final_model_of_digits_is_not_contradicted(digits: FederatedData) ->
         "[privacy]\nepsilon=3.0\ndelta=1e-4\n[federation]\nsilos=5\nrounds=3\nlocal_steps=60\n"
         '[training]\nlearning_rate=0.8\n[aggregation]\nprotocol="trusted"\n[data]\nname="digits"\n'
     )
-    built = calibrate_design(resolve(plan, digits.facts()), digits.facts().silo_names)
+    built = calibrated(plan, digits.facts())
     audit = audit_run(built, digits, canaries=100, runs=2, confidence=CONFIDENCE)
     assert audit.final_model is not None
     assert audit.final_model.guesses <= audit.final_model.canaries

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from sumus.cli import main
 from sumus.cli.audit import audit_app
-from sumus.noise import IntegerNoise, Skellam
+from sumus.noise import Law, Skellam
 
 PLAN = """
 [privacy]
@@ -119,7 +119,7 @@ def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:
 
 
 def test_run_exits_with_3_when_noise_is_missing(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = IntegerNoise.sample
+    real = Law.sample
     monkeypatch.setattr(
         Skellam, "sample", lambda self, size, source: np.asarray(real(self, size, source) // 4)
     )
@@ -139,7 +139,7 @@ def test_noise_with_and_without_a_plan(plan: str) -> None:
 def test_noise_exits_with_3_when_a_sampler_is_wrong(
     plan: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = IntegerNoise.sample
+    real = Law.sample
     monkeypatch.setattr(Skellam, "sample", lambda self, size, source: real(self, size, source) // 2)
     code, found = _run("noise", plan, "--draws", "100000")
     assert code == 3

@@ -15,7 +15,8 @@ from guarantee.test_joint import SILOS, made_plan as composable_plan, past
 from sumus.books import Ledger, LedgerEntry, RunFolder
 from sumus.cli.ledger import ledger_app
 from sumus.errors import GuaranteeError, StorageError
-from sumus.guarantee import PastRun, account_of, joint_epsilon, noise_design
+from sumus.guarantee import NoiseDesign, PastRun, account_of, joint_epsilon
+from sumus.plan import ResolvedPlan
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_runs_with_metrics_are_composed_too(tmp_path: Path) -> None:
     plan = composable_plan(
         "skellam", evaluation__metrics="secure", evaluation__noise_multiplier=6.0
     )
-    account = account_of(noise_design(plan, SILOS))
+    account = account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS)))
     assert account.metrics_epsilon is not None
     ledger = Ledger.of_dataset("visits", state=tmp_path / "state")
     with RunFolder.create(plan, account, tmp_path / "runs", silos=SILOS) as run:
@@ -145,7 +146,7 @@ def test_runs_with_metrics_are_composed_too(tmp_path: Path) -> None:
 
 def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
     plan = composable_plan("skellam")
-    account = account_of(noise_design(plan, SILOS))
+    account = account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS)))
     ledger = Ledger.of_dataset("visits", state=tmp_path / "state")
     for _ in range(3):
         with RunFolder.create(plan, account, tmp_path / "runs", silos=SILOS) as run:

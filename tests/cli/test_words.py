@@ -173,9 +173,9 @@ PLANS = [
     ),
     of_plan(
         "share of one silo",
-        "silo.silo-0.noise_share=1e300",
+        "silo.silo-0.std_factor=1e300",
         2,
-        "silo.silo-0.noise_share must be a finite number",
+        "silo.silo-0.std_factor must be a finite number",
     ),
     of_plan("a silo without key", "silo.x=1", 2, "silo.x must name a key as silo.NAME.key"),
     of_plan("no column", "data.columns=[]", 2, "data.columns must name at least one column"),

@@ -23,8 +23,8 @@ from sumus.data import (
 )
 from sumus.data.partition import first_by_key
 from sumus.errors import DataError, PlanError
-from sumus.guarantee import account_of, calibrate_design
-from sumus.plan import TrainingPlan, resolve
+from sumus.guarantee import account_of, calibrated
+from sumus.plan import TrainingPlan
 
 DECLARED = {
     "silo_column": "clinic",
@@ -158,7 +158,7 @@ def test_a_file_without_records_cannot_say_which_silos_and_classes_there_are(
 
 def resolved(plan: TrainingPlan) -> TrainingPlan:
     facts = public_facts(plan)
-    return calibrate_design(resolve(plan, facts), facts.silo_names).plan
+    return calibrated(plan, facts).plan
 
 
 @pytest.mark.parametrize("bounds", [{}, {"records_per_silo": [60, 60]}], ids=["counted", "bounded"])
@@ -188,7 +188,7 @@ def test_the_neighbours_that_are_printed_are_those_that_hold(tmp_path: Path) -> 
 
     def shown(plan: TrainingPlan) -> str:
         facts = public_facts(plan)
-        return account_of(calibrate_design(resolve(plan, facts), facts.silo_names)).neighbours
+        return account_of(calibrated(plan, facts)).neighbours
 
     counted, bounded = plan_of(path), plan_of(path, records_per_silo=[60, 60])
     assert (

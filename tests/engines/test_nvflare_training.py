@@ -41,7 +41,7 @@ class Operator:
             return KILLED
         run = self._result / "run" / "digits"
         run.mkdir(parents=True)
-        (run / "record.jsonl").write_text("{}\n")
+        (run / "journal.jsonl").write_text("{}\n")
         return {"phase": "finished", "rounds": [], "result": self._result, "download": self._result}
 
 
@@ -55,7 +55,7 @@ def train(last_rounds: list[int], folder: Path) -> tuple[Path, Operator]:
 def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None:
     path, operator = train([1, 2, 2, 2, 3, 3, 3], tmp_path)
     assert operator.jobs == 8
-    assert (path / "record.jsonl").is_file()
+    assert (path / "journal.jsonl").is_file()
     assert not (tmp_path / "download").exists()
 
 

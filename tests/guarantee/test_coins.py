@@ -10,9 +10,9 @@ import pytest
 from sumus.accounting import ORDERS, poisson_binomial_curve
 from sumus.accounting.renyi import epsilon_cks
 from sumus.errors import PlanError
-from sumus.guarantee import account_of, calibrate_design, certify
+from sumus.guarantee import account_of, calibrated, certify
 from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from support.small_data import small_data
 
@@ -40,7 +40,7 @@ metrics = "none"
 def built(**overrides: object):
     data = small_data(silos=4)
     plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.colluding": 0} | overrides)
-    return calibrate_design(resolve(plan, data.facts()), data.facts().silo_names), data
+    return calibrated(plan, data.facts()), data
 
 
 def test_calibration_lands_on_the_safe_side_and_close() -> None:

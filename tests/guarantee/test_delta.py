@@ -13,17 +13,15 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from sumus.books import RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.cli import main
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import (
     NoiseDesign,
     account,
     account_of,
-    calibrate_design,
     calibrated,
     certify,
-    noise_design,
     refuse_large_delta,
 )
 from sumus.guarantee.accounts import metrics_epsilon
@@ -47,7 +45,7 @@ def _built(*, silos: int = 5, records: int = 200, **overrides: object) -> NoiseD
         "aggregation.modulus_bits": 40,
     }
     changes = {key.replace("__", "."): value for key, value in overrides.items()}
-    return calibrate_design(resolve(TrainingPlan().with_overrides(base | changes), facts), names)
+    return calibrated(TrainingPlan().with_overrides(base | changes), facts)
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:
@@ -179,7 +177,7 @@ def test_a_run_of_the_past_is_cautioned_about_and_only_a_plan_is_refused(
     built = calibrated(TrainingPlan.load(DIGITS).with_overrides({"privacy.delta": "0.01"}))
     names = tuple(silo.name for silo in built.silos)
     with RunFolder.create(built.plan, account_of(built), tmp_path, silos=names) as run:
-        run.append(RoundRecord(round=1, round_id="r1", epsilon_spent=0.1, delta=0.01))
+        run.append(RoundEntry(round=1, round_id="r1", epsilon_spent=0.1, delta=0.01))
     assert main(["account", str(run.path)]) == 0
     assert "is at least one over the 1,437 training records" in " ".join(
         capsys.readouterr().out.split()
@@ -197,7 +195,7 @@ def test_silos_are_counted_where_a_silo_is_the_unit() -> None:
         "training.sampling_rate": 0.5,
         "privacy.delta": 0.25,
     }
-    plan = resolve(TrainingPlan().with_overrides(source | {"privacy.epsilon": 8.0}), _facts(4))
+    plan = resolve(TrainingPlan().with_overrides(source | {"privacy.epsilon": 8.0}), _facts(4)).plan
     assert protected_units(plan) == 4
     assert delta_caution(plan) is not None
     with pytest.raises(GuaranteeError, match="the 4 silos"):
@@ -224,7 +222,7 @@ def test_one_silo_may_be_curious_from_three_up_where_the_protocol_bears_it(
         {"federation.silos": silos, "federation.dropouts": dropouts}
     )
     assert plan.colluding == colluding
-    resolved = resolve(plan, _facts(silos))
+    resolved = resolve(plan, _facts(silos)).plan
     assert resolved.federation.colluding == colluding
     terms = {
         "silos": silos,
@@ -269,7 +267,7 @@ def test_nothing_is_said_of_participants_where_they_do_not_count() -> None:
 
 
 def test_a_participant_that_is_noisier_than_the_rest_takes_more_away() -> None:
-    names = {f"silo.silo-{index}.noise_share": share for index, share in ((0, 1.0), (1, 3.0))}
+    names = {f"silo.silo-{index}.std_factor": share for index, share in ((0, 1.0), (1, 3.0))}
     steps = {
         "training.algorithm": "single-step",
         "training.sampling_rate": 1.0,
@@ -328,7 +326,7 @@ def test_the_secure_sum_is_asked_what_it_can_bear_when_the_numbers_are_known() -
     unknown = TrainingPlan().with_overrides({"federation.dropouts": 1, "federation.colluding": 1})
     with pytest.raises(PlanError, match=line):
         resolve(unknown, _facts(3))
-    assert resolve(unknown, _facts(4)).noise_contributors == 2
+    assert resolve(unknown, _facts(4)).contributors == 2
     trusted = {
         "federation.silos": 3,
         "federation.dropouts": 1,
@@ -419,8 +417,6 @@ def test_a_small_delta_pays_for_the_sparse_graph() -> None:
 
 def test_a_delta_below_what_the_sparse_graph_takes_is_not_certified() -> None:
     built = _built(silos=150, records=20, privacy__delta=1e-11)
-    less = noise_design(
-        built.plan.replace("privacy", delta=9e-13), tuple(silo.name for silo in built.silos)
-    )
+    less = NoiseDesign.of(built.resolved.replace("privacy", delta=9e-13))
     with pytest.raises(GuaranteeError, match="no finite ε"):
         account_of(less)

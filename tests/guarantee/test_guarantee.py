@@ -20,18 +20,17 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import (
     NoiseDesign,
     account_of,
-    calibrate_design,
+    calibrated,
     certify,
     convex_bounds,
     metrics_epsilon,
-    noise_design,
     release_of,
     search_epsilon,
 )
 from sumus.guarantee.accounts import spent
 from sumus.guarantee.design import convex_float_slack_grid
 from sumus.guarantee.exactness import Inexactness, inexactness_of
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
 
 FACTS = PublicFacts(
     name="made-up",
@@ -74,7 +73,7 @@ modulus_bits = 40
 def _design(source: str, facts: PublicFacts = FACTS, **overrides: object) -> NoiseDesign:
     changes = {key.replace("__", "."): value for key, value in overrides.items()}
     plan = TrainingPlan.from_toml(source).with_overrides(changes)
-    return calibrate_design(resolve(plan, facts), facts.silo_names)
+    return calibrated(plan, facts)
 
 
 # -- headline
@@ -210,12 +209,12 @@ def test_silos_that_differ_have_their_own_epsilon() -> None:
 
 
 def test_a_silo_with_less_noise_costs_itself_and_the_others() -> None:
-    equal, less = _design(STEPS), _design(STEPS + "[silo.silo-1]\nnoise_share = 0.5\n")
+    equal, less = _design(STEPS), _design(STEPS + "[silo.silo-1]\nstd_factor = 0.5\n")
     setting = less.setting(less.silos[1])
     assert setting.own.variance_grid == pytest.approx(0.25 * less.share.variance_grid)
     assert setting.total.variance_grid == pytest.approx(9.25 * less.share.variance_grid)
     assert (less.plan.noise.noise_multiplier or 0) > (equal.plan.noise.noise_multiplier or 0)
-    one_missing = _design(STEPS + "[silo.silo-1]\nnoise_share = 3.0\n", federation__dropouts=1)
+    one_missing = _design(STEPS + "[silo.silo-1]\nstd_factor = 3.0\n", federation__dropouts=1)
     assert one_missing.setting(one_missing.silos[0]).total.variance_grid == pytest.approx(
         9.0 * one_missing.share.variance_grid
     )
@@ -309,7 +308,7 @@ def test_metrics_protect_test_records_with_their_own_epsilon() -> None:
 
 
 def test_a_delta_that_cannot_pay_for_the_samplers_gives_no_bound_for_test_records() -> None:
-    plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS).replace("privacy", delta=1e-29)
+    plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS).plan.replace("privacy", delta=1e-29)
     plan = plan.with_overrides(
         {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 20.0}
     )
@@ -356,7 +355,7 @@ def test_the_noise_of_metrics_is_calibrated_to_what_is_measured(
     theory = math.sqrt(measured) / gdp_parameter(1.0, 1e-5)
     assert theory <= (built.plan.evaluation.noise_multiplier or 0.0) <= 1.001 * theory
     assert sum(map(built.plan.measures_after, range(25))) == measured
-    again = calibrate_design(built.plan, FACTS.silo_names)
+    again = calibrated(built.plan, FACTS)
     assert again.plan == built.plan, "a calibrated plan stays as it is, at every silo"
 
 
@@ -402,10 +401,7 @@ def test_the_bin_cap_keeps_steps_non_expansive(learning_rate: float, cap: int) -
     bounds = convex_bounds(plan, learning_rate)
     assert bounds.bin_cap == cap
     a_float32_too_long = (1.0 + 1e-6) ** 2
-    assert (
-        learning_rate / (plan.training.divisor or 0) * bounds.smoothness * a_float32_too_long * cap
-        <= 2.0
-    )
+    assert learning_rate / plan.divisor * bounds.smoothness * a_float32_too_long * cap <= 2.0
     # 32 would be exactly at the limit, and float32 records may be beyond it
     assert convex_bounds(plan, 0.5).bin_cap == 31
     with pytest.raises(
@@ -576,7 +572,9 @@ def test_a_fresh_calibration_is_always_certified() -> None:
     ):
         built = _design(source, **changes)
         assert certify(built).epsilon <= 1.0
-        again = noise_design(built.plan, FACTS.silo_names)  # as another process reads it back
+        again = NoiseDesign.of(
+            ResolvedPlan.of(built.plan, FACTS.silo_names)
+        )  # as another process reads it back
         assert account_of(again).epsilon == account_of(built).epsilon
 
 
@@ -610,8 +608,8 @@ def test_printed_bounds_are_rounded_up() -> None:
 def test_resolving_twice_changes_nothing() -> None:
     for source in (CONVEX, STEPS):
         once = resolve(TrainingPlan.from_toml(source), FACTS)
-        assert resolve(once, FACTS) == once
-        assert once.hash == TrainingPlan.from_toml(once.to_toml()).hash
+        assert resolve(once.plan, FACTS) == once
+        assert once.plan.hash == TrainingPlan.from_toml(once.plan.to_toml()).hash
 
 
 def test_the_shipped_plan_of_the_digits() -> None:

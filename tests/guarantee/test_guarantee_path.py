@@ -19,12 +19,11 @@ from sumus.errors import GuaranteeError
 from sumus.guarantee import (
     NoiseDesign,
     account_of,
-    calibrate_design,
+    calibrated,
     certify,
     convex_bounds,
-    noise_design,
 )
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training import local_updater, poisson_batch
 from sumus.training.models import build_model
@@ -50,7 +49,7 @@ STEPS: Mapping[str, object] = {
 def _built(overrides: Mapping[str, object], *, silos: int = 4, records: int = 60) -> NoiseDesign:
     names = tuple(f"silo-{index}" for index in range(silos))
     facts = PublicFacts("test", names, (records,) * silos, (FEATURES,), CLASSES, ("a", "b", "c"))
-    return calibrate_design(resolve(TrainingPlan().with_overrides(overrides), facts), names)
+    return calibrated(TrainingPlan().with_overrides(overrides), facts)
 
 
 def _names(built: NoiseDesign) -> tuple[str, ...]:
@@ -167,10 +166,10 @@ def test_a_full_bin_is_just_non_expansive(
     model: str, smoothness: float, rate: float, penalty: float
 ) -> None:
     """γ·(β·cap/b + λ) ≤ 2 ≤ γ·(β·(cap + 1)/b + λ), with R = 1."""
-    plan = TrainingPlan().with_overrides(
-        {"training.model": model, "training.divisor": 7.0, "training.l2_penalty": penalty}
+    resolved = _built(CONVEX).resolved.replace(
+        "training", model=model, divisor=7.0, l2_penalty=penalty
     )
-    cap = convex_bounds(plan, rate).bin_cap
+    cap = convex_bounds(resolved, rate).bin_cap
     assert rate * (smoothness * cap / 7.0 + penalty) <= 2.0 + 1e-12
     # β counts records that are a float32 too long
     assert rate * (smoothness * (cap + 1) / 7.0 + penalty) > 2.0 - 1e-5
@@ -178,11 +177,11 @@ def test_a_full_bin_is_just_non_expansive(
 
 def test_overfull_bins_are_accounted_with_their_probability() -> None:
     built = _built({**CONVEX, "training.learning_rate": 3.0})
-    cap = convex_bounds(built.plan, 3.0).bin_cap
+    cap = convex_bounds(built.resolved, 3.0).bin_cap
     expected = float(binom.sf(cap - 1, 59, 1.0 / 10))
     assert 1e-4 < expected < 0.5
     assert built.silos[0].surge_rate == pytest.approx(expected, rel=1e-9)
-    calm = noise_design(built.plan.replace("training", learning_rate=0.5), _names(built))
+    calm = NoiseDesign.of(built.resolved.replace("training", learning_rate=0.5))
     assert account_of(built).epsilon > account_of(calm).epsilon
 
 
@@ -233,12 +232,7 @@ def test_a_calibrated_plan_meets_its_target_closely_and_is_proved(
 @pytest.mark.parametrize("factor", [0.5, 0.95, 0.99])
 def test_less_noise_than_the_target_needs_is_refused(factor: float) -> None:
     built = _built(CONVEX)
-    less = noise_design(
-        built.plan.replace(
-            "noise", noise_multiplier=factor * (built.plan.noise.noise_multiplier or 0.0)
-        ),
-        _names(built),
-    )
+    less = NoiseDesign.of(built.resolved, noise_multiplier=factor * built.noise_multiplier)
     with pytest.raises(GuaranteeError, match="not met"):
         certify(less)
 

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sumus.errors import GuaranteeError
-from sumus.guarantee import PastRun, account_of, joint_epsilon, noise_design
-from sumus.plan import TrainingPlan
+from sumus.guarantee import NoiseDesign, PastRun, account_of, joint_epsilon
+from sumus.plan import ResolvedPlan, TrainingPlan
 
 SILOS = ("a", "b", "c", "d", "e")
 
@@ -85,7 +85,7 @@ def closed_form(mu: float, delta: float) -> float:
 
 
 def mu_of(plan: TrainingPlan, rounds: int) -> float:
-    built = noise_design(plan, SILOS)
+    built = NoiseDesign.of(ResolvedPlan.of(plan, SILOS))
     multiplier = plan.noise.noise_multiplier or 0.0
     return math.sqrt(rounds) * built.silos[0].l2_grid / (multiplier * built.grid.resolution)
 
@@ -124,7 +124,7 @@ def test_a_joint_account_lies_between_the_largest_run_and_the_sum(
     mechanism: str, rate: float
 ) -> None:
     plans = [made_plan(mechanism, noise=noise, rate=rate) for noise in (2.0, 3.0, 4.0, 5.0)]
-    alone = [account_of(noise_design(plan, SILOS)).epsilon for plan in plans]
+    alone = [account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS))).epsilon for plan in plans]
     joint = joint_epsilon([past(plan) for plan in plans], delta=4e-5)
     assert joint < 0.8 * math.fsum(alone)
     assert joint_epsilon([past(plan) for plan in plans], delta=1e-5) > max(alone)
@@ -134,7 +134,7 @@ def test_a_joint_account_lies_between_the_largest_run_and_the_sum(
 def test_one_run_composed_with_nothing_has_its_own_epsilon(mechanism: str) -> None:
     plan = made_plan(mechanism)
     assert joint_epsilon([past(plan), past(plan, 0)], delta=1e-5) == pytest.approx(
-        account_of(noise_design(plan, SILOS)).epsilon, rel=2e-3
+        account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS))).epsilon, rel=2e-3
     )
     assert joint_epsilon([], delta=1e-5) == 0.0
 
@@ -167,7 +167,7 @@ def test_a_run_of_several_steps_is_composed_by_its_own_analysis(
         "aggregation.modulus_bits": 40,
     }
     plan = made_plan("skellam", rate=0.1, noise=16.0).with_overrides(steps)
-    made = account_of(noise_design(plan, SILOS))
+    made = account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS)))
     assert made.analysis == (
         "local" if wanted == "local" else {"dp-sgd": "last-step"}.get(algorithm, algorithm)
     )
@@ -180,7 +180,7 @@ def test_a_silo_with_more_steps_than_the_rest_decides_a_joint_account() -> None:
     plan = made_plan("skellam", rate=0.1, noise=16.0).with_overrides(
         {"training.algorithm": "dp-sgd", "silo.c.local_steps": 3}
     )
-    made = account_of(noise_design(plan, SILOS))
+    made = account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS)))
     assert made.epsilon == made.epsilon_per_silo["c"] > made.epsilon_per_silo["a"]
     assert made.analysis == "last-step"
     assert joint_epsilon([past(plan)], delta=1e-5) == pytest.approx(made.epsilon, rel=2e-3)
@@ -191,7 +191,11 @@ def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
     by always doubling.
     """
     plans = [made_plan("skellam", noise=noise).with_overrides(OVERFULL) for noise in (16.0, 24.0)]
-    surges = [silo.surge_rate for plan in plans for silo in noise_design(plan, SILOS).silos]
+    surges = [
+        silo.surge_rate
+        for plan in plans
+        for silo in NoiseDesign.of(ResolvedPlan.of(plan, SILOS)).silos
+    ]
     assert 0.0 < min(surges) <= max(surges) < 0.5
     joint = joint_epsilon([past(plan) for plan in plans], delta=2e-5)
     never = math.hypot(*(mu_of(plan, 10) for plan in plans))
@@ -203,7 +207,7 @@ def test_overfull_bins_count_beside_a_subsampled_run_too() -> None:
     little the other run adds.
     """
     convex = made_plan("skellam", noise=16.0).with_overrides(OVERFULL)
-    assert 0.0 < noise_design(convex, SILOS).silos[0].surge_rate < 0.5
+    assert 0.0 < NoiseDesign.of(ResolvedPlan.of(convex, SILOS)).silos[0].surge_rate < 0.5
     faint = made_plan("skellam", noise=50.0, rate=0.01, rounds=1)
     assert joint_epsilon([past(convex), past(faint)], delta=1e-5) >= joint_epsilon(
         [past(convex)], delta=1e-5

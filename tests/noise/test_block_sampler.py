@@ -14,18 +14,16 @@ import numpy.typing as npt
 import pytest
 
 from oracles import alias, pmf
-from sumus.noise import DiscreteGaussian, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, Law, Skellam
 from sumus.noise.kernel import draw_from_ring
 from sumus.noise.sampler import SAMPLER_LOG_RATIO, SAMPLER_TAIL_MASS, block_table, draw_blocks
 from sumus.randomness import RandomSource
 
 VARIANCES = [0.25, 1.0, 30.0, 2_000.0, 22_499.0, 22_501.0, 1e6, 1e12, 2.0**46]
-LAWS: list[IntegerNoise] = [Skellam(v) for v in VARIANCES] + [
-    DiscreteGaussian(v) for v in VARIANCES
-]
+LAWS: list[Law] = [Skellam(v) for v in VARIANCES] + [DiscreteGaussian(v) for v in VARIANCES]
 
 
-def oracle_log_pmf(law: IntegerNoise, point: int) -> mp.mpf:
+def oracle_log_pmf(law: Law, point: int) -> mp.mpf:
     if isinstance(law, Skellam):
         return pmf.skellam_log_pmf(point, law.variance_grid)
     assert isinstance(law, DiscreteGaussian)
@@ -34,7 +32,7 @@ def oracle_log_pmf(law: IntegerNoise, point: int) -> mp.mpf:
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_drawn_probabilities_stay_within_the_declared_log_ratio_out_to_the_tail(
-    law: IntegerNoise,
+    law: Law,
 ) -> None:
     """Q(k) = block probability / width × acceptance / (overall acceptance), against 60 digits; 25
     blocks from every depth.
@@ -55,7 +53,7 @@ def test_drawn_probabilities_stay_within_the_declared_log_ratio_out_to_the_tail(
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_blocks_tile_an_interval_outside_which_the_law_has_less_than_its_tail_mass(
-    law: IntegerNoise,
+    law: Law,
 ) -> None:
     table = block_table(law)
     width = 1 << table.offset_bits
@@ -71,7 +69,7 @@ def test_blocks_tile_an_interval_outside_which_the_law_has_less_than_its_tail_ma
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_tables_hold_all_words_and_no_light_entry(law: IntegerNoise) -> None:
+def test_tables_hold_all_words_and_no_light_entry(law: Law) -> None:
     for ring in block_table(law).rings:
         probabilities = alias.entry_probabilities(ring)
         assert sum(probabilities) == 1
@@ -83,7 +81,7 @@ def test_tables_hold_all_words_and_no_light_entry(law: IntegerNoise) -> None:
 @pytest.mark.parametrize(
     "law", [Skellam(2.0), Skellam(9_000.0), Skellam(1e7), DiscreteGaussian(2.0**46)], ids=str
 )
-def test_compiled_loop_does_what_the_definition_says(law: IntegerNoise) -> None:
+def test_compiled_loop_does_what_the_definition_says(law: Law) -> None:
     table = block_table(law)
     words = RandomSource.simulation(11).words(4000).reshape(2, -1)
     words[:, :4] = [[0, alias.WORD - 1, 0, alias.WORD - 1], [0, alias.WORD - 1, alias.WORD - 1, 0]]
@@ -119,7 +117,7 @@ def test_compiled_loop_does_what_the_definition_says(law: IntegerNoise) -> None:
 
 
 @pytest.mark.parametrize("law", [Skellam(3.0), Skellam(1e7)], ids=str)
-def test_squeeze_only_accepts_what_the_exact_comparison_would(law: IntegerNoise) -> None:
+def test_squeeze_only_accepts_what_the_exact_comparison_would(law: Law) -> None:
     table = block_table(law)
     width = 1 << table.offset_bits
     for ring in table.rings:
@@ -194,7 +192,7 @@ GOLDEN_POINTS = [3, 1, -1, -3, 0, 0, -1, 0, 0, 2, 1, 0]
 GOLDEN_BLOCKS = [174371, -47790, -77987, 199241, 43591, 12055]
 
 
-def _word_for(ring_index: int, entry: int, law: IntegerNoise) -> int:
+def _word_for(ring_index: int, entry: int, law: Law) -> int:
     """An outer word that selects an entry of a ring's table."""
     ring = block_table(law).rings[ring_index]
     capacity = alias.WORD // len(ring.thresholds)
@@ -202,11 +200,11 @@ def _word_for(ring_index: int, entry: int, law: IntegerNoise) -> int:
     return slot // 2 * capacity + (capacity - 1) * (slot % 2)
 
 
-def _start(ring_index: int, entry: int, law: IntegerNoise) -> int:
+def _start(ring_index: int, entry: int, law: Law) -> int:
     return int(block_table(law).rings[ring_index].starts[_slots(ring_index, entry, law)[0]])
 
 
-def _slots(ring_index: int, entry: int, law: IntegerNoise) -> list[int]:
+def _slots(ring_index: int, entry: int, law: Law) -> list[int]:
     """Slots of an entry that some word leads to."""
     ring = block_table(law).rings[ring_index]
     capacity = alias.WORD // len(ring.thresholds)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 from scipy import special, stats
 
-from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, Law, Skellam
 from sumus.randomness import RandomSource
 
 FALSE_ALARM = 1e-7
@@ -38,16 +38,16 @@ VARIANCES = [
     1e13,
     2.0**46,
 ]
-LAWS: list[IntegerNoise] = [
+LAWS: list[Law] = [
     *[Skellam(v) for v in VARIANCES],
     *[DiscreteGaussian(v) for v in (0.25, 3.0, 23_000.0, 1e8, 2.0**46)],
-    DiscreteGaussianSum(0.4, 10),
-    DiscreteGaussianSum(5e5, 10),
+    DiscreteGaussian(0.4, 10),
+    DiscreteGaussian(5e5, 10),
 ]
 Draws = npt.NDArray[np.int64]
 
 
-def declared_cdf(law: IntegerNoise, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def declared_cdf(law: Law, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """P[X < edge], from scipy's Bessel functions or plain sums where short, else from the normal
     law with its first correction.
     """
@@ -57,14 +57,10 @@ def declared_cdf(law: IntegerNoise, edges: npt.NDArray[np.int64]) -> npt.NDArray
         if isinstance(law, Skellam):
             probabilities = special.ive(np.abs(points), law.variance_grid)
         else:
-            count, scale2 = (
-                (law.count, law.scale2_grid)
-                if isinstance(law, DiscreteGaussianSum)
-                else (1, law.scale2_grid)
-            )  # type: ignore[attr-defined]
-            single = np.exp(-np.square(points) / (2.0 * scale2))
+            assert isinstance(law, DiscreteGaussian)
+            single = np.exp(-np.square(points) / (2.0 * law.scale2_grid))
             probabilities = single / single.sum()
-            for _ in range(count - 1):
+            for _ in range(law.count - 1):
                 probabilities = np.convolve(probabilities, single / single.sum())[
                     reach : 3 * reach + 1
                 ]
@@ -98,7 +94,7 @@ def chi_square_p_value(
     return float(stats.chi2.sf((np.square(seen_all - hoped_all) / hoped_all).sum(), len(cells) - 1))
 
 
-def edges_of(law: IntegerNoise) -> npt.NDArray[np.int64]:
+def edges_of(law: Law) -> npt.NDArray[np.int64]:
     """Single points while there are at most some ten thousand, else 1,501 edges that are not
     aligned with any block.
     """
@@ -111,25 +107,25 @@ def edges_of(law: IntegerNoise) -> npt.NDArray[np.int64]:
     )
 
 
-def mean_is_zero(draws: Draws, law: IntegerNoise) -> float:
+def mean_is_zero(draws: Draws, law: Law) -> float:
     z = draws.mean() / math.sqrt(law.variance_grid / draws.size)
     return float(2.0 * stats.norm.sf(abs(z)))
 
 
-def variance_is_declared(draws: Draws, law: IntegerNoise) -> float:
+def variance_is_declared(draws: Draws, law: Law) -> float:
     squares = np.square(draws.astype(np.float64))
     z = (squares.mean() - law.variance_grid) / math.sqrt(_variance_of_square(law) / draws.size)
     return float(2.0 * stats.norm.sf(abs(z)))
 
 
-def probabilities_are_declared(draws: Draws, law: IntegerNoise) -> float:
+def probabilities_are_declared(draws: Draws, law: Law) -> float:
     edges = edges_of(law)
     cells = np.concatenate([[0.0], declared_cdf(law, edges), [1.0]])
     observed = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=edges.size + 1)
     return chi_square_p_value(observed.astype(np.float64), np.diff(cells))
 
 
-def tail_mass_is_declared(draws: Draws, law: IntegerNoise) -> float:
+def tail_mass_is_declared(draws: Draws, law: Law) -> float:
     """Exact binomial tests of the number of draws at or beyond 3, 4 and 4.75 standard deviations,
     both sides apart.
     """
@@ -144,7 +140,7 @@ def tail_mass_is_declared(draws: Draws, law: IntegerNoise) -> float:
     return min(1.0, 6.0 * min(p_values))
 
 
-def low_bits_are_uniform(draws: Draws, law: IntegerNoise) -> float:
+def low_bits_are_uniform(draws: Draws, law: Law) -> float:
     """Where a block is wider than a point, every position inside it is equally likely once both
     signs are pooled.
     """
@@ -157,7 +153,7 @@ def low_bits_are_uniform(draws: Draws, law: IntegerNoise) -> float:
     return float(stats.chisquare(cells).pvalue)
 
 
-def neighbours_are_independent(draws: Draws, law: IntegerNoise) -> float:
+def neighbours_are_independent(draws: Draws, law: Law) -> float:
     """Quartile of a draw against quartile of its successor at lags 1 and 2, and the correlation of
     magnitudes.
     """
@@ -176,7 +172,7 @@ def neighbours_are_independent(draws: Draws, law: IntegerNoise) -> float:
     return min(1.0, 3.0 * min(p_values))
 
 
-CHECKS: list[Callable[[Draws, IntegerNoise], float]] = [
+CHECKS: list[Callable[[Draws, Law], float]] = [
     mean_is_zero,
     variance_is_declared,
     probabilities_are_declared,
@@ -186,17 +182,17 @@ CHECKS: list[Callable[[Draws, IntegerNoise], float]] = [
 ]
 
 
-def failures(draws: Draws, law: IntegerNoise) -> list[str]:
+def failures(draws: Draws, law: Law) -> list[str]:
     return [check.__name__ for check in CHECKS if check(draws, law) < FALSE_ALARM]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_draws_have_the_declared_law(law: IntegerNoise) -> None:
+def test_draws_have_the_declared_law(law: Law) -> None:
     assert failures(law.sample(DRAWS, RandomSource.simulation(2026, str(law))), law) == []
 
 
 @pytest.mark.parametrize("law", [Skellam(1e6), Skellam(2.0**46), DiscreteGaussian(1e9)], ids=str)
-def test_variance_is_right_to_two_parts_in_a_thousand(law: IntegerNoise) -> None:
+def test_variance_is_right_to_two_parts_in_a_thousand(law: Law) -> None:
     """Sixteen million draws: a sampler that keeps its refused candidates has a variance 0.3 % too
     large.
     """
@@ -262,7 +258,7 @@ def test_mutated_samplers_are_caught(name: str) -> None:
     assert failures(mutate(law.sample(DRAWS, RandomSource.simulation(4, name))), law) != []
 
 
-def _variance_of_square(law: IntegerNoise) -> float:
+def _variance_of_square(law: Law) -> float:
     """E X⁴ − v²: 2v² + v for Skellam; for the (sums of) discrete Gaussians from their sums where v
     is small.
     """

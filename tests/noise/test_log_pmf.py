@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from oracles import pmf
-from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, IntegerNoise, Skellam
+from sumus.noise import DiscreteGaussian, Law, Skellam
 from sumus.noise.discrete_gaussian import (
     discrete_gaussian_scale2,
     discrete_gaussian_variance,
@@ -23,7 +23,7 @@ variances = st.floats(math.log(0.25), math.log(2.0**46)).map(
 )
 
 
-def log_pmf_error(law: IntegerNoise, point: int, oracle: mp.mpf) -> float:
+def log_pmf_error(law: Law, point: int, oracle: mp.mpf) -> float:
     declared = float(law.log_pmf(np.array([point]))[0])
     return abs(float(mp.mpf(declared) - oracle))
 
@@ -67,7 +67,7 @@ def test_discrete_gaussian_log_pmf_and_variance(scale2: float) -> None:
     [(0.25, 2), (0.3, 7), (0.5, 51), (1.0, 10), (2.5, 3), (3.99, 20), (4.0, 20), (9.0, 5)],
 )
 def test_sum_of_discrete_gaussians_is_within_its_declared_slack(scale2: float, count: int) -> None:
-    law = DiscreteGaussianSum(scale2, count)
+    law = DiscreteGaussian(scale2, count)
     std = math.sqrt(law.variance_grid)
     points = sorted({0, 1, int(std), int(3 * std), int(6 * std), int(11 * std)})
     for point, oracle in zip(
@@ -105,11 +105,11 @@ def test_scale_of_a_discrete_gaussian_never_falls_short_of_the_asked_variance(
     "law",
     [Skellam(v) for v in (0.25, 3.0, 63.0, 70.0, 900.0)]
     + [DiscreteGaussian(v) for v in (0.25, 3.0, 900.0)]
-    + [DiscreteGaussianSum(0.3, 9), DiscreteGaussianSum(5.0, 9)],
+    + [DiscreteGaussian(0.3, 9), DiscreteGaussian(5.0, 9)],
     ids=str,
 )
 def test_probabilities_are_symmetric_log_concave_and_add_up_to_one_with_the_declared_variance(
-    law: IntegerNoise,
+    law: Law,
 ) -> None:
     reach = int(20 * math.sqrt(law.variance_grid) + 30)
     points = np.arange(-reach, reach + 1)
@@ -128,12 +128,12 @@ SMALL_LAWS = [
     Skellam(40.0),
     DiscreteGaussian(0.25),
     DiscreteGaussian(40.0),
-    DiscreteGaussianSum(0.5, 8),
+    DiscreteGaussian(0.5, 8),
 ]
 
 
 @pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
-def test_moment_bound_is_a_bound_and_exact_for_small_rates(law: IntegerNoise) -> None:
+def test_moment_bound_is_a_bound_and_exact_for_small_rates(law: Law) -> None:
     points = np.arange(-400, 401)
     probabilities = np.exp(law.log_pmf(points))
     for rate in (-1.5, -0.3, 0.01, 0.3, 1.5):
@@ -144,7 +144,7 @@ def test_moment_bound_is_a_bound_and_exact_for_small_rates(law: IntegerNoise) ->
 
 
 @pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
-def test_tail_bound_is_a_bound_also_for_sums(law: IntegerNoise) -> None:
+def test_tail_bound_is_a_bound_also_for_sums(law: Law) -> None:
     for draws in (1, 3):
         tails = np.cumsum(np.exp(law.sum_of(draws).log_pmf(np.arange(0, 400)))[::-1])[::-1]
         for threshold in (0, 1, 2, 5, 10, 20, 40):

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sumus.errors import PlanError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import (
     DiscreteGaussian,
-    DiscreteGaussianSum,
     Gaussian,
-    IntegerNoise,
+    Law,
     Skellam,
     noise_law,
 )
 from sumus.randomness import RandomSource
 
 
-def convolved(law: IntegerNoise, count: int, reach: int) -> np.ndarray:
+def convolved(law: Law, count: int, reach: int) -> np.ndarray:
     """Probabilities of the sum of `count` copies on −reach … reach, one factor at a time."""
     single = np.exp(law.log_pmf(np.arange(-reach, reach + 1)))
     total = single
@@ -64,8 +63,8 @@ def test_sum_of_all_discrete_gaussian_shares_has_the_law_it_declares_and_no_less
 
 
 def test_two_halves_of_a_sum_of_discrete_gaussians_are_the_sum() -> None:
-    whole = DiscreteGaussianSum(2.0, 6)
-    assert whole.share(2) == DiscreteGaussianSum(2.0, 3)
+    whole = DiscreteGaussian(2.0, 6)
+    assert whole.share(2) == DiscreteGaussian(2.0, 3)
     assert whole.share(6) == DiscreteGaussian(2.0)
     assert whole.share(2).sum_of(2) == whole
     with pytest.raises(PlanError, match="contributors must divide the 6 summands"):
@@ -78,9 +77,12 @@ def test_gaussian_share_and_sum_invert_each_other() -> None:
     draws = Gaussian(3.0).sample(400_000, RandomSource.simulation(5))
     assert abs(draws.mean()) < 5.5 * 3.0 / math.sqrt(draws.size)  # false alarm 4e-8
     assert abs(draws.var() / 9.0 - 1.0) < 5.5 * math.sqrt(2.0 / draws.size)
-    assert Gaussian(2.0).log_pdf(np.array([1.0]))[0] == pytest.approx(
-        math.log(math.exp(-1 / 8) / math.sqrt(8 * math.pi))
-    )
+
+
+def test_a_continuous_law_has_no_probabilities_on_the_grid_and_no_proved_sampler() -> None:
+    with pytest.raises(GuaranteeError, match="no probabilities"):
+        Gaussian(2.0).log_pmf(np.array([1]))
+    assert Gaussian(2.0).log_ratio_slack == math.inf
 
 
 @pytest.mark.parametrize(
@@ -104,10 +106,10 @@ def test_share_below_the_proved_range_is_refused() -> None:
 @pytest.mark.parametrize("bad", [0, -1, True, 1.5, "3"])
 @pytest.mark.parametrize(
     "law",
-    [Skellam(9.0), DiscreteGaussian(9.0), DiscreteGaussianSum(9.0, 6), Gaussian(3.0)],
+    [Skellam(9.0), DiscreteGaussian(9.0), DiscreteGaussian(9.0, 6), Gaussian(3.0)],
     ids=str,
 )
-def test_counts_that_are_no_counts_are_refused(law: IntegerNoise | Gaussian, bad: object) -> None:
+def test_counts_that_are_no_counts_are_refused(law: Law, bad: object) -> None:
     with pytest.raises(PlanError, match="whole number"):
         law.share(bad)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="whole number"):
@@ -115,8 +117,10 @@ def test_counts_that_are_no_counts_are_refused(law: IntegerNoise | Gaussian, bad
 
 
 def test_unknown_mechanism_and_bad_gaussian_are_refused() -> None:
-    with pytest.raises(PlanError, match=r"noise.mechanism must name .* got 'laplace'"):
+    with pytest.raises(PlanError, match=r"noise.mechanism must name .* got 'laplace'.* Known: "):
         noise_law("laplace", 9.0)
+    with pytest.raises(PlanError, match="Did you mean skellam"):
+        noise_law("skelam", 9.0)
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(PlanError):
             noise_law("gaussian", bad)
@@ -126,12 +130,12 @@ def test_unknown_mechanism_and_bad_gaussian_are_refused() -> None:
 
 def test_too_many_rough_discrete_gaussians_are_refused_instead_of_approximated() -> None:
     with pytest.raises(PlanError, match="count of summed discrete Gaussians"):
-        DiscreteGaussianSum(1.0, 8193)
+        DiscreteGaussian(1.0, 8193)
 
 
 def test_smooth_sums_carry_the_published_distance_in_their_slack() -> None:
-    assert DiscreteGaussianSum(4.0, 51).log_ratio_slack > DiscreteGaussian(4.0).log_ratio_slack
-    assert DiscreteGaussianSum(4.0, 51).log_ratio_slack < 1e-12
+    assert DiscreteGaussian(4.0, 51).log_ratio_slack > DiscreteGaussian(4.0).log_ratio_slack
+    assert DiscreteGaussian(4.0, 51).log_ratio_slack < 1e-12
 
 
 def test_draws_take_the_shape_asked_for_and_nothing_is_an_ordinary_amount() -> None:

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from sumus.errors import PlanError
-from sumus.noise.laws import PoissonBinomial
+from sumus.noise import PoissonBinomial
 from sumus.randomness import RandomSource
 
 

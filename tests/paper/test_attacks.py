@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sumus.audit import gaussian_epsilon
-from sumus.guarantee import NoiseDesign, noise_design
+from sumus.guarantee import NoiseDesign
 from sumus.paper.theorem.attacks import (
     Attack,
     Draws,
@@ -150,8 +150,8 @@ def test_forgetting_recursion_gives_the_integers_of_the_silos_code(
 
 @pytest.mark.parametrize("residual_cap", [None, 0.3])
 def test_convex_recursion_gives_the_integers_of_the_silos_code(residual_cap: float | None) -> None:
-    plan, rounds = _design("convex-pass", silos=3, steps=2).plan, 3
-    built = noise_design(plan.replace("training", residual_cap=residual_cap), ("a", "b", "c"))
+    resolved, rounds = _design("convex-pass", silos=3, steps=2).resolved, 3
+    built = NoiseDesign.of(resolved.replace("training", residual_cap=residual_cap))
     attack = ConvexAttack(built, 0.0)
     by_code = released_by_silos(
         attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(8)

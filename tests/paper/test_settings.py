@@ -10,11 +10,10 @@ import pytest
 
 from sumus.data import public_facts
 from sumus.errors import PlanError, SumusError
-from sumus.guarantee import account_of, calibrate_design
+from sumus.guarantee import account_of, calibrated
 from sumus.paper import Setting
 from sumus.paper.experiments.comparison import GROUPS
 from sumus.paper.experiments.settings import EXPERIMENTS
-from sumus.plan import resolve
 
 
 def found(experiment: str, name: str, rounds: int) -> Setting:
@@ -138,7 +137,7 @@ def test_fashion_mnist_epoch_has_the_papers_steps_and_noise() -> None:
     """
     plan = found("fashion-mnist", "cnn-paper-epoch", 20).plan
     facts = public_facts(plan)
-    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    built = calibrated(plan, facts)
     assert built.plan.federation.local_steps == 11
     assert built.plan.noise.noise_multiplier == pytest.approx(6.8221, rel=2e-3)
     account = account_of(built)
@@ -154,7 +153,7 @@ def test_every_proved_setting_meets_the_target(experiment: str, group: str) -> N
         if setting.group != group:
             continue
         facts = public_facts(setting.plan)
-        account = account_of(calibrate_design(resolve(setting.plan, facts), facts.silo_names))
+        account = account_of(calibrated(setting.plan, facts))
         assert account.proved, setting.key
         assert 0.98 < account.epsilon <= 1.0, setting.key
         assert account.accountant == "pld"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from sumus.books import Ledger, Policy, RoundRecord, RunFolder
+from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.errors import PolicyError, StorageError
 from sumus.parties import LedgerReleases, sums as aggregation
 from sumus.plan import TrainingPlan
@@ -191,7 +191,7 @@ def test_protocol_record_and_ledger_call_a_round_by_one_name(
     assert [entry.round_id for entry in entries] == [f"{run.path.name}/{name}" for name in spoken]
 
 
-def fields_of(record: RoundRecord) -> set[str]:
+def fields_of(record: RoundEntry) -> set[str]:
     return {name for name, value in asdict(record).items() if value is not None} - EXACT_COUNTS
 
 

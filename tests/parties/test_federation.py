@@ -14,7 +14,7 @@ from torch import nn
 from sumus.data import from_arrays
 from sumus.errors import PlanError, RoundAborted
 from sumus.gradients import PerRecordGradients
-from sumus.guarantee import LARGEST_WEIGHT_NORM, account_of, noise_design
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, account_of
 from sumus.noise import Skellam
 from sumus.parties import Federation
 from sumus.plan import TrainingPlan, resolve
@@ -298,7 +298,7 @@ def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) ->
     plan = TrainingPlan().with_overrides(
         {**changes, "federation.rounds": 1, "evaluation.metrics": "none", **overrides}
     )
-    built = noise_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = NoiseDesign.of(resolve(plan, data.facts()))
     for threads in (1, 4):
         run = Federation(built, prepare(built.plan, data, model=model), None, 5, threads)
         for _ in run.rounds():

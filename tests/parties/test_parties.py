@@ -528,7 +528,7 @@ def test_a_server_process_that_starts_anew_finds_the_run_of_its_plan(federation)
                     finish(run, server)
             else:
                 assert not rounds
-    assert len(list(runs.rglob("record.jsonl"))) == 1
+    assert len(list(runs.rglob("journal.jsonl"))) == 1
     assert len(list(runs.rglob("model.pt"))) == 1
 
 

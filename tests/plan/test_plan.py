@@ -72,7 +72,7 @@ def plans(draw: st.DrawFn) -> TrainingPlan:
     if names:
         tables["silo"] = {
             name: draw(
-                st.fixed_dictionaries({}, optional={"clip_norm": POSITIVE, "noise_share": POSITIVE})
+                st.fixed_dictionaries({}, optional={"clip_norm": POSITIVE, "std_factor": POSITIVE})
             )
             for name in names
         }
@@ -353,7 +353,7 @@ def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
                 "privacy.unit": "silo" if algorithm == "silo" else "record",
             }
         )
-        assert not resolve(plan, facts).without_effect()
+        assert not resolve(plan, facts).plan.without_effect()
 
 
 def test_a_pass_that_rounds_records_is_refused() -> None:

@@ -15,8 +15,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from sumus.errors import GuaranteeError
 from sumus.gradients import PerRecordGradients
-from sumus.guarantee import calibrate_design
-from sumus.plan import TrainingPlan, resolve
+from sumus.guarantee import calibrated
+from sumus.plan import TrainingPlan
 from sumus.purity import chunk_function
 from sumus.purity.constants import Constants
 from sumus.purity.recording import record
@@ -105,9 +105,7 @@ def test_a_users_code_sees_no_batch_of_a_whole_silo() -> None:
         "training.dimension": len(flat_parameters(model)), "evaluation.metrics": "none",
     }  # fmt: skip
     facts = data.facts()
-    design = calibrate_design(
-        resolve(TrainingPlan().with_overrides(options), facts), facts.silo_names
-    )
+    design = calibrated(TrainingPlan().with_overrides(options), facts)
     bench = prepare(design.plan, data, model=model)
     update = local_updater(design, design.silos[0], bench.data.silos[0].train, bench.model)
     assert update(np.array(bench.first_parameters), RandomSource()).records > 8

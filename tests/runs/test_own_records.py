@@ -269,7 +269,7 @@ def test_silos_without_test_records_are_not_measured_and_never_not_a_number(
     assert ("non_private" in run.baselines) == bool(tested)
     assert run.rounds[0].silo_accuracies == ((None, run.accuracy, None) if tested else None)
     assert ("not measured: no test records" in run._repr_html_()) == (not tested)
-    for name in ("record.jsonl", "summary.json"):
+    for name in ("journal.jsonl", "summary.json"):
         assert '"nan"' not in (run.path / name).read_text().lower()
     page = run.path / "report.html"
     write_report([RunFolder.open(run.path)], page)
@@ -345,8 +345,8 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
     plan = shipped_plans()[name]
     facts = public_facts(plan)
     once = resolve(plan, facts)
-    assert resolve(once, public_facts(once)) == once
-    assert public_facts(once).records_per_silo == facts.records_per_silo
+    assert resolve(once.plan, public_facts(once.plan)) == once
+    assert public_facts(once.plan).records_per_silo == facts.records_per_silo
 
 
 @pytest.mark.slow
@@ -620,7 +620,7 @@ def test_who_leaves_records_out_is_told_and_the_record_is_not() -> None:
     )
     with pytest.warns(UserWarning, match="'silo-0' beyond its bound 20 are left out"):
         run = train(plan, silos=arrays(), options=options())
-    assert "left" not in (run.path / "record.jsonl").read_text()
+    assert "left" not in (run.path / "journal.jsonl").read_text()
     assert "left" not in (run.path / "summary.json").read_text()
 
 

@@ -528,7 +528,7 @@ def test_kill_dash_nine_at_random_moments_then_resume(tmp_path: Path) -> None:
 
 def _wait_for_rounds(tmp_path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
     for _ in range(2400):
-        files = list((tmp_path / "runs").glob("*/record.jsonl"))
+        files = list((tmp_path / "runs").glob("*/journal.jsonl"))
         if process.poll() is not None or (
             files and files[0].read_bytes().count(b'"round_id"') >= count
         ):

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData
-from sumus.guarantee import NoiseDesign, calibrate_design
-from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
-from sumus.training import prepare
+from sumus.guarantee import NoiseDesign, calibrated
+from sumus.parties import (
+    RunSecret,
+    ServerParty,
+    Simulation,
+    SimulationMetrics,
+    federation_in_process,
+)
+from sumus.plan import TrainingPlan
+from sumus.training import Metrics, Prepared, prepare
 from support.small_data import small_data
 
 BASE = """
@@ -32,25 +40,44 @@ metrics = "none"
 """
 
 
+class SmallFederation:
+    """All parties of a federation in this process, and what they were made of."""
+
+    def __init__(
+        self, design: NoiseDesign, prepared: Prepared, bits: RunSecret | Simulation, **options: Any
+    ) -> None:
+        self.design, self.bench = design, prepared
+        self.party = federation_in_process(
+            design, prepared, bits, releases=NoLedger("test"), **options
+        )
+        self.server, self.round, self.rounds = (
+            self.party.server,
+            self.party.round,
+            self.party.rounds,
+        )
+
+    def evaluate(self) -> Metrics | None:
+        return SimulationMetrics(self.design, self.bench, self.server).of_all()
+
+
+def simulated(design: NoiseDesign, prepared: Prepared, seed: int, **options: Any) -> ServerParty:
+    """A federation with a public seed."""
+    return SmallFederation(design, prepared, Simulation(seed), **options).party
+
+
 @pytest.fixture
-def federation() -> Callable[..., Federation]:
+def federation() -> Callable[..., SmallFederation]:
     def build(
         overrides: Mapping[str, object] | None = None,
         *,
         data: FederatedData | None = None,
         seed: int | None = 5,
         **options: object,
-    ) -> Federation:
+    ) -> SmallFederation:
         data = data or small_data()
         plan = TrainingPlan.from_toml(BASE).with_overrides(overrides or {})
-        facts = data.facts()
-        built: NoiseDesign = calibrate_design(resolve(plan, facts), facts.silo_names)
-        return Federation(
-            built,
-            prepare(built.plan, data),
-            None if seed is not None else b"s" * 32,
-            seed,
-            **options,
-        )  # type: ignore[arg-type]
+        design = calibrated(plan, data.facts())
+        bits = RunSecret(b"s" * 32, design.plan.hash) if seed is None else Simulation(seed)
+        return SmallFederation(design, prepare(design.plan, data), bits, **options)
 
     return build

@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from sumus.books import RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.guarantee import Account
 from sumus.guarantee.claims import Analysis
 from sumus.plan import TrainingPlan
@@ -84,7 +84,7 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
 
 def made_round(
     number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS, seed: int = 0, **changes: Any
-) -> RoundRecord:
+) -> RoundEntry:
     """A plausible round."""
     draw = np.random.default_rng((seed, number))
     reached = 0.91 - 0.62 * math.exp(-number / (0.22 * rounds)) - 0.02 * seed
@@ -116,7 +116,7 @@ def made_round(
         "metrics_are": "simulation-only",
         "counts_are": "simulation-only",
     }
-    return RoundRecord(**(values | changes))
+    return RoundEntry(**(values | changes))
 
 
 def made_run(

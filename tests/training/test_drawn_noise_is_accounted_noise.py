@@ -17,9 +17,9 @@ import pytest
 
 from sumus.data import Records, public_facts
 from sumus.errors import DataError
-from sumus.guarantee import NoiseDesign, calibrate_design
+from sumus.guarantee import NoiseDesign, calibrated
 from sumus.parties import SecureAggregation
-from sumus.plan import TrainingPlan, feature_shape, resolve
+from sumus.plan import TrainingPlan, feature_shape
 from sumus.randomness import RandomSource
 from sumus.training import local_updater
 from sumus.training.models import build_model
@@ -34,7 +34,7 @@ def _resolved(path: Path) -> tuple[NoiseDesign, tuple[int, ...], int]:
         facts = public_facts(plan)
     except DataError as error:
         pytest.skip(f"{path.name}: {error}")
-    return calibrate_design(resolve(plan, facts), facts.silo_names), facts.shape, facts.classes
+    return calibrated(plan, facts), facts.shape, facts.classes
 
 
 def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int) -> np.ndarray:

@@ -157,8 +157,8 @@ def test_one_record_moves_a_query_by_at_most_what_is_accounted(
     """Same noise, same bins, one record more: ‖difference‖₂ ≤ Δ₂ of the silo's design, for hostile
     records too.
     """
-    from sumus.guarantee import calibrate_design
-    from sumus.plan import TrainingPlan, resolve
+    from sumus.guarantee import calibrated
+    from sumus.plan import TrainingPlan
     from sumus.training import prepare
 
     base = {
@@ -169,7 +169,7 @@ def test_one_record_moves_a_query_by_at_most_what_is_accounted(
     }
     data = small_data()
     plan = TrainingPlan().with_overrides(base | overrides)
-    built = calibrate_design(resolve(plan, data.facts()), data.facts().silo_names)
+    built = calibrated(plan, data.facts())
     rng = np.random.default_rng(seed)
     hostile = (scale * rng.normal(size=(1, FEATURES))).astype(np.float32)
     if seed % 5 == 0:

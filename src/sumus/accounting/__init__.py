@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         poisson_binomial_curve as poisson_binomial_curve,
     )
     from sumus.accounting.release import Release as Release, Step as Step, noisy_step as noisy_step
-    from sumus.accounting.renyi import ORDERS as ORDERS, Values as Values
+    from sumus.accounting.renyi import ORDERS as ORDERS
     from sumus.accounting.search import epsilon_of_search as epsilon_of_search
 
 __getattr__, __dir__, __all__ = door(
@@ -42,6 +42,6 @@ __getattr__, __dir__, __all__ = door(
     loss_distribution="epsilon_gaussian",
     poisson_binomial="LARGEST_COINS poisson_binomial_curve",
     release="Release Step noisy_step",
-    renyi="ORDERS Values",
+    renyi="ORDERS",
     search="epsilon_of_search",
 )

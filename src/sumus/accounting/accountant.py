@@ -11,13 +11,12 @@ from sumus.accounting.release import Release
 from sumus.accounting.renyi import (
     ORDERS,
     PAPER_ORDERS,
-    Orders,
-    Values,
     epsilon_cks,
     epsilon_mironov,
     subsampled,
 )
 from sumus.errors import PlanError
+from sumus.noise import Orders, Values
 
 __all__ = ["epsilon_of", "loss_interval", "renyi_values"]
 

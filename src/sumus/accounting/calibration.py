@@ -12,8 +12,9 @@ import numpy as np
 from sumus.accounting.accountant import epsilon_of, renyi_values
 from sumus.accounting.loss_distribution import gdp_parameter
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, Orders, cks_bounds, mironov_bounds
+from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, cks_bounds, mironov_bounds
 from sumus.errors import GuaranteeError, PlanError
+from sumus.noise import Orders
 
 __all__ = ["least_noise"]
 

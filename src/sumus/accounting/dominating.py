@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import erfinv, ndtri_exp
 
 from sumus.errors import GuaranteeError, PlanError
+from sumus.noise import LogConcaveNoise
 
-__all__ = ["TAIL_LOG_MASS", "LogConcaveNoise", "gaussian_multiplier", "unit_shift"]
+__all__ = ["TAIL_LOG_MASS", "gaussian_multiplier", "unit_shift"]
 
 TAIL_LOG_MASS = -70.0
 """The supremum runs up to the first point whose tail holds at most e^-70 ≈ 4e-31; what lies beyond
@@ -42,17 +41,6 @@ _EXACT_POINTS = 1 << 15  # below this many points the supremum is evaluated poin
 _BLOCKS = 1 << 14
 # relative; covers float64 in ndtri_exp, in the tail sums and in slopes times block widths
 _ROUNDING = 1e-8
-
-
-class LogConcaveNoise(Protocol):
-    """What the supremum needs to know about a law."""
-
-    @property
-    def variance_grid(self) -> float: ...
-
-    def __hash__(self) -> int: ...
-
-    def log_pmf(self, points: npt.NDArray[np.int64], /) -> npt.NDArray[np.float64]: ...
 
 
 @lru_cache(maxsize=256)

@@ -40,8 +40,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sumus.accounting.renyi import RenyiCurve
 from sumus.errors import PlanError
+from sumus.noise import RenyiCurve
 
 __all__ = ["LARGEST_COINS", "Neighbours", "poisson_binomial_curve", "worst_divergences"]
 

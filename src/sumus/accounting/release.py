@@ -14,15 +14,12 @@ from typing import final
 
 from sumus.accounting.dominating import gaussian_multiplier
 from sumus.accounting.renyi import (
-    RenyiCurve,
-    discrete_gaussian_curve,
     gaussian_curve,
     minimum,
-    skellam_curve,
     surging_curve,
 )
 from sumus.errors import PlanError
-from sumus.noise import DiscreteGaussian, DiscreteGaussianSum, Gaussian, IntegerNoise, Skellam
+from sumus.noise import Law, RenyiCurve
 
 __all__ = ["Release", "Step", "noisy_step"]
 
@@ -107,7 +104,7 @@ class Release:
 
 
 def noisy_step(
-    noise: IntegerNoise | Gaussian,
+    noise: Law,
     *,
     l2_grid: float,
     dimension: int,
@@ -122,23 +119,9 @@ def noisy_step(
         the drawn law, for every integer query of `dimension` coordinates with that sensitivity
         (docs/mathematics.md, "integer noise as a Gaussian").
     """
-    if isinstance(noise, Gaussian):
-        return Step(noise.std / l2_grid, sampling_rate, count, None, surge_rate)
+    if not noise.discrete:
+        return Step(noise.std_grid / l2_grid, sampling_rate, count, None, surge_rate)
     multiplier = gaussian_multiplier(noise, l2_grid)
-    published = _published_curve(noise, l2_grid=l2_grid, dimension=dimension)
+    published = noise.renyi(l2_grid, dimension)
     curve = None if published is None else minimum(gaussian_curve(multiplier), published)
     return Step(multiplier, sampling_rate, count, curve, surge_rate)
-
-
-def _published_curve(noise: IntegerNoise, *, l2_grid: float, dimension: int) -> RenyiCurve | None:
-    if isinstance(noise, Skellam):
-        return skellam_curve(noise.variance_grid, l2_grid=l2_grid, dimension=dimension)
-    if isinstance(noise, DiscreteGaussian):
-        return discrete_gaussian_curve(
-            noise.scale2_grid, count=1, l2_grid=l2_grid, dimension=dimension
-        )
-    if isinstance(noise, DiscreteGaussianSum):
-        return discrete_gaussian_curve(
-            noise.scale2_grid, count=noise.count, l2_grid=l2_grid, dimension=dimension
-        )
-    return None

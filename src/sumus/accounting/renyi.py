@@ -1,46 +1,32 @@
 """Rényi differential privacy at integer orders: curves of single queries, Poisson subsampling,
 conversions to (ε, δ).
 
-References: Mironov 2017 (arXiv 1702.07476); Agarwal, Kairouz, Liu 2021 (arXiv 2110.04995); Canonne,
-    Kamath, Steinke 2020
-(arXiv 2004.00010); Kairouz, Liu, Steinke 2021 (arXiv 2102.06387); Zhu, Wang 2019 (ICML) and Steinke
-2022 (arXiv 2210.00597, thm 11).
+References: Mironov 2017 (arXiv:1702.07476); Canonne, Kamath, Steinke 2020 (arXiv:2004.00010); Zhu,
+    Wang 2019 (ICML) and Steinke 2022 (arXiv:2210.00597, thm 11).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
+
+from sumus.noise import Orders, RenyiCurve, Values
 
 __all__ = [
     "ORDERS",
     "PAPER_ORDERS",
-    "Orders",
-    "RenyiCurve",
-    "Values",
     "cks_bounds",
-    "discrete_gaussian_curve",
     "epsilon_cks",
     "epsilon_mironov",
     "gaussian_curve",
     "minimum",
     "mironov_bounds",
-    "skellam_curve",
     "subsampled",
     "surging_curve",
 ]
-
-Orders = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
-RenyiCurve = Callable[[Orders], Values]
-"""Integer orders α ≥ 2 to an upper bound ε(α) on the Rényi divergence of neighbouring outputs, in
-both directions.
-"""
 
 PAPER_ORDERS: Orders = np.arange(2, 256)
 ORDERS: Orders = np.concatenate(
@@ -54,48 +40,6 @@ _MAXIMUM_ORDER_SUBSAMPLED = 512
 def gaussian_curve(noise_multiplier: float) -> RenyiCurve:
     """ε(α) = α / (2σ²) for the Gaussian mechanism with noise multiplier σ."""
     return lambda orders: np.asarray(orders / (2.0 * noise_multiplier**2), dtype=np.float64)
-
-
-def skellam_curve(variance_grid: float, *, l2_grid: float, dimension: int) -> RenyiCurve:
-    """The published bound for symmetric Skellam noise of variance v on integer vectors (Agarwal,
-    Kairouz, Liu 2021, thm 3.5).
-
-        ε(α) ≤ αΔ₂²/(2v) + min{ ((2α − 1)Δ₂² + 6Δ₁)/(4v²), 3Δ₁/(2v) },   Δ₁ = Δ₂·min(√d, Δ₂)
-
-    Guarantee: holds at integer orders for integer-valued queries.
-    """
-    l1_grid = l2_grid * min(math.sqrt(dimension), l2_grid)
-
-    def curve(orders: Orders) -> Values:
-        first = ((2.0 * orders - 1.0) * l2_grid**2 + 6.0 * l1_grid) / (4.0 * variance_grid**2)
-        return np.asarray(
-            orders * l2_grid**2 / (2.0 * variance_grid)
-            + np.minimum(first, 3.0 * l1_grid / (2.0 * variance_grid))
-        )
-
-    return curve
-
-
-def discrete_gaussian_curve(
-    scale2_grid: float, *, count: int, l2_grid: float, dimension: int
-) -> RenyiCurve:
-    """Sum of `count` discrete Gaussians with parameter σ² each: α·ε²/2 with the ε of Kairouz, Liu,
-    Steinke 2021, theorem 1.
-
-        ε = min{ √(Δ₂²/(nσ²) + τd/2), Δ₂/(√n·σ) + τ√d },   τ = 10 Σ_{k<n} e^{−2π²σ²k/(k+1)}
-
-    Guarantee: σ² ≥ 1/2 (below, the curve is infinite). A single discrete Gaussian has τ = 0.
-    """
-    if scale2_grid < 0.5:
-        return lambda orders: np.full(len(orders), math.inf)
-    terms = np.arange(1, count)
-    tau = 10.0 * float(np.exp(-2.0 * math.pi**2 * scale2_grid * terms / (terms + 1)).sum())
-    total2 = count * scale2_grid
-    root = min(
-        math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0),
-        l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension),
-    )
-    return lambda orders: np.asarray(orders * (root**2 / 2.0), dtype=np.float64)
 
 
 def minimum(*curves: RenyiCurve) -> RenyiCurve:

@@ -16,9 +16,10 @@ from scipy.optimize import brentq
 
 from sumus.accounting.accountant import renyi_values
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, Values, epsilon_cks
+from sumus.accounting.renyi import ORDERS, epsilon_cks
 from sumus.errors import GuaranteeError
 from sumus.files import number
+from sumus.noise import Values
 
 __all__ = ["epsilon_of_search", "epsilon_with_tuning"]
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from scipy.stats import binom, chi2, norm
 
 from sumus.guarantee import NoiseDesign, count_noise
-from sumus.noise import Gaussian, IntegerNoise, noise_law
+from sumus.noise import Law, noise_law
 from sumus.randomness import RandomSource
 
 __all__ = [
@@ -52,7 +52,6 @@ _BLOCKS = 1 << 15  # blocks whose masses are added up to a cumulative distributi
 _REACH = 9.0  # standard deviations
 _SILOS, _ROUNDS = 8, 4
 
-Law = IntegerNoise | Gaussian
 Values = npt.NDArray[np.float64]
 
 
@@ -119,7 +118,9 @@ def laws_of(built: NoiseDesign) -> dict[str, Law]:
     for silo in built.silos:
         law = built.drawn_by(silo)
         if law not in laws.values():
-            laws["noise share" if silo.noise_share == 1.0 else f"noise share of {silo.name}"] = law
+            laws["noise share" if silo.variance_ratio == 1.0 else f"noise share of {silo.name}"] = (
+                law
+            )
     if built.state_noise is not None:
         laws["state noise"] = built.state_noise
     if built.plan.noise.removable:
@@ -204,10 +205,11 @@ class _Distribution:
         width += 1 - width % 2  # odd: the middle of a block is an integer
         starts = np.arange(-reach, reach + 1, width, dtype=np.int64)
         middles = starts + (width - 1) // 2
-        if isinstance(law, Gaussian):
-            masses = np.diff(norm.cdf(np.append(starts, starts[-1] + width) - 0.5, scale=law.std))
-        else:
+        if law.discrete:
             masses = width * np.exp(law.log_pmf(middles))
+        else:
+            ends = np.append(starts, starts[-1] + width) - 0.5
+            masses = np.diff(norm.cdf(ends, scale=law.std_grid))
         fourth = float(np.sum(masses * middles.astype(np.float64) ** 4))
         edges = np.append(starts, starts[-1] + width) - 0.5
         return cls(edges, np.concatenate([[0.0], np.cumsum(masses)]), fourth)

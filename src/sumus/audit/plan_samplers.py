@@ -22,7 +22,7 @@ from scipy.stats import binom, chi2, norm
 from sumus.audit.noise import NoiseAudit, SamplerCheck, audit_noise, laws_of
 from sumus.errors import GuaranteeError
 from sumus.guarantee import NoiseDesign
-from sumus.noise import Gaussian, IntegerNoise, PoissonBinomial
+from sumus.noise import Law, PoissonBinomial
 from sumus.randomness import RandomSource
 from sumus.training import poisson_batch
 
@@ -54,7 +54,7 @@ def audit_samplers(
         audit = audit_noise({}, draws=draws, new_source=new_source)
         checks = _check_tosses(built.coins, draws, new_source())
     else:
-        variance = ((built.plan.noise.noise_multiplier or 0.0) * built.grid.resolution) ** 2
+        variance = (built.noise_multiplier * built.grid.resolution) ** 2
         accounted = (built.share, built.plan.noise_contributors, variance)
         audit = audit_noise(laws_of(built), accounted=accounted, draws=draws, new_source=new_source)
         checks = []
@@ -86,7 +86,7 @@ def described(built: NoiseDesign) -> list[str]:
     ]
 
 
-def _in_words(law: IntegerNoise | Gaussian, resolution: int) -> str:
+def _in_words(law: Law, resolution: int) -> str:
     std = math.sqrt(law.variance_grid)
     return (
         f"{type(law).__name__}, standard deviation {std:.6g} grid steps ({std / resolution:.4g} of "

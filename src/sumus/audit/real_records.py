@@ -22,13 +22,14 @@ from torch.func import functional_call, jvp
 from torch.nn import functional
 
 from sumus.audit.confidence import bound_by_extremes
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
 from sumus.errors import GuaranteeError
 from sumus.gradients import one_torch_thread
 from sumus.guarantee import NoiseDesign
-from sumus.parties import Federation
+from sumus.parties import RunSecret, federation_in_process
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, prepare
+from sumus.training import Prepared, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]
 
@@ -79,26 +80,30 @@ def audit_real_records(
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
-    ready = Workbench(
+    ready = Prepared(
         replace(bench.data, silos=(first, *bench.data.silos[1:])),
         bench.model,
         bench.first_parameters,
     )
     losses = _CanaryLosses(ready, Records(own.x[chosen], wrong[chosen]))
-    plan = built.plan.replace("evaluation", metrics="none")
-    federation = Federation(
-        replace(built, plan=plan), ready, source.bytes(32), threads=os.cpu_count() or 1
+    resolved = built.resolved.replace("evaluation", metrics="none")
+    federation = federation_in_process(
+        replace(built, resolved=resolved),
+        ready,
+        RunSecret(source.bytes(32), resolved.plan.hash),
+        releases=NoLedger("audit: nothing leaves this process"),
+        threads=os.cpu_count() or 1,
     )
     followed = np.zeros(count)
     with one_torch_thread():
-        for number in range(plan.federation.rounds):
+        for number in range(resolved.plan.federation.rounds):
             sent = federation.server.parameters
             followed -= losses.slopes(sent, federation.round(number).update)
     guesses = 2 * max(1, round(count * _GUESSED))
 
     def view(scores: Floats) -> RealRecordView:
         correct, bound = bound_by_extremes(
-            scores, included, guesses, delta=plan.privacy.delta, confidence=confidence
+            scores, included, guesses, delta=built.plan.privacy.delta, confidence=confidence
         )
         return RealRecordView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
 
@@ -109,7 +114,7 @@ def audit_real_records(
 class _CanaryLosses:
     """The canaries' losses as a function of the model's parameters."""
 
-    def __init__(self, bench: Workbench, records: Records) -> None:
+    def __init__(self, bench: Prepared, records: Records) -> None:
         self._model = bench.model
         self._shapes = [
             (name, value.shape)

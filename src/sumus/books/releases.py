@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from sumus.books.ledger import Ledger, LedgerEntry
+from sumus.books.ledger import Ledger
+from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
 from sumus.guarantee import Account, measurements_until, metrics_epsilon
 from sumus.plan import TrainingPlan

@@ -24,9 +24,9 @@ from sumus.guarantee import (
     NoiseDesign,
     account_of,
     calibrated,
-    noise_design,
     refuse_large_delta,
 )
+from sumus.plan import ResolvedPlan
 
 __all__ = ["account_app"]
 
@@ -48,20 +48,20 @@ def account(
     folder = Path(path)
     void: str | None = None
     if folder.is_dir():
-        built, completed, asked, void = _from_run(folder, overrides)
+        design, completed, asked, void = _from_run(folder, overrides)
         if asked == 0:
             raise GuaranteeError(
                 f"{folder} has completed no round yet: nothing was released, so there is nothing "
                 "to account for."
             )
     else:
-        built, completed, asked = (
+        design, completed, asked = (
             calibrated(load_plan(path, overrides, needs_records=False)),
             None,
             0,
         )
-        refuse_large_delta(built.plan)  # of a run that is over a large δ is told, not refused
-    made = account_of(built)
+        refuse_large_delta(design.plan)  # of a run that is over a large δ is told, not refused
+    made = account_of(design)
     if folder.is_dir():
         made = _as_begun(made, folder)
     if as_json:
@@ -70,11 +70,11 @@ def account(
             if completed is None
             else {"rounds_completed": completed, "rounds_accounted": asked, "void": void}
         )
-        print_json(made.as_json() | extra | {"ledger": spent_so_far(built.plan)})
+        print_json(made.as_json() | extra | {"ledger": spent_so_far(design.plan)})
         return
     screen = console()
     screen.print(guarantee_text(made), soft_wrap=True)
-    screen.print(spent_text(built.plan))
+    screen.print(spent_text(design.plan))
     if completed is not None:
         screen.print(f"  [cyan]rounds[/cyan]       {completed} completed, {asked} accounted")
     if void is not None:
@@ -120,4 +120,4 @@ def _from_run(
             )
             raise PlanError("--set", each, rule, "Account for a plan to try other numbers.")
     plan = with_overrides(run.plan, overrides).replace("federation", rounds=max(run.last_asked, 1))
-    return noise_design(plan, names), run.last_round, run.last_asked, run.void
+    return NoiseDesign.of(ResolvedPlan.of(plan, names)), run.last_round, run.last_asked, run.void

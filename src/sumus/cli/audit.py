@@ -316,10 +316,10 @@ def membership_command(
     """
     from sumus.audit import audit_membership, draw_membership, released_of
     from sumus.books import RunFolder
-    from sumus.data import load, public_facts
+    from sumus.data import load
     from sumus.errors import DataError, PlanError, StorageError
-    from sumus.guarantee import calibrate_design
-    from sumus.plan import DEFAULT_PLAN, resolve
+    from sumus.guarantee import calibrated
+    from sumus.plan import DEFAULT_PLAN
 
     screen, released = console(), None
     folder = Path(target) if target is not None and not target.endswith(".toml") else None
@@ -343,8 +343,7 @@ def membership_command(
         released = released_of(stored[0], chosen.training.iterate_average)
     else:
         chosen = load_plan(target or DEFAULT_PLAN, overrides)
-    facts = public_facts(chosen)
-    built = calibrate_design(resolve(chosen, facts), facts.silo_names)
+    built = calibrated(chosen)
     progress = (
         (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))
     )

@@ -15,7 +15,7 @@ from sumus.engines.nvflare.executor import STATE_FOLDER
 from sumus.engines.nvflare.kits import CONNECTED, client_command, close_down_silo, kit_owner
 from sumus.engines.processes import supervise
 from sumus.errors import DataError, PolicyError
-from sumus.parties import LedgerReleases, Site, agree_on, approve, require_unchanged, settle
+from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
 from sumus.plan import TrainingPlan
 from sumus.secagg import Roster, SiloIdentity
 
@@ -79,7 +79,7 @@ def join_command(
             named=roster.names,
             where="the kit's roster",
         )
-        LedgerReleases.open(agreement, ledger, rules)
+        own_releases(agreement, ledger, rules)
         loaded = site.load(agreement.plan, me.name)
         records = loaded.silos[0]
         console.print(

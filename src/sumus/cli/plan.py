@@ -24,7 +24,6 @@ from sumus.guarantee import (
     certify,
     compare,
 )
-from sumus.noise import Gaussian
 
 __all__ = ["plan_app"]
 
@@ -51,60 +50,60 @@ def plan(
     algorithms would need.
     """
     chosen = load_plan(path, overrides, needs_records=False)
-    built = calibrated(chosen if write is None else chosen.moved_to(write.parent))
-    account = certify(built)
-    comparison = compare(built)
+    design = calibrated(chosen if write is None else chosen.moved_to(write.parent))
+    account = certify(design)
+    comparison = compare(design)
     costs = comparison.costs() if comparison else []
-    files = _draw(plot, built, account, comparison, costs) if plot and comparison else []
+    files = _draw(plot, design, account, comparison, costs) if plot and comparison else []
     if write is not None:
-        _write(write, built.plan.to_toml())
+        _write(write, design.plan.to_toml())
         files.append(str(write))
     if as_json:
         print_json(
             {
                 "account": account.as_json(),
-                "design": _facts(built, account),
+                "design": _facts(design, account),
                 "algorithms": [dataclasses.asdict(c) for c in costs],
-                "ledger": spent_so_far(built.plan),
+                "ledger": spent_so_far(design.plan),
                 "files": files,
             }
         )
         return
-    _show(built, account, costs, files)
+    _show(design, account, costs, files)
 
 
-def _facts(built: NoiseDesign, account: Account) -> dict[str, Any]:
+def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     """The public numbers of a design, as plain values."""
-    made, tosses_coins = built.plan, built.coins is not None
+    made, tosses_coins = design.plan, design.coins is not None
     bits = made.aggregation.modulus_bits
-    can_wrap = not tosses_coins and not isinstance(built.share, Gaussian)
+    can_wrap = not tosses_coins and design.share.discrete
     return {
         "noise_multiplier": made.noise.noise_multiplier,
         "local_noise_multiplier": account.local_noise_multiplier,
-        "local_noise_std_grid": None if tosses_coins else math.sqrt(built.share.variance_grid),
+        "local_noise_std_grid": None if tosses_coins else math.sqrt(design.share.variance_grid),
         "noise_contributors": made.noise_contributors,
         "mechanism": made.noise.mechanism,
         "dimension": made.training.dimension,
-        "sensitivity_grid": max(silo.l2_grid for silo in built.silos),
-        "resolution": built.grid.resolution,
+        "sensitivity_grid": max(silo.l2_grid for silo in design.silos),
+        "resolution": design.grid.resolution,
         "modulus_bits": bits,
-        "bits_per_silo_and_round": bits * (made.training.dimension or 1),
-        "saturation_clip_norms": built.saturation_grid / built.grid.resolution
+        "bits_per_silo_and_round": bits * design.resolved.dimension,
+        "saturation_clip_norms": design.saturation_grid / design.grid.resolution
         if can_wrap
         else None,
         "overflow_probability_bound": 2.0**-40 if can_wrap else None,
-        "queries_per_round": built.queries_per_round,
-        "surge_rate": max(silo.surge_rate for silo in built.silos),
+        "queries_per_round": design.queries_per_round,
+        "surge_rate": max(silo.surge_rate for silo in design.silos),
         "plan_hash": made.hash,
     }
 
 
 def _show(
-    built: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]
+    design: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]
 ) -> None:
-    screen, facts = console(), _facts(built, account)
+    screen, facts = console(), _facts(design, account)
     screen.print(guarantee_text(account), soft_wrap=True)
-    screen.print(spent_text(built.plan))
+    screen.print(spent_text(design.plan))
     screen.print()
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="cyan")
@@ -144,7 +143,7 @@ def _show(
     screen.print(grid)
     if costs:
         screen.print()
-        screen.print(_table(costs, account, built.plan.training.algorithm))
+        screen.print(_table(costs, account, design.plan.training.algorithm))
     for each in files:
         screen.print(f"wrote {each}", style="green")
 
@@ -202,7 +201,7 @@ def _size(bits: int) -> str:
 
 def _draw(
     folder: Path,
-    built: NoiseDesign,
+    design: NoiseDesign,
     account: Account,
     comparison: Comparison,
     costs: list[AlgorithmCost],
@@ -215,7 +214,7 @@ def _draw(
         raise StorageError(
             f"{folder} cannot be made: {error.strerror}. Choose another folder for --plot."
         ) from None
-    return [str(path) for path in draw(folder, built, account, comparison, costs)]
+    return [str(path) for path in draw(folder, design, account, comparison, costs)]
 
 
 def _write(path: Path, content: str) -> None:

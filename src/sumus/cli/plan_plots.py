@@ -32,7 +32,7 @@ _INK, _GRID = "#1f2937", "#e5e7eb"
 
 def draw(
     folder: Path,
-    built: NoiseDesign,
+    design: NoiseDesign,
     account: Account,
     comparison: Comparison,
     costs: list[AlgorithmCost],
@@ -56,7 +56,7 @@ def draw(
         }
     ):
         for name, figure in (
-            ("epsilon-against-rounds", _epsilon_against_rounds(built, account, comparison)),
+            ("epsilon-against-rounds", _epsilon_against_rounds(design, account, comparison)),
             ("noise-against-silos", _noise_against_silos(account, comparison, multipliers)),
         ):
             for suffix in ("png", "svg"):
@@ -66,13 +66,15 @@ def draw(
     return written
 
 
-def _epsilon_against_rounds(built: NoiseDesign, account: Account, comparison: Comparison) -> Figure:
+def _epsilon_against_rounds(
+    design: NoiseDesign, account: Account, comparison: Comparison
+) -> Figure:
     """ε of every algorithm as rounds go by, all at the noise that the plan adds to its averaged
     update.
     """
-    plan = built.plan
+    plan = design.plan
     noise = comparison.average_noise(
-        _own_analysis(plan.training.algorithm), plan.noise.noise_multiplier or 1.0
+        _own_analysis(plan.training.algorithm), design.noise_multiplier
     )
     rounds = sorted(
         {max(1, round(each)) for each in np.geomspace(1, 2 * plan.federation.rounds, 13)}

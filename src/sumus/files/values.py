@@ -1,7 +1,7 @@
 """Frozen dataclasses to and from JSON objects, strictly: what is read back has the declared types
 or is refused.
 
-Files come from other machines and other people, so a record is checked field by field before
+Files come from other machines and other people, so a line is checked field by field before
 anything computes with it.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
-from typing import Any, TypeVar
+from dataclasses import MISSING, Field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -28,9 +29,9 @@ def plain_json(value: Any) -> Any:
     "nan").
     """
     if isinstance(value, Mapping):
-        return {str(key): plain_json(each) for key, each in value.items()}
+        return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_json(each) for each in value]
+        return [plain_json(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -51,7 +52,7 @@ def from_json(cls: type[Value], entries: Any, *, where: str) -> Value:
             "a backup."
         )
     declared: dict[str, Field[Any]] = {item.name: item for item in fields(cls) if item.init}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+    types, values = get_type_hints(cls), dict[str, Any]()
     for key, value in entries.items():
         if key not in declared:
             raise StorageError(
@@ -59,7 +60,7 @@ def from_json(cls: type[Value], entries: Any, *, where: str) -> Value:
                 "wrote the file."
             )
         try:
-            values[key] = _decoder(str(declared[key].type))(value)
+            values[key] = _decoder(types[key], where)(value)
         except (TypeError, ValueError, AttributeError):
             raise StorageError(
                 f"{where}: {key} must be {declared[key].type}, got {value!r:.40}. Restore the file "
@@ -71,18 +72,24 @@ def from_json(cls: type[Value], entries: Any, *, where: str) -> Value:
     return cls(**values)
 
 
-def _decoder(annotation: str) -> Callable[[Any], Any]:
-    """The check for an annotation as it is written in the dataclass."""
-    if annotation.endswith(" | None"):
-        inner = _decoder(annotation.removesuffix(" | None"))
-        return lambda value: None if value is None else inner(value)
-    if annotation.startswith("tuple["):
-        inner = _decoder(annotation.removeprefix("tuple[").removesuffix(", ...]"))
-        return lambda value: tuple(map(inner, _instance(value, list)))
-    if annotation.startswith("Mapping[str, "):
-        inner = _decoder(annotation.removeprefix("Mapping[str, ").removesuffix("]"))
-        return lambda value: {str(key): inner(each) for key, each in _instance(value, dict).items()}
-    return _SCALARS[annotation]
+def _decoder(declared: Any, where: str) -> Callable[[Any], Any]:
+    """The check for a declared type."""
+    kind, inner = get_origin(declared), get_args(declared)
+    if kind in (Union, UnionType):
+        (only,) = [option for option in inner if option is not NoneType]
+        decode = _decoder(only, where)
+        return lambda value: None if value is None else decode(value)
+    if kind is tuple:
+        decode = _decoder(inner[0], where)
+        return lambda value: tuple(map(decode, _instance(value, list)))
+    if kind in (dict, Mapping):
+        decode = _decoder(inner[1], where)
+        return lambda value: {
+            str(key): decode(item) for key, item in _instance(value, dict).items()
+        }
+    if isinstance(declared, type) and is_dataclass(declared):
+        return lambda value: from_json(declared, value, where=where)
+    return _SCALARS[declared]
 
 
 def _instance(value: Any, kind: type) -> Any:
@@ -101,10 +108,10 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-_SCALARS: dict[str, Callable[[Any], Any]] = {
-    "float": _number,
-    "int": lambda value: _instance(value, int),
-    "bool": lambda value: _instance(value, bool),
-    "str": lambda value: _instance(value, str),
-    "Any": lambda value: value,
+_SCALARS: dict[Any, Callable[[Any], Any]] = {
+    float: _number,
+    int: lambda value: _instance(value, int),
+    bool: lambda value: _instance(value, bool),
+    str: lambda value: _instance(value, str),
+    Any: lambda value: value,
 }

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         Account as Account,
         account as account,
         account_of as account_of,
-        calibrate_design as calibrate_design,
         calibrated as calibrated,
         certify as certify,
         search_epsilon as search_epsilon,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
         NoiseDesign as NoiseDesign,
         SiloDesign as SiloDesign,
         convex_bounds as convex_bounds,
-        noise_design as noise_design,
     )
     from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
     from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
@@ -56,12 +54,12 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    accounts="Account account account_of calibrate_design calibrated certify search_epsilon",
+    accounts="Account account account_of calibrated certify search_epsilon",
     claims="release_of",
     comparison="AlgorithmCost Comparison compare",
     counts="METRIC_COORDINATES clamp_of count_noise counts_of decoded_counts padded sum_length",
     delta="refuse_large_delta",
-    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds noise_design",
+    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds",
     joint="PastRun joint_epsilon",
     live="LiveEpsilon",
     metrics="measurements_until metrics_epsilon metrics_spent",

@@ -20,7 +20,7 @@ from sumus.accounting import ORDERS, Release, least_noise, renyi_values
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee.claims import Analysis, calibrated_analysis, release_of
 from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
-from sumus.guarantee.design import NoiseDesign, SiloDesign, noise_design
+from sumus.guarantee.design import NoiseDesign, SiloDesign
 from sumus.guarantee.exactness import Inexactness, inexactness_of, out_of_range
 from sumus.guarantee.mechanisms import check_coins, coin_release
 from sumus.guarantee.metrics import (
@@ -42,13 +42,12 @@ from sumus.guarantee.per_silo import (
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
 from sumus.guarantee.words import records_in_words
-from sumus.plan import TrainingPlan
+from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
 
 __all__ = [
     "Account",
     "account",
     "account_of",
-    "calibrate_design",
     "calibrated",
     "certify",
     "metrics_epsilon",
@@ -204,38 +203,36 @@ def account(plan: TrainingPlan) -> Account:
         from its declared law and overflowing bins are included. Refuses a δ of one over the records
         or more.
     """
-    built = calibrated(plan)
-    refuse_large_delta(built.plan)
-    return account_of(built)
+    design = calibrated(plan)
+    refuse_large_delta(design.plan)
+    return account_of(design)
 
 
-def calibrated(plan: TrainingPlan) -> NoiseDesign:
-    """The plan resolved against its public facts, with its noise calibrated to the target ε unless
-    the plan fixes the noise.
+def calibrated(plan: TrainingPlan, facts: PublicFacts | None = None) -> NoiseDesign:
+    """The design of a plan: resolved against public facts, with the noise of the model and that of
+    secure metrics calibrated to the target ε unless the plan fixes them.
+
+    Args:
+        facts: what is public about the records; omitted: read off the data that the plan names.
     """
-    from sumus.data import public_facts
-    from sumus.plan import resolve
+    if facts is None:
+        from sumus.data import public_facts
 
-    facts = public_facts(plan)
-    return calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
+        facts = public_facts(plan)
+    return _calibrated(resolve(plan, facts)).about(facts)
 
 
-def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
-    """`calibrated` for a plan that is resolved already: the noise of the model, and that of secure
-    metrics.
-    """
-    plan = with_metrics_noise(plan)
+def _calibrated(resolved: ResolvedPlan) -> NoiseDesign:
+    resolved = ResolvedPlan.of(with_metrics_noise(resolved.plan), resolved.silo_names)
+    plan, target = resolved.plan, resolved.plan.privacy.epsilon
     if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
-        return noise_design(plan, silo_names)
-    if plan.privacy.epsilon is None:
+        return NoiseDesign.of(resolved)
+    if target is None:
         rule = "must be set (or noise.noise_multiplier)"
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
     if plan.noise.mechanism == "poisson-binomial":
-        return _calibrated_coins(plan, silo_names)
-    trial = noise_design(
-        plan.replace("noise", noise_multiplier=1.0).replace("aggregation", modulus_bits=64),
-        silo_names,
-    )
+        return _calibrated_coins(resolved, target)
+    trial = NoiseDesign.of(resolved.replace("aggregation", modulus_bits=64), noise_multiplier=1.0)
     likely_worst = max(
         distinct_silos(trial),
         key=lambda silo: (
@@ -243,27 +240,22 @@ def calibrate_design(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDe
             silo.sampling_rate * silo.local_steps,
         ),
     )
-    multiplier = _least_multiplier(trial, likely_worst)
+    multiplier = _least_multiplier(trial, likely_worst, target)
     # the trial's slack may differ from the real one in the last digits
     for _ in range(8 + len(trial.silos)):
-        built = noise_design(plan.replace("noise", noise_multiplier=multiplier), silo_names)
+        design = NoiseDesign.of(resolved, noise_multiplier=multiplier)
         short = [
-            silo
-            for silo in distinct_silos(built)
-            if _calibrated_epsilon(built, silo) > plan.privacy.epsilon
+            silo for silo in distinct_silos(design) if _calibrated_epsilon(design, silo) > target
         ]
         if not short:
-            return built
-        multiplier = max(
-            multiplier * (1.0 + 1e-5), *(_least_multiplier(trial, silo) for silo in short[:1])
-        )
+            return design
+        multiplier = max(multiplier * (1.0 + 1e-5), _least_multiplier(trial, short[0], target))
     raise GuaranteeError(
-        f"privacy.epsilon = {plan.privacy.epsilon:g} could not be certified near noise multiplier "
-        f"{multiplier:g}."
+        f"privacy.epsilon = {target:g} could not be certified near noise multiplier {multiplier:g}."
     )
 
 
-def certify(built: NoiseDesign) -> Account:
+def certify(design: NoiseDesign) -> Account:
     """The account of a design about to be run; refuses one that exceeds the plan's own target.
 
     Guarantee: returns only if the headline ε is proved and at most `privacy.epsilon` (unless the
@@ -271,12 +263,12 @@ def certify(built: NoiseDesign) -> Account:
         that too, and δ is below one over the records it speaks of. The target is that of one run,
         for both.
     """
-    refuse_large_delta(built.plan)
-    made = account_of(built)
-    target = built.plan.privacy.epsilon
+    refuse_large_delta(design.plan)
+    made = account_of(design)
+    target = design.plan.privacy.epsilon
     if (
         target is not None
-        and built.plan.privacy.calibrate_to != "per-step"
+        and design.plan.privacy.calibrate_to != "per-step"
         and made.epsilon > target
     ):
         fix = "Remove noise.noise_multiplier to calibrate it, or raise privacy.epsilon."
@@ -284,32 +276,34 @@ def certify(built: NoiseDesign) -> Account:
             f"privacy.epsilon = {target:g} is not met: the plan's noise gives ε ≤ "
             f"{_round_up(made.epsilon)}. {fix}"
         )
-    measured = metrics_epsilon(built.plan) if made.metrics_epsilon is not None else 0.0
+    measured = metrics_epsilon(design.plan) if made.metrics_epsilon is not None else 0.0
     if target is not None and measured > target:
         rule = (
             f"is too little for privacy.epsilon = {target:g}: the metrics cost test records ε ≤ "
             f"{_round_up(measured)}"
         )
-        fix = f"Use {_round_up(least_metrics_noise(built.plan))}, or omit it to have it calibrated."
+        fix = (
+            f"Use {_round_up(least_metrics_noise(design.plan))}, or omit it to have it calibrated."
+        )
         raise GuaranteeError(
-            f"evaluation.noise_multiplier = {built.plan.evaluation.noise_multiplier:g} {rule}. "
+            f"evaluation.noise_multiplier = {design.plan.evaluation.noise_multiplier:g} {rule}. "
             f"{fix}"
         )
     return made
 
 
-def account_of(built: NoiseDesign) -> Account:
+def account_of(design: NoiseDesign) -> Account:
     """The account of a design with known noise, of a run that is over too: a large δ is cautioned
     about here and refused elsewhere.
     """
-    plan = built.plan
+    plan = design.plan
     searched, measured = plan.privacy.tuning_runs is not None, plan.evaluation.metrics == "secure"
     if plan.training.algorithm == "fedavg":
         raise GuaranteeError(
             'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", '
             '"split-noise" or "dp-sgd".'
         )
-    per_kind = {kind_of(silo): analyses_of(built, silo) for silo in distinct_silos(built)}
+    per_kind = {kind_of(silo): analyses_of(design, silo) for silo in distinct_silos(design)}
     worst = max(per_kind.values(), key=lambda analyses: headline(analyses, plan).epsilon)
     head = headline(worst, plan)
     if not math.isfinite(head.epsilon):
@@ -317,7 +311,7 @@ def account_of(built: NoiseDesign) -> Account:
             f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add "
             "noise."
         )
-    per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in built.silos}
+    per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in design.silos}
     units = protected_units(plan)
     return Account(
         epsilon=head.epsilon,
@@ -326,8 +320,8 @@ def account_of(built: NoiseDesign) -> Account:
         proved=head.proved and plan.noise.mechanism != "gaussian",
         analysis=head.name,
         accountant=plan.privacy.accountant,
-        noise_multiplier=plan.noise.noise_multiplier or 0.0,
-        local_noise_multiplier=_local_multiplier(built),
+        noise_multiplier=design.noise_multiplier,
+        local_noise_multiplier=_local_multiplier(design),
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
         trust=trust_of(plan, head.name),
@@ -335,10 +329,10 @@ def account_of(built: NoiseDesign) -> Account:
         analyses=tuple(worst),
         epsilon_per_silo=per_silo if len(per_kind) > 1 else {},
         target_epsilon=plan.privacy.epsilon,
-        tuning_epsilon=search_epsilon([built]) if searched else None,
+        tuning_epsilon=search_epsilon([design]) if searched else None,
         metrics_epsilon=metrics_epsilon(plan, search=searched) if measured else None,
         metrics_trust=trust_of(plan, "counts") if measured else None,
-        participant_epsilon=_participant_epsilon(built),
+        participant_epsilon=_participant_epsilon(design),
         protected_units=units,
         protected_kind=None if units is None else units_in_words(plan),
         delta_times_units=None if units is None else plan.privacy.delta * units,
@@ -346,52 +340,53 @@ def account_of(built: NoiseDesign) -> Account:
             line for line in (delta_caution(plan), collusion_caution(plan)) if line is not None
         ),
         plan_hash=plan.hash,
-        records_per_silo=() if built.facts is None else built.facts.records_per_silo,
-        columns=() if built.facts is None else built.facts.columns,
-        assumptions=() if built.facts is None else built.facts.assumptions,
+        records_per_silo=() if design.facts is None else design.facts.records_per_silo,
+        columns=() if design.facts is None else design.facts.columns,
+        assumptions=() if design.facts is None else design.facts.assumptions,
     )
 
 
-def _calibrated_coins(plan: TrainingPlan, silo_names: tuple[str, ...]) -> NoiseDesign:
+def _calibrated_coins(resolved: ResolvedPlan, target: float) -> NoiseDesign:
     """The least noise multiplier of the Poisson-binomial mechanism for the plan's target."""
+    plan = resolved.plan
     check_coins(plan)
     # a coin leans by ¼ at most
-    least = 2.0 * math.sqrt(
-        plan.noise_contributors / (plan.noise.trials * (plan.training.dimension or 1))
-    )
+    least = 2.0 * math.sqrt(resolved.contributors / (plan.noise.trials * resolved.dimension))
 
     def build(sigma: float) -> Release:
-        return coin_release(plan.replace("noise", noise_multiplier=max(sigma, least)))
+        return coin_release(resolved.replace("noise", noise_multiplier=max(sigma, least)))
 
-    slack, delta = inexactness_of(
-        noise_design(plan.replace("noise", noise_multiplier=least), silo_names)
-    ).budget(0.0, plan.privacy.delta)
-    target = (plan.privacy.epsilon or 0.0) - slack
-    if target <= 0.0 or delta <= 0.0:
+    slack, delta = inexactness_of(NoiseDesign.of(resolved, noise_multiplier=least)).budget(
+        0.0, plan.privacy.delta
+    )
+    if target <= slack or delta <= 0.0:
         given = f"epsilon = {plan.privacy.epsilon} at delta = {plan.privacy.delta:g}"
         raise GuaranteeError(f"{given} is less than the exactness of the coins costs. Raise it.")
-    multiplier = least_noise(build, epsilon=target, delta=delta, accountant=plan.privacy.accountant)
-    return noise_design(plan.replace("noise", noise_multiplier=max(multiplier, least)), silo_names)
+    multiplier = least_noise(
+        build, epsilon=target - slack, delta=delta, accountant=plan.privacy.accountant
+    )
+    return NoiseDesign.of(resolved, noise_multiplier=max(multiplier, least))
 
 
-def spent(built: NoiseDesign, rounds: int) -> float:
+def spent(design: NoiseDesign, rounds: int) -> float:
     """ε of the headline analysis, for the worst silo, after the first `rounds` rounds."""
     if rounds == 0:
         return 0.0
     return max(
         each.epsilon
-        for each in headlines(replace(built, plan=built.plan.replace("federation", rounds=rounds)))
+        for each in headlines(
+            replace(design, resolved=design.resolved.replace("federation", rounds=rounds))
+        )
     )
 
 
-def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
+def _least_multiplier(trial: NoiseDesign, silo: SiloDesign, target: float) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
-    target = plan.privacy.epsilon or 0.0
     drawn = inexactness_of(trial)
     slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
-        raise GuaranteeError(out_of_range(plan.privacy, drawn))
+        raise GuaranteeError(out_of_range(target, plan.privacy.delta, drawn))
     base = trial.setting(silo)
     continuous = replace(base, mechanism="gaussian")
     return least_noise(
@@ -403,22 +398,22 @@ def _least_multiplier(trial: NoiseDesign, silo: SiloDesign) -> float:
     )
 
 
-def _calibrated_analysis(built: NoiseDesign, silo: SiloDesign) -> str:
+def _calibrated_analysis(design: NoiseDesign, silo: SiloDesign) -> str:
     """The analysis whose ε the plan's target is compared with."""
-    return calibrated_analysis(built.plan.privacy.calibrate_to, built.setting(silo))
+    return calibrated_analysis(design.plan.privacy.calibrate_to, design.setting(silo))
 
 
-def _calibrated_epsilon(built: NoiseDesign, silo: SiloDesign) -> float:
+def _calibrated_epsilon(design: NoiseDesign, silo: SiloDesign) -> float:
     return certified_epsilon(
-        built, release_of(_calibrated_analysis(built, silo), built.setting(silo))
+        design, release_of(_calibrated_analysis(design, silo), design.setting(silo))
     )
 
 
-def _participant_epsilon(built: NoiseDesign) -> float | None:
+def _participant_epsilon(design: NoiseDesign) -> float | None:
     """ε against one other silo of all that the plan accounts for: the model, the metrics, and the
     search for either.
     """
-    training, plan = participant_epsilon(built), built.plan
+    training, plan = participant_epsilon(design), design.plan
     if training is None:
         return None
     searched = plan.privacy.tuning_runs is not None
@@ -427,7 +422,7 @@ def _participant_epsilon(built: NoiseDesign) -> float | None:
         if plan.evaluation.metrics == "secure"
         else 0.0
     )
-    return max(search_epsilon([built], known=1) if searched else training, tested)
+    return max(search_epsilon([design], known=1) if searched else training, tested)
 
 
 def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> float:
@@ -443,19 +438,19 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
         known: counted silos whose noise the adversary knows after all.
     """
     dearest, curves, drawn = 0.0, [], Inexactness()
-    for built in candidates:
-        if built.coins is not None:
+    for design in candidates:
+        if design.coins is not None:
             rule = "cannot be accounted for poisson-binomial"
             raise PlanError(
-                "privacy.tuning_runs", built.plan.privacy.tuning_runs, rule, "Remove the key."
+                "privacy.tuning_runs", design.plan.privacy.tuning_runs, rule, "Remove the key."
             )
-        own = inexactness_of(built)
+        own = inexactness_of(design)
         drawn = drawn.or_worse(own)
-        for silo in distinct_silos(built):
-            head = headline(analyses_of(built, silo, known=known), built.plan)
+        for silo in distinct_silos(design):
+            head = headline(analyses_of(design, silo, known=known), design.plan)
             dearest = max(dearest, head.epsilon)
             curves.append(
-                renyi_values(release_of(head.name, built.setting(silo, known=known)), ORDERS)
+                renyi_values(release_of(head.name, design.setting(silo, known=known)), ORDERS)
             )
     privacy = candidates[0].plan.privacy
     return (
@@ -463,11 +458,11 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     )
 
 
-def _local_multiplier(built: NoiseDesign) -> float:
+def _local_multiplier(design: NoiseDesign) -> float:
     """Noise of one silo with an equal share, in clip norms."""
-    if built.coins is not None:
-        return built.coins.std_of_sum(1) / built.plan.training.clip_norm
-    return math.sqrt(built.share.variance_grid) / built.grid.resolution
+    if design.coins is not None:
+        return design.coins.std_of_sum(1) / design.plan.training.clip_norm
+    return math.sqrt(design.share.variance_grid) / design.grid.resolution
 
 
 def _neighbours(plan: TrainingPlan) -> str:

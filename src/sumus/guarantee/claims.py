@@ -29,7 +29,7 @@ from typing import final
 
 from sumus.accounting import Release, Step, even_groups, joining_rate, noisy_step, unit_shift
 from sumus.errors import PlanError
-from sumus.noise import Gaussian, IntegerNoise, noise_law
+from sumus.noise import Law, noise_law
 
 __all__ = ["ANALYSES", "Analysis", "Setting", "applicable", "calibrated_analysis", "release_of"]
 
@@ -85,26 +85,26 @@ class Setting:
             )
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law that one silo with an equal share draws at every noisy query."""
         return noise_law(self.mechanism, (self.noise_multiplier * self.resolution) ** 2).share(
             self.contributors
         )
 
     @property
-    def own(self) -> IntegerNoise | Gaussian:
+    def own(self) -> Law:
         """The law that this silo draws."""
         return _scaled(self.share, self.mechanism, self.own_share)
 
     @property
-    def total(self) -> IntegerNoise | Gaussian:
+    def total(self) -> Law:
         """The law of the summed noise that is counted for a record of this silo."""
         if self.other_shares is None:
             return self.share.sum_of(self.contributors)
         return _scaled(self.share, self.mechanism, self.own_share + self.other_shares)
 
 
-def _scaled(law: IntegerNoise | Gaussian, mechanism: str, factor: float) -> IntegerNoise | Gaussian:
+def _scaled(law: Law, mechanism: str, factor: float) -> Law:
     if factor == 1.0:
         return law
     if mechanism == "discrete-gaussian":
@@ -181,7 +181,7 @@ def _but_the_last(s: Setting, earlier: Callable[[int], Step]) -> Release:
     return Release((earlier(before_the_last), last) if before_the_last else (last,))
 
 
-def _noisy(s: Setting, noise: IntegerNoise | Gaussian, count: int) -> Step:
+def _noisy(s: Setting, noise: Law, count: int) -> Step:
     return noisy_step(
         noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
     )
@@ -191,7 +191,7 @@ def _whole_update(s: Setting) -> Release:
     return _one_draw_per_round(s, s.total)
 
 
-def _one_draw_per_round(s: Setting, noise: IntegerNoise | Gaussian) -> Release:
+def _one_draw_per_round(s: Setting, noise: Law) -> Release:
     step = noisy_step(
         noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, surge_rate=s.surge_rate
     )
@@ -233,8 +233,8 @@ def split_noise_multiplier(s: Setting) -> float:
     return 1.0 / min(math.sqrt(cost), m_sent * delta2)
 
 
-def _shift(noise: IntegerNoise | Gaussian) -> float:
-    return 1.0 / noise.std if isinstance(noise, Gaussian) else unit_shift(noise)
+def _shift(noise: Law) -> float:
+    return unit_shift(noise) if noise.discrete else 1.0 / noise.std_grid
 
 
 ANALYSES: dict[str, tuple[Callable[[Setting], Release], str]] = {

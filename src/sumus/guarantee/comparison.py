@@ -134,23 +134,23 @@ class Comparison:
         )
 
 
-def compare(built: NoiseDesign) -> Comparison | None:
+def compare(design: NoiseDesign) -> Comparison | None:
     """The comparison for a design; None where the unit is a silo, or there is no target and no
     noise to compare at.
     """
-    plan = built.plan
+    plan = design.plan
     if plan.privacy.unit == "silo" or plan.privacy.epsilon is None:
         return None
-    silo = built.silos[0]
+    silo = design.silos[0]
     convex = plan.training.algorithm == "convex-pass"
     passes = (
         plan.training.passes if convex else max(1, round(silo.sampling_rate * silo.local_steps))
     )
     steps = passes * min(silo.local_steps, _STEPS_PER_PASS) if convex else silo.local_steps
     rate = passes / steps if convex else silo.sampling_rate
-    resolution, dimension = built.grid.resolution, plan.training.dimension or 1
+    resolution, dimension = design.grid.resolution, design.resolved.dimension
     base = replace(
-        built.setting(silo),
+        design.setting(silo),
         algorithm="dp-sgd",
         local_steps=steps,
         slots=steps,
@@ -175,13 +175,10 @@ def compare(built: NoiseDesign) -> Comparison | None:
         ),
         "per-step": base,
     }
-    parties = (
-        plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
-    ) or 1
     return Comparison(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
         accountant=plan.privacy.accountant,
-        silos=parties,
+        silos=design.resolved.invited,
         settings=settings,
     )

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from sumus.accounting import Release, noisy_step
 from sumus.errors import PlanError
-from sumus.noise import Gaussian, IntegerNoise, noise_law
-from sumus.plan import TrainingPlan
+from sumus.noise import Law, noise_law
+from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.tasks import Measured, noisy_share
 
 __all__ = [
@@ -112,7 +112,7 @@ def decoded_counts(
     return Counted(accuracy, capped, max(records / 2.0, 0.0))
 
 
-def count_noise(plan: TrainingPlan) -> IntegerNoise | Gaussian:
+def count_noise(plan: TrainingPlan) -> Law:
     """The law that one silo adds to each of its counts, for every measured model."""
     multiplier = plan.evaluation.noise_multiplier
     if multiplier is None:
@@ -180,10 +180,10 @@ def check_room(plan: TrainingPlan) -> None:
         raise PlanError("aggregation.modulus_bits", bits, rule, fix)
 
 
-def sum_length(plan: TrainingPlan) -> int:
+def sum_length(resolved: ResolvedPlan) -> int:
     """Coordinates of a silo's vector: those of the model, which leave room for the counts."""
-    counts = METRIC_COORDINATES if plan.evaluation.metrics == "secure" else 0
-    return max(plan.training.dimension or 0, counts)
+    counts = METRIC_COORDINATES if resolved.plan.evaluation.metrics == "secure" else 0
+    return max(resolved.dimension, counts)
 
 
 def padded(vector: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

@@ -8,7 +8,6 @@ record can move it, and which law its noise has. Nothing here depends on a recor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self, final
 
@@ -18,18 +17,17 @@ from sumus.errors import PlanError
 from sumus.guarantee.claims import Setting
 from sumus.guarantee.mechanisms import check_coins, coins_of
 from sumus.noise import (
-    Gaussian,
     Grid,
-    IntegerNoise,
+    Law,
     PoissonBinomial,
     Rounding,
     component_shares,
     noise_law,
     summation_slack_grid,
 )
-from sumus.plan import PublicFacts, SiloPlan, TrainingPlan, float_sum_terms
+from sumus.plan import PublicFacts, ResolvedPlan, ResolvedSilo, TrainingPlan, float_sum_terms
 
-__all__ = ["ConvexBounds", "NoiseDesign", "SiloDesign", "convex_bounds", "noise_design"]
+__all__ = ["ConvexBounds", "NoiseDesign", "SiloDesign", "convex_bounds"]
 
 LARGEST_WEIGHT_NORM = 1e3
 """Weights of a convex pass stay within this norm: every step ends with a projection onto the ball,
@@ -70,12 +68,13 @@ class ConvexBounds:
     bin_cap: int
 
 
-def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
-    """The constants for a resolved plan; refuses models whose loss is not known to be convex and
+def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
+    """The constants for one learning rate; refuses models whose loss is not known to be convex and
     smooth.
     """
-    training = plan.training
-    bound2, residual_cap = training.feature_bound**2, training.residual_cap or 1.0
+    training, divisor = resolved.plan.training, resolved.divisor
+    bound2 = training.feature_bound**2
+    residual_cap = 1.0 if training.residual_cap is None else training.residual_cap
     if training.model in ("softmax", "linear"):
         gradient_norm, smoothness = residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0
     elif training.model == "logistic":
@@ -91,7 +90,6 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
             rule,
             'Use "split-noise" or "dp-sgd" for other models.',
         )
-    divisor = training.divisor or 0.0
     smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
     room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
     cap = math.floor(room)
@@ -101,24 +99,24 @@ def convex_bounds(plan: TrainingPlan, learning_rate: float) -> ConvexBounds:
             "training.learning_rate",
             learning_rate,
             rule,
-            _largest_rate(plan, learning_rate, smoothness_drawn),
+            _largest_rate(resolved, learning_rate, smoothness_drawn),
         )
     return ConvexBounds(
         gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap
     )
 
 
-def _largest_rate(plan: TrainingPlan, learning_rate: float, smoothness: float) -> str:
+def _largest_rate(resolved: ResolvedPlan, learning_rate: float, smoothness: float) -> str:
     """What a bin that holds no record needs: (2/γ − λ)·b/β ≥ 1, solved for γ and for the number of
     bins, in words.
     """
-    training, records = plan.training, plan.data.records_per_silo or (0,)
-    divisor, mean = training.divisor or 0.0, math.fsum(records) / len(records)
-    largest = 2.0 / (smoothness / divisor + training.l2_penalty) if divisor > 0.0 else 0.0
-    digits = 10.0 ** (2 - math.floor(math.log10(largest))) if largest > 0.0 else 1.0
+    training, divisor = resolved.plan.training, resolved.divisor
+    mean = math.fsum(silo.records for silo in resolved.silos) / len(resolved.silos)
+    largest = 2.0 / (smoothness / divisor + training.l2_penalty)
+    digits = 10.0 ** (2 - math.floor(math.log10(largest)))
     fix = f"Use at most {math.floor(largest * digits) / digits:g}"
     # b follows from the bins
-    counted = abs(divisor * (plan.federation.local_steps or 1) - mean) <= 0.01 * mean
+    counted = abs(divisor * resolved.local_steps - mean) <= 0.01 * mean
     bins = math.floor(mean * (2.0 / learning_rate - training.l2_penalty) / smoothness)
     return (
         f"{fix}, or fewer bins: federation.local_steps at most {bins}."
@@ -128,7 +126,7 @@ def _largest_rate(plan: TrainingPlan, learning_rate: float, smoothness: float) -
 
 
 def convex_float_slack_grid(
-    plan: TrainingPlan, *, learning_rate: float, steps: int, records: int, resolution: float
+    resolved: ResolvedPlan, *, learning_rate: float, steps: int, records: int, resolution: float
 ) -> float:
     """Grid steps that float64 arithmetic and float32 records can add to what one record does to a
     convex pass.
@@ -142,13 +140,13 @@ def convex_float_slack_grid(
         records: n, public bound on the silo's records.
         resolution: grid steps that γC/b stands for.
     """
-    training, bounds = plan.training, convex_bounds(plan, learning_rate)
-    numbers = training.dimension or 1  # f·K ≥ f + K − 1
+    training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
+    numbers = resolved.dimension  # f·K ≥ f + K − 1
     largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
     per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (
         4.0 * numbers + records + 20.0
     ) / training.feature_bound
-    unit = learning_rate * bounds.gradient_norm / (training.divisor or 1.0)
+    unit = learning_rate * bounds.gradient_norm / resolved.divisor
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
     return rounding + training.passes * resolution * _NORM_TOLERANCE
 
@@ -171,7 +169,7 @@ class SiloDesign:
         sampling_rate: q_i.
         local_steps: S_i.
         records: public upper bound on its training records.
-        noise_share: its noise variance over an equal share.
+        variance_ratio: its noise variance over that of an equal share.
         surge_rate: probability per round that a record's bin overflows and its influence at most
             doubles (convex-pass).
     """
@@ -184,17 +182,17 @@ class SiloDesign:
     sampling_rate: float
     local_steps: int
     records: int
-    noise_share: float
+    variance_ratio: float
     surge_rate: float
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoiseDesign:
-    """The public design of one resolved plan with a fixed noise multiplier.
+    """The public design of one resolved plan with a fixed noise multiplier, made by `of`.
 
     Args:
-        plan: the resolved plan, noise multiplier included.
+        resolved: the plan, noise multiplier included.
         grid: `grid.clip_norm` real units are `grid.resolution` grid steps of the sum.
         silos: one design per silo.
         step_weights: fixed-point integer weights of the local steps in the release (all 1 without
@@ -205,13 +203,76 @@ class NoiseDesign:
         facts: what is public about the records, for the account to show; no number depends on it.
     """
 
-    plan: TrainingPlan
+    resolved: ResolvedPlan
     grid: Grid
     silos: tuple[SiloDesign, ...]
     step_weights: tuple[int, ...]
     update_scale: float
     saturation_grid: int
     facts: PublicFacts | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, resolved: ResolvedPlan, *, noise_multiplier: float | None = None) -> Self:
+        """The design of a resolved plan. Refuses a modulus that can wrap and differences between
+        silos that no analysis covers.
+
+        Args:
+            noise_multiplier: σ, total, in clip norms; omitted: the plan's own.
+        """
+        if noise_multiplier is not None:
+            resolved = resolved.replace("noise", noise_multiplier=noise_multiplier)
+        _check(resolved)
+        plan = resolved.plan
+        clip_norms = {silo.name: _clip_norm(resolved, silo) for silo in resolved.silos}
+        unit = max(
+            clip_norms[silo.name] * silo.learning_rate / plan.training.learning_rate
+            for silo in resolved.silos
+        )
+        if plan.training.algorithm == "convex-pass":
+            unit = max(
+                clip_norms[silo.name] * silo.learning_rate / resolved.divisor
+                for silo in resolved.silos
+            )
+        grid = Grid(unit, plan.resolution)
+        scale = 1.0 / resolved.invited
+        if plan.training.algorithm not in ("convex-pass", "silo", "fedavg"):
+            weighted = (
+                plan.training.learning_rates is not None or plan.training.local_momentum > 0.0
+            )
+            weight_unit = float(1 << _WEIGHT_BITS) if weighted else 1.0
+            scale *= -plan.training.learning_rate / (resolved.divisor * weight_unit)
+        design = cls(
+            resolved=resolved,
+            grid=grid,
+            silos=tuple(
+                _silo_design(resolved, silo, grid=grid, clip_norm=clip_norms[silo.name])
+                for silo in resolved.silos
+            ),
+            step_weights=_step_weights(resolved),
+            update_scale=scale,
+            saturation_grid=1 << 62,
+        )
+        if plan.training.algorithm == "fedavg":
+            return design
+        return replace(design, saturation_grid=_saturation(design))
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """What is hashed, approved and written."""
+        return self.resolved.plan
+
+    @property
+    def noise_multiplier(self) -> float:
+        """σ, total, in clip norms."""
+        multiplier = self.plan.noise.noise_multiplier
+        if multiplier is None:
+            raise PlanError(
+                "noise.noise_multiplier",
+                None,
+                "must be calibrated before noise is drawn",
+                "Call sumus.account first.",
+            )
+        return multiplier
 
     def about(self, facts: PublicFacts) -> Self:
         """The same design for records of which this is public."""
@@ -222,7 +283,7 @@ class NoiseDesign:
         """The coins that silos toss instead of adding noise, under the Poisson-binomial
         mechanism.
         """
-        return coins_of(self.plan)
+        return coins_of(self.resolved)
 
     @property
     def queries_per_round(self) -> int:
@@ -234,16 +295,16 @@ class NoiseDesign:
         )
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law a silo with an equal share draws, per query and coordinate."""
         return self._law(1.0)
 
-    def drawn_by(self, silo: SiloDesign) -> IntegerNoise | Gaussian:
+    def drawn_by(self, silo: SiloDesign) -> Law:
         """The law that one silo draws, per query and coordinate."""
-        return self._law(silo.noise_share)
+        return self._law(silo.variance_ratio)
 
     @property
-    def state_noise(self) -> IntegerNoise | Gaussian | None:
+    def state_noise(self) -> Law | None:
         """The law of the unsent noise of split-noise; None where none is drawn.
 
         It hides the state at which the next gradient is taken, so the last step of a round, after
@@ -259,7 +320,7 @@ class NoiseDesign:
         return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
 
     @property
-    def removable_components(self) -> tuple[IntegerNoise | Gaussian, ...]:
+    def removable_components(self) -> tuple[Law, ...]:
         """The share of one silo in independent parts: the first is kept, part l is taken back if
         fewer than l silos drop out.
         """
@@ -267,23 +328,15 @@ class NoiseDesign:
         fractions = component_shares(
             silos=plan.least_invited, dropouts=plan.federation.dropouts, colluding=plan.colluding
         )
-        total = self.share.variance_grid * plan.noise_contributors
+        total = self.share.variance_grid * self.resolved.contributors
         return tuple(
             noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions
         )
 
-    def _law(self, factor: float) -> IntegerNoise | Gaussian:
-        multiplier = self.plan.noise.noise_multiplier
-        if multiplier is None:
-            raise PlanError(
-                "noise.noise_multiplier",
-                None,
-                "must be calibrated before noise is drawn",
-                "Call sumus.account first.",
-            )
+    def _law(self, factor: float) -> Law:
         share = noise_law(
-            self.plan.noise.mechanism, (multiplier * self.grid.resolution) ** 2
-        ).share(self.plan.noise_contributors)
+            self.plan.noise.mechanism, (self.noise_multiplier * self.grid.resolution) ** 2
+        ).share(self.resolved.contributors)
         return (
             share
             if factor == 1.0
@@ -296,33 +349,26 @@ class NoiseDesign:
         Args:
             known: counted silos, not this one, whose noise the adversary knows after all.
         """
-        plan, counted = self.plan, self.plan.noise_contributors - known
-        multiplier = plan.noise.noise_multiplier
-        if multiplier is None:
-            raise PlanError(
-                "noise.noise_multiplier",
-                None,
-                "must be set to account for a plan",
-                "Set privacy.epsilon to calibrate it.",
-            )
-        equal = all(each.noise_share == 1.0 for each in self.silos)
+        plan, contributors = self.plan, self.resolved.contributors
+        counted = contributors - known
+        equal = all(each.variance_ratio == 1.0 for each in self.silos)
         return Setting(
             algorithm=plan.training.algorithm,
             mechanism=plan.noise.mechanism,
             rounds=plan.federation.rounds,
             local_steps=silo.local_steps,
             sampling_rate=silo.sampling_rate,
-            noise_multiplier=multiplier * math.sqrt(counted / plan.noise_contributors),
+            noise_multiplier=self.noise_multiplier * math.sqrt(counted / contributors),
             contributors=counted,
             resolution=self.grid.resolution,
             l2_grid=silo.l2_grid,
-            dimension=plan.training.dimension or 1,
+            dimension=self.resolved.dimension,
             state_noise=plan.training.state_noise
             if plan.training.algorithm == "split-noise"
             else 0.0,
             surge_rate=silo.surge_rate,
             slots=min(each.local_steps for each in self.silos),
-            own_share=silo.noise_share * self._kept_part,
+            own_share=silo.variance_ratio * self._kept_part,
             other_shares=None if equal else self._other_shares(silo, counted - 1),
         )
 
@@ -333,7 +379,7 @@ class NoiseDesign:
         """
         plan = self.plan
         return (
-            plan.noise_contributors / (plan.least_invited - plan.colluding)
+            self.resolved.contributors / (plan.least_invited - plan.colluding)
             if plan.noise.removable
             else 1.0
         )
@@ -342,14 +388,13 @@ class NoiseDesign:
         """Noise variances of the least noisy others: whoever drops out or colludes may be the
         noisiest.
         """
-        others = sorted(each.noise_share for each in self.silos if each is not silo)
+        others = sorted(each.variance_ratio for each in self.silos if each is not silo)
         return math.fsum(others[:counted])
 
 
-def noise_design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
-    """The design of a resolved plan. Refuses a modulus that can wrap and differences between silos
-    that no analysis covers.
-    """
+def _check(resolved: ResolvedPlan) -> None:
+    """Refuse what no analysis covers."""
+    plan = resolved.plan
     if plan.noise.mechanism == "gaussian" and plan.aggregation.protocol != "trusted":
         rule = 'must be discrete under secure aggregation; "gaussian" is continuous'
         raise PlanError(
@@ -358,73 +403,27 @@ def noise_design(plan: TrainingPlan, silo_names: Sequence[str]) -> NoiseDesign:
             rule,
             'Use "skellam", or aggregation.protocol = "trusted" to simulate.',
         )
-    if plan.training.algorithm == "split-noise" and any(
-        s.local_steps or s.noise_share for s in plan.silo.values()
-    ):
-        name = next(n for n, s in plan.silo.items() if s.local_steps or s.noise_share)
+    differing = [name for name, own in plan.silo.items() if own.local_steps or own.std_factor]
+    if plan.training.algorithm == "split-noise" and differing:
         rule = (
-            "cannot set local_steps or noise_share under split-noise (its steps are composed side "
+            "cannot set local_steps or std_factor under split-noise (its steps are composed side "
             "by side)"
         )
-        raise PlanError(f"silo.{name}", name, rule, "Remove the key, or use dp-sgd.")
+        raise PlanError(
+            f"silo.{differing[0]}", differing[0], rule, "Remove the key, or use dp-sgd."
+        )
     if plan.noise.mechanism == "poisson-binomial" and plan.training.algorithm != "fedavg":
         check_coins(plan)
     if plan.noise.removable:
-        _check_removable(plan)
-    weights = _step_weights(plan)
-    rates = {
-        name: _silo(plan, name).learning_rate or plan.training.learning_rate for name in silo_names
-    }
-    clips = {name: _clip_norm(plan, name, rates[name]) for name in silo_names}
-    unit = max(clips[name] * rates[name] / plan.training.learning_rate for name in silo_names)
-    if plan.training.algorithm == "convex-pass":
-        unit = max(
-            clips[name] * rates[name] / (plan.training.divisor or 1.0) for name in silo_names
-        )
-    grid = Grid(unit, plan.resolution)
-    records = plan.data.records_per_silo or (0,) * len(silo_names)
-    silos = tuple(
-        _silo_design(
-            plan, grid, name, learning_rate=rates[name], clip_norm=clips[name], records=count
-        )
-        for name, count in zip(silo_names, records, strict=True)
-    )
-    parties = (
-        plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
-    )
-    scale = 1.0 / (parties or 1)
-    if plan.training.algorithm not in ("convex-pass", "silo", "fedavg"):
-        weighted = plan.training.learning_rates is not None or plan.training.local_momentum > 0.0
-        weight_unit = float(1 << _WEIGHT_BITS) if weighted else 1.0
-        scale *= -plan.training.learning_rate / ((plan.training.divisor or 1.0) * weight_unit)
-    built = NoiseDesign(
-        plan=plan,
-        grid=grid,
-        silos=silos,
-        step_weights=weights,
-        update_scale=scale,
-        saturation_grid=1 << 62,
-    )
-    if plan.training.algorithm == "fedavg":
-        return built
-    saturation = _saturation(built) if plan.noise.noise_multiplier is not None else 1 << 62
-    return NoiseDesign(
-        plan=plan,
-        grid=grid,
-        silos=silos,
-        step_weights=weights,
-        update_scale=scale,
-        saturation_grid=saturation,
-    )
+        _check_removable(resolved)
 
 
-def _check_removable(plan: TrainingPlan) -> None:
+def _check_removable(resolved: ResolvedPlan) -> None:
     """Noise may be taken back only where the guarantee rests on the sum's noise alone and variances
     add within the law.
     """
-    steps = max(
-        [plan.federation.local_steps or 1, *(silo.local_steps or 1 for silo in plan.silo.values())]
-    )
+    plan = resolved.plan
+    steps = max(resolved.local_steps, *(silo.local_steps for silo in resolved.silos))
     one_query = plan.training.algorithm in ("convex-pass", "silo") or (
         plan.training.algorithm in ("single-step", "dp-sgd") and steps == 1
     )
@@ -432,7 +431,7 @@ def _check_removable(plan: TrainingPlan) -> None:
     if (
         not fits
         or plan.federation.dropouts == 0
-        or any(silo.noise_share for silo in plan.silo.values())
+        or any(own.std_factor for own in plan.silo.values())
     ):
         rule = (
             "needs skellam noise, one noisy query per round, equal shares, all silos invited, and "
@@ -441,70 +440,59 @@ def _check_removable(plan: TrainingPlan) -> None:
         raise PlanError("noise.removable", True, rule, "Set it to false.")
 
 
-def _silo(plan: TrainingPlan, name: str) -> SiloPlan:
-    return plan.silo.get(name, SiloPlan())
-
-
-def _clip_norm(plan: TrainingPlan, name: str, learning_rate: float) -> float:
-    if plan.training.algorithm == "convex-pass":
-        return convex_bounds(plan, learning_rate).gradient_norm
-    return _silo(plan, name).clip_norm or plan.training.clip_norm
+def _clip_norm(resolved: ResolvedPlan, silo: ResolvedSilo) -> float:
+    if resolved.plan.training.algorithm == "convex-pass":
+        return convex_bounds(resolved, silo.learning_rate).gradient_norm
+    return silo.clip_norm
 
 
 def _silo_design(
-    plan: TrainingPlan,
-    grid: Grid,
-    name: str,
-    *,
-    learning_rate: float,
-    clip_norm: float,
-    records: int,
+    resolved: ResolvedPlan, silo: ResolvedSilo, *, grid: Grid, clip_norm: float
 ) -> SiloDesign:
-    own = _silo(plan, name)
-    dimension = plan.training.dimension or 1
-    steps = own.local_steps or plan.federation.local_steps or 1
+    plan, rate = resolved.plan, silo.learning_rate
     surge = 0.0
     if plan.training.algorithm == "convex-pass":
         # of this silo, over the grid's unit
-        reach = learning_rate * clip_norm / (plan.training.divisor or 1.0) / grid.clip_norm
-        cap = convex_bounds(plan, learning_rate).bin_cap
+        reach = rate * clip_norm / resolved.divisor / grid.clip_norm
+        cap = convex_bounds(resolved, rate).bin_cap
         surge = min(
-            1.0, plan.training.passes * _crowded(cap, others=max(records - 1, 0), bins=steps)
+            1.0,
+            plan.training.passes
+            * _crowded(cap, others=max(silo.records - 1, 0), bins=silo.local_steps),
         )
         resolution = grid.resolution
         slack = convex_float_slack_grid(
-            plan,
-            learning_rate=learning_rate,
-            steps=steps,
-            records=records,
+            resolved,
+            learning_rate=rate,
+            steps=silo.local_steps,
+            records=silo.records,
             resolution=grid.resolution * reach,
         )
-        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, dimension, float_slack_grid=slack)
+        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, resolved.dimension, float_slack_grid=slack)
         # P·γC/b of this silo in place of the grid's unit
         l2_grid += (reach * plan.training.passes - 1.0) * grid.resolution
         if surge > 0.5:  # almost every bin is overfull: count the double influence always
             surge, l2_grid = 0.0, 2.0 * l2_grid
     else:
-        reach = clip_norm * learning_rate / plan.training.learning_rate / grid.clip_norm
+        reach = clip_norm * rate / plan.training.learning_rate / grid.clip_norm
         resolution = max(1, math.floor(grid.resolution * min(reach, 1.0)))
-        rounding = {
-            "record": Rounding.TRUNCATED,
-            "stochastic": Rounding.STOCHASTIC,
-            "sum": Rounding.SUMMED,
-        }[plan.noise.rounding]
         own_grid = Grid(clip_norm, resolution)
-        slack = summation_slack_grid(terms=float_sum_terms(max(records, 1)), resolution=resolution)
-        l2_grid = own_grid.sensitivity_grid(rounding, dimension, float_slack_grid=slack)
+        slack = summation_slack_grid(
+            terms=float_sum_terms(max(silo.records, 1)), resolution=resolution
+        )
+        l2_grid = own_grid.sensitivity_grid(
+            resolved.rounding, resolved.dimension, float_slack_grid=slack
+        )
     return SiloDesign(
-        name=name,
-        learning_rate=learning_rate,
+        name=silo.name,
+        learning_rate=rate,
         clip_norm=clip_norm,
         resolution=resolution,
         l2_grid=l2_grid,
-        sampling_rate=own.sampling_rate or plan.training.sampling_rate or 1.0,
-        local_steps=steps,
-        records=records,
-        noise_share=(own.noise_share or 1.0) ** 2,
+        sampling_rate=silo.sampling_rate,
+        local_steps=silo.local_steps,
+        records=silo.records,
+        variance_ratio=silo.std_factor**2,
         surge_rate=surge,
     )
 
@@ -516,14 +504,12 @@ def _crowded(cap: int, *, others: int, bins: int) -> float:
     return 1.0 if bins == 1 else float(betainc(cap, others - cap + 1, 1.0 / bins))
 
 
-def _step_weights(plan: TrainingPlan) -> tuple[int, ...]:
+def _step_weights(resolved: ResolvedPlan) -> tuple[int, ...]:
     """Integer weights of the local steps: the momentum sum (1 − m^(S−s+1))/(1 − m), or the
     learning-rate schedule over its largest.
     """
-    training, steps = (
-        plan.training,
-        max([plan.federation.local_steps or 1, *(s.local_steps or 1 for s in plan.silo.values())]),
-    )
+    plan, training = resolved.plan, resolved.plan.training
+    steps = max(resolved.local_steps, *(silo.local_steps for silo in resolved.silos))
     if training.algorithm in ("convex-pass", "silo", "fedavg"):
         return (1,)
     if training.learning_rates is not None:
@@ -546,23 +532,21 @@ def _step_weights(plan: TrainingPlan) -> tuple[int, ...]:
     )
 
 
-def _saturation(built: NoiseDesign) -> int:
+def _saturation(design: NoiseDesign) -> int:
     """The largest magnitude a silo may give one coordinate of one query so that the sum wraps with
     probability below 2^-40.
 
     m/2 ≥ N·Σ_s w_s·saturation + t, with t the point that the summed noise exceeds in any coordinate
     of any round with probability 2^-40.
     """
-    plan = built.plan
-    parties = (
-        plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
-    ) or 1
+    plan = design.plan
+    parties = design.resolved.invited
     half = 2.0 ** (plan.aggregation.modulus_bits - 1)
-    if plan.noise.mechanism == "poisson-binomial" or isinstance(built.share, Gaussian):
+    if plan.noise.mechanism == "poisson-binomial" or not design.share.discrete:
         return 1 << 52  # the range of coins is checked apart, floats do not wrap
-    largest = built.drawn_by(max(built.silos, key=lambda silo: silo.noise_share))
-    heaviest, draws = max(built.step_weights), parties * built.queries_per_round
-    log_coordinates = math.log(2.0 * (plan.training.dimension or 1) * plan.federation.rounds)
+    largest = design.drawn_by(max(design.silos, key=lambda silo: silo.variance_ratio))
+    heaviest, draws = max(design.step_weights), parties * design.queries_per_round
+    log_coordinates = math.log(2.0 * design.resolved.dimension * plan.federation.rounds)
     low, high = 0.0, 2.0**62
     for _ in range(200):  # the bound decreases with the threshold
         middle = 0.5 * (low + high)
@@ -571,10 +555,10 @@ def _saturation(built: NoiseDesign) -> int:
             <= _WRAP_LOG_PROBABILITY
         )
         low, high = (low, middle) if safe else (middle, high)
-    weight_sum = sum(built.step_weights[: built.queries_per_round])
+    weight_sum = sum(design.step_weights[: design.queries_per_round])
     saturation = math.floor((half - high - 1.0) / (parties * weight_sum))
-    if saturation < _LEAST_HEADROOM * built.grid.resolution:
-        needed = high + _LEAST_HEADROOM * built.grid.resolution * parties * weight_sum + 1.0
+    if saturation < _LEAST_HEADROOM * design.grid.resolution:
+        needed = high + _LEAST_HEADROOM * design.grid.resolution * parties * weight_sum + 1.0
         rule = (
             f"must hold the sum of {parties} silos and its noise without wrapping (probability "
             "above 2^-40)"

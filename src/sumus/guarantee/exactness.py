@@ -17,8 +17,8 @@ from typing import final
 from sumus.accounting import TAIL_LOG_MASS
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.mechanisms import coin_log_ratio
-from sumus.noise import Gaussian, IntegerNoise
-from sumus.plan import PrivacyPlan, TrainingPlan
+from sumus.noise import Law
+from sumus.plan import TrainingPlan
 
 __all__ = ["Inexactness", "breach_of", "inexactness_of", "inexactness_of_draws", "out_of_range"]
 
@@ -106,7 +106,7 @@ class Inexactness:
 
 
 def inexactness_of_draws(
-    law: IntegerNoise | Gaussian, contributors: int, *, sums: float, draws_per_sum: int
+    law: Law, contributors: int, *, sums: float, draws_per_sum: int
 ) -> Inexactness:
     """Of `sums` coordinates, each a sum of `draws_per_sum` draws that is accounted as the sum of
     `contributors` draws of `law`.
@@ -114,7 +114,7 @@ def inexactness_of_draws(
     The continuous Gaussian has no proved sampler, so nothing that it protects is called proved, and
     nothing is paid.
     """
-    if isinstance(law, Gaussian):
+    if not law.discrete:
         return Inexactness()
     # distance of the summed law from the one accounted
     declared = law.sum_of(contributors).log_ratio_slack - law.log_ratio_slack
@@ -127,22 +127,19 @@ def breach_of(plan: TrainingPlan) -> float:
     """Probability that a run's secure sums hide nothing: 2^-40 for every session on a sparse random
     graph (secagg/graph.py).
     """
-    silos = (
-        plan.federation.selected if plan.federation.selection == "fixed" else plan.federation.silos
-    ) or 1
-    if plan.aggregation.protocol != "secagg" or silos < _SPARSE_FROM:
+    if plan.aggregation.protocol != "secagg" or plan.invited < _SPARSE_FROM:
         return 0.0
     keeps_its_session = plan.federation.selection == "all" and not plan.noise.removable
     return (1 if keeps_its_session else plan.federation.rounds) * 2.0**-_SECURITY_BITS
 
 
-def inexactness_of(built: NoiseDesign) -> Inexactness:
+def inexactness_of(design: NoiseDesign) -> Inexactness:
     """Of all noise of all rounds that protects a record of a design."""
-    plan = built.plan
-    if built.coins is not None:
-        return Inexactness(log_ratio=coin_log_ratio(plan), breach=breach_of(plan))
-    contributors = plan.noise_contributors
-    coordinates = float(plan.federation.rounds * (plan.training.dimension or 1))
+    plan = design.plan
+    if design.coins is not None:
+        return Inexactness(log_ratio=coin_log_ratio(design.resolved), breach=breach_of(plan))
+    contributors = design.resolved.contributors
+    coordinates = float(plan.federation.rounds * design.resolved.dimension)
     draws = contributors
     if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
         honest = plan.least_invited - plan.colluding
@@ -150,23 +147,23 @@ def inexactness_of(built: NoiseDesign) -> Inexactness:
             (honest - missing) * (missing + 1) for missing in range(plan.federation.dropouts + 1)
         )
     sent = inexactness_of_draws(
-        built.share, contributors, sums=coordinates * built.queries_per_round, draws_per_sum=draws
+        design.share, contributors, sums=coordinates * design.queries_per_round, draws_per_sum=draws
     )
     sent += Inexactness(breach=breach_of(plan))
-    if built.state_noise is None:
+    if design.state_noise is None:
         return sent
-    states = coordinates * (built.queries_per_round - 1)  # the last step of a round draws none
+    states = coordinates * (design.queries_per_round - 1)  # the last step of a round draws none
     return sent + inexactness_of_draws(
-        built.state_noise, 1, sums=states, draws_per_sum=contributors
+        design.state_noise, 1, sums=states, draws_per_sum=contributors
     )
 
 
-def out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
+def out_of_range(target: float, delta: float, drawn: Inexactness) -> str:
     """Why no noise can be sized for the target: it lies below what the sampler costs, or its δ is
     used up by far tails.
     """
-    least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(privacy.delta)
-    given = f"privacy.epsilon = {privacy.epsilon:g} at privacy.delta = {privacy.delta:g}"
+    least, largest = 2.0 * drawn.log_ratio, drawn.largest_epsilon(delta)
+    given = f"privacy.epsilon = {target:g} at privacy.delta = {delta:g}"
     if largest <= least:
         cost = 2.0 * drawn.tail_mass + drawn.breach
         what = (
@@ -175,7 +172,7 @@ def out_of_range(privacy: PrivacyPlan, drawn: Inexactness) -> str:
             else "the sparse graph of the secure sum and far tails cost"
         )
         return f"{given}: δ is less than {what} ({cost:.2g}). Raise privacy.delta."
-    if (privacy.epsilon or 0.0) <= least:
+    if target <= least:
         return (
             f"{given} is less than the exactness of the sampler costs ({least:.2g}). Raise "
             "privacy.epsilon."

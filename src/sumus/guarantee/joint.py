@@ -18,10 +18,10 @@ from sumus.accounting import Release, epsilon_of
 from sumus.errors import GuaranteeError
 from sumus.guarantee.claims import Setting, calibrated_analysis, release_of
 from sumus.guarantee.counts import count_release
-from sumus.guarantee.design import NoiseDesign, noise_design
+from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import Inexactness, inexactness_of
 from sumus.guarantee.metrics import inexactness_of_counts
-from sumus.plan import TrainingPlan
+from sumus.plan import ResolvedPlan, TrainingPlan
 
 __all__ = ["PastRun", "joint_epsilon"]
 
@@ -90,23 +90,23 @@ def _shortened(run: PastRun) -> NoiseDesign:
             f"a run of {run.plan.federation.rounds} rounds cannot have released {run.rounds}. "
             "Check its ledger entries."
         )
-    built = noise_design(run.plan, run.silos)
-    return replace(built, plan=built.plan.replace("federation", rounds=run.rounds))
+    design = NoiseDesign.of(ResolvedPlan.of(run.plan, run.silos))
+    return replace(design, resolved=design.resolved.replace("federation", rounds=run.rounds))
 
 
-def _proved_release(built: NoiseDesign) -> Release:
+def _proved_release(design: NoiseDesign) -> Release:
     """What the plan's own proved analysis composes, for its worst silo."""
-    setting, wanted = _worst(built), built.plan.privacy.calibrate_to
+    setting, wanted = _worst(design), design.plan.privacy.calibrate_to
     return release_of(
         calibrated_analysis("local" if wanted == "local" else "proved", setting), setting
     )
 
 
-def _worst(built: NoiseDesign) -> Setting:
+def _worst(design: NoiseDesign) -> Setting:
     """A setting that dominates that of every silo: more influence, more often, more steps, less
     noise.
     """
-    settings = [built.setting(silo) for silo in built.silos]
+    settings = [design.setting(silo) for silo in design.silos]
     others = [each.other_shares for each in settings if each.other_shares is not None]
     return replace(
         settings[0],

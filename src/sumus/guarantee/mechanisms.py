@@ -19,18 +19,19 @@ import math
 from sumus.accounting import LARGEST_COINS, Release, Step, poisson_binomial_curve
 from sumus.errors import PlanError
 from sumus.noise import PoissonBinomial
-from sumus.plan import TrainingPlan
+from sumus.plan import ResolvedPlan, TrainingPlan
 
 __all__ = ["check_coins", "coin_log_ratio", "coin_release", "coins_of"]
 
 _LARGEST_LEAN = 0.25
 
 
-def coins_of(plan: TrainingPlan) -> PoissonBinomial | None:
-    """The coins of a resolved plan with known noise; None where the plan adds noise instead."""
+def coins_of(resolved: ResolvedPlan) -> PoissonBinomial | None:
+    """The coins of a plan with known noise; None where the plan adds noise instead."""
+    plan, dimension = resolved.plan, resolved.dimension
     if plan.noise.mechanism != "poisson-binomial" or plan.training.algorithm == "fedavg":
         return None
-    multiplier, dimension = plan.noise.noise_multiplier, plan.training.dimension or 1
+    multiplier = plan.noise.noise_multiplier
     if multiplier is None:
         raise PlanError(
             "noise.noise_multiplier",
@@ -38,11 +39,9 @@ def coins_of(plan: TrainingPlan) -> PoissonBinomial | None:
             "must be calibrated before coins are tossed",
             "Call sumus.account first.",
         )
-    theta = math.sqrt(plan.noise_contributors / (plan.noise.trials * dimension)) / (
-        2.0 * multiplier
-    )
+    theta = math.sqrt(resolved.contributors / (plan.noise.trials * dimension)) / (2.0 * multiplier)
     if theta > _LARGEST_LEAN:
-        least = math.sqrt(plan.noise_contributors / (plan.noise.trials * dimension)) / (
+        least = math.sqrt(resolved.contributors / (plan.noise.trials * dimension)) / (
             2.0 * _LARGEST_LEAN
         )
         rule = f"must be at least {least:.4g}: a coin may lean by at most {_LARGEST_LEAN:g}"
@@ -52,38 +51,34 @@ def coins_of(plan: TrainingPlan) -> PoissonBinomial | None:
     return PoissonBinomial(plan.training.clip_norm / math.sqrt(dimension), plan.noise.trials, theta)
 
 
-def coin_release(plan: TrainingPlan, *, contributors: int | None = None) -> Release:
+def coin_release(resolved: ResolvedPlan, *, contributors: int | None = None) -> Release:
     """What all rounds release, as a Rényi curve: one sum of the counted silos' coins per round.
 
     Args:
         contributors: silos in the sum whose coins are counted; 1 gives the silo's own coins alone.
     """
-    coins = coins_of(plan)
-    if coins is None:
+    coins, plan = coins_of(resolved), resolved.plan
+    if coins is None or plan.noise.noise_multiplier is None:
         raise PlanError(
             "noise.mechanism", plan.noise.mechanism, "tosses no coins", 'Use "poisson-binomial".'
         )
     curve = poisson_binomial_curve(
-        silos=contributors or plan.noise_contributors,
+        silos=resolved.contributors if contributors is None else contributors,
         trials=coins.trials,
         theta=coins.theta,
-        dimension=plan.training.dimension or 1,
+        dimension=resolved.dimension,
     )
     # the multiplier is never read: check_coins refuses the one accountant that would
-    return Release((Step(plan.noise.noise_multiplier or 1.0, 1.0, plan.federation.rounds, curve),))
+    return Release((Step(plan.noise.noise_multiplier, 1.0, plan.federation.rounds, curve),))
 
 
-def coin_log_ratio(plan: TrainingPlan) -> float:
+def coin_log_ratio(resolved: ResolvedPlan) -> float:
     """How far all coins together are from their law: probabilities are rounded to doubles, each
     exact to a factor 1 ± 2^-51.
     """
-    coins = (
-        plan.federation.rounds
-        * (plan.federation.silos or 1)
-        * plan.noise.trials
-        * (plan.training.dimension or 1)
-    )
-    return coins * 2.0**-51
+    plan = resolved.plan
+    rounds, trials = plan.federation.rounds, plan.noise.trials
+    return rounds * len(resolved.silos) * trials * resolved.dimension * 2.0**-51
 
 
 def check_coins(plan: TrainingPlan) -> None:
@@ -96,7 +91,7 @@ def check_coins(plan: TrainingPlan) -> None:
         raise PlanError(
             "privacy.accountant", plan.privacy.accountant, rule, 'Set accountant = "renyi".'
         )
-    silos = plan.federation.silos or 1
+    silos = plan.invited
     if silos * plan.noise.trials > LARGEST_COINS:
         rule = f"times {silos} silos must be at most {LARGEST_COINS} coins per coordinate"
         raise PlanError(

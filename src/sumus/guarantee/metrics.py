@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from sumus.accounting import ORDERS, epsilon_of, least_noise, renyi_values
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee.counts import METRIC_COORDINATES, check_room, count_noise, count_release
 from sumus.guarantee.exactness import Inexactness, breach_of, inexactness_of_draws, out_of_range
 from sumus.guarantee.search import is_one_run, searched_epsilon
@@ -84,21 +84,24 @@ def with_metrics_noise(plan: TrainingPlan) -> TrainingPlan:
 
 def least_metrics_noise(plan: TrainingPlan) -> float:
     """The smallest `evaluation.noise_multiplier` that meets the plan's target for test records."""
-    target = plan.privacy.epsilon or 0.0
+    target, privacy = plan.privacy.epsilon, plan.privacy
+    if target is None:
+        rule = "must be set where nothing else says how much noise metrics need"
+        raise PlanError("privacy.epsilon", None, rule, "Set it, or evaluation.noise_multiplier.")
     count = measurements_until(plan, plan.federation.rounds)
 
     def noised(multiplier: float) -> TrainingPlan:
         return plan.replace("evaluation", noise_multiplier=multiplier)
 
     drawn = inexactness_of_counts(noised(1.0), count)
-    slack, delta = drawn.budget(target, plan.privacy.delta)
+    slack, delta = drawn.budget(target, privacy.delta)
     if target <= slack or delta <= 0.0:
-        raise GuaranteeError(out_of_range(plan.privacy, drawn))
+        raise GuaranteeError(out_of_range(target, privacy.delta, drawn))
     multiplier = least_noise(
         lambda sigma: count_release(noised(sigma), measurements=count),
         epsilon=target - slack,
         delta=delta,
-        accountant=plan.privacy.accountant,
+        accountant=privacy.accountant,
     )
     # the trial's slack may differ from the real one in the last digits
     while metrics_epsilon(noised(multiplier)) > target:

@@ -26,27 +26,27 @@ __all__ = [
 ]
 
 
-def analyses_of(built: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> list[Analysis]:
+def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> list[Analysis]:
     """What every analysis says about a record of one silo.
 
     Args:
         known: counted silos whose noise the adversary knows after all.
     """
-    delta = built.plan.privacy.delta
-    if built.coins is not None:
-        counted = {"silo": built.plan.noise_contributors - known, "local": 1}
+    delta = design.plan.privacy.delta
+    if design.coins is not None:
+        counted = {"silo": design.resolved.contributors - known, "local": 1}
         return [
             _analysis(
                 name,
-                certified_epsilon(built, coin_release(built.plan, contributors=silos)),
+                certified_epsilon(design, coin_release(design.resolved, contributors=silos)),
                 delta,
                 proved=True,
             )
             for name, silos in counted.items()
         ]
-    setting = built.setting(silo, known=known)
+    setting = design.setting(silo, known=known)
     return [
-        _analysis(name, certified_epsilon(built, release_of(name, setting)), delta, proved=proved)
+        _analysis(name, certified_epsilon(design, release_of(name, setting)), delta, proved=proved)
         for name, proved in applicable(setting).items()
     ]
 
@@ -57,16 +57,16 @@ def _analysis(name: str, epsilon: float, delta: float, *, proved: bool) -> Analy
     )
 
 
-def certified_epsilon(built: NoiseDesign, release: Release) -> float:
+def certified_epsilon(design: NoiseDesign, release: Release) -> float:
     """ε of a release with everything paid for; infinite where the noise, or the sampler's
     exactness, cannot carry a finite one.
     """
-    privacy = built.plan.privacy
+    privacy = design.plan.privacy
     try:
-        return inexactness_of(built).paid_for(
+        return inexactness_of(design).paid_for(
             lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
             delta=privacy.delta,
-            assumed=privacy.epsilon or 1.0,
+            assumed=1.0 if privacy.epsilon is None else privacy.epsilon,
         )
     except GuaranteeError:
         return math.inf
@@ -83,15 +83,15 @@ def headline(analyses: list[Analysis], plan: TrainingPlan) -> Analysis:
     )
 
 
-def headlines(built: NoiseDesign, *, known: int = 0) -> list[Analysis]:
+def headlines(design: NoiseDesign, *, known: int = 0) -> list[Analysis]:
     """The headline of every kind of silo."""
     return [
-        headline(analyses_of(built, silo, known=known), built.plan)
-        for silo in distinct_silos(built)
+        headline(analyses_of(design, silo, known=known), design.plan)
+        for silo in distinct_silos(design)
     ]
 
 
-def participant_epsilon(built: NoiseDesign) -> float | None:
+def participant_epsilon(design: NoiseDesign) -> float | None:
     """ε against one other silo, who sees every model and knows its own noise, where the plan counts
     on all of them; None elsewhere.
 
@@ -99,18 +99,18 @@ def participant_epsilon(built: NoiseDesign) -> float | None:
         own is known.
     """
     if (
-        built.plan.colluding > 0
-        or built.plan.noise_contributors < 2
-        or built.plan.privacy.calibrate_to == "local"
+        design.plan.colluding > 0
+        or design.resolved.contributors < 2
+        or design.plan.privacy.calibrate_to == "local"
     ):
         return None
-    return max(each.epsilon for each in headlines(built, known=1))
+    return max(each.epsilon for each in headlines(design, known=1))
 
 
-def distinct_silos(built: NoiseDesign) -> list[SiloDesign]:
+def distinct_silos(design: NoiseDesign) -> list[SiloDesign]:
     """One silo of every kind: silos with the same public numbers have the same ε."""
     kinds: dict[SiloDesign, SiloDesign] = {}
-    for silo in built.silos:
+    for silo in design.silos:
         kinds.setdefault(kind_of(silo), silo)
     return list(kinds.values())
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sumus.accounting import Values, epsilon_of_search
+from sumus.accounting import epsilon_of_search
+from sumus.errors import PlanError
 from sumus.guarantee.exactness import Inexactness
+from sumus.noise import Values
 from sumus.plan import PrivacyPlan
 
 __all__ = ["is_one_run", "searched_epsilon"]
@@ -23,7 +25,10 @@ def searched_epsilon(curve: Values, drawn: Inexactness, privacy: PrivacyPlan) ->
     """ε of releasing the best run, each of them at most as dear as the Rényi curve, with all draws
     of all runs paid for.
     """
-    runs = privacy.tuning_runs or 1.0
+    runs = privacy.tuning_runs
+    if runs is None:
+        rule = "must be set to account for a search"
+        raise PlanError("privacy.tuning_runs", None, rule, "Give the expected number of runs.")
     many = drawn.repeated(_MOST_RUNS * runs)
     return many.paid_for(
         lambda delta: epsilon_of_search(curve, delta=delta, expected_runs=runs), delta=privacy.delta

@@ -1,24 +1,29 @@
-"""The discrete Gaussian exp(−k²/2σ²)/Z and the sums of its independent copies.
+"""The discrete Gaussian exp(−k²/2σ²)/Z and the sums of its independent copies, as one law.
 
 Poisson summation gives Z = √(2πσ²)·(1 + 2 Σ_n e^(−2π²σ²n²)); from σ² = 4 on the correction is below
 1e-34, so that Z = √(2πσ²) and the variance is σ² to the last bit. Below, the defining sums have a
 few dozen positive terms.
 
-Reference: Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Fact 19; Kairouz, Liu, Steinke 2021
-    (arXiv:2102.06387),
-convolution of discrete Gaussians.
+References: Canonne, Kamath, Steinke 2020 (arXiv:2004.00010), Fact 19; Kairouz, Liu, Steinke 2021
+    (arXiv:2102.06387), convolution of discrete Gaussians.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
 
+from sumus.errors import PlanError
+from sumus.noise.laws import Law, RenyiCurve, check_count, check_variance
+
 __all__ = [
     "SMOOTH_SCALE2_GRID",
+    "DiscreteGaussian",
     "convolved_log_pmf",
     "discrete_gaussian_log_pmf",
     "discrete_gaussian_scale2",
@@ -29,6 +34,116 @@ __all__ = [
 # from here on a sum of discrete Gaussians is one, up to 10·count·e^(−4π²) < count·8e-17
 SMOOTH_SCALE2_GRID = 4.0
 _CONVOLUTION_STDS = 26.0  # P[|X| > 26 std] < 1e-146
+_LARGEST_CONVOLUTION = 1 << 13
+
+
+@final
+@dataclass(frozen=True)
+class DiscreteGaussian(Law):
+    """The sum of `count` independent copies of P[X = k] ∝ exp(−k²/2σ²) on the integers.
+
+    Not divisible: `share(k).sum_of(k)` is a sum of k copies, close to one copy but not equal to it.
+    Account for the sum. From σ² = 4 on its probabilities are those of one copy of parameter
+    count·σ², and the distance 10 Σ_{j<count} e^(−2π²σ² j/(j+1)) is part of `log_ratio_slack`;
+    below, they are convolved directly, within ±26 standard deviations (probability below 1e-146
+    lies outside and has log-probability −∞ here).
+
+    Args:
+        scale2_grid: the parameter σ² of one copy, grid steps squared.
+        count: number of copies; at most 8192 when σ² < 4.
+        variance_grid: the exact variance of the sum, computed.
+    """
+
+    name: ClassVar[str] = "discrete-gaussian"
+    discrete: ClassVar[bool] = True
+    divisible: ClassVar[bool] = False
+
+    scale2_grid: float
+    count: int = 1
+    variance_grid: float = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_variance("scale2_grid", self.scale2_grid)
+        variance = check_count("count", self.count) * discrete_gaussian_variance(self.scale2_grid)
+        object.__setattr__(self, "variance_grid", variance)
+        if self.count > 1:
+            check_variance("variance_grid", variance)
+        if not self._smooth and self.count > _LARGEST_CONVOLUTION:
+            raise PlanError(
+                "count",
+                self.count,
+                f"of summed discrete Gaussians with σ² < {SMOOTH_SCALE2_GRID:g} must be at most "
+                f"{_LARGEST_CONVOLUTION}",
+                "Raise resolution_bits so that each silo's σ² grows.",
+            )
+
+    @classmethod
+    def of_variance(cls, variance_grid: float) -> DiscreteGaussian:
+        check_variance("variance_grid", variance_grid)
+        return cls(discrete_gaussian_scale2(variance_grid))
+
+    @property
+    def _smooth(self) -> bool:
+        return self.scale2_grid >= SMOOTH_SCALE2_GRID
+
+    def share(self, contributors: int) -> DiscreteGaussian:
+        check_count("contributors", contributors)
+        if self.count == 1:
+            return DiscreteGaussian(discrete_gaussian_scale2(self.variance_grid / contributors))
+        if self.count % contributors:
+            rule = f"must divide the {self.count} summands of this law"
+            raise PlanError(
+                "contributors", contributors, rule, "Share a single discrete Gaussian instead."
+            )
+        return DiscreteGaussian(self.scale2_grid, self.count // contributors)
+
+    def sum_of(self, count: int) -> DiscreteGaussian:
+        return DiscreteGaussian(self.scale2_grid, self.count * check_count("count", count))
+
+    def log_pmf(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        if self.count == 1 or self._smooth:
+            return discrete_gaussian_log_pmf(points, self.scale2_grid * self.count)
+        table = convolved_log_pmf(self.scale2_grid, self.count)
+        reach = len(table) // 2
+        inside = np.abs(points) <= reach
+        log_pmf = np.full(np.shape(points), -np.inf)
+        log_pmf[inside] = table[np.asarray(points)[inside] + reach]
+        return log_pmf
+
+    def log_mgf_bound(self, rate: float) -> float:
+        """rate²·count·σ²/2: the discrete Gaussian is sub-Gaussian with its own parameter (Canonne
+        et al. 2020).
+        """
+        return 0.5 * rate**2 * self.scale2_grid * self.count
+
+    def log_tail_bound(self, threshold_grid: float, draws: int = 1) -> float:
+        """−t²/(2·draws·count·σ²)."""
+        copies = check_count("draws", draws) * self.count
+        return -(threshold_grid**2) / (2.0 * self.scale2_grid * copies)
+
+    @property
+    def log_ratio_slack(self) -> float:
+        declared = sum_log_ratio(self.scale2_grid, self.count) if self._smooth else 0.0
+        return super().log_ratio_slack + declared
+
+    def renyi(self, l2_grid: float, dimension: int) -> RenyiCurve:
+        """α·ε²/2 with the ε of Kairouz, Liu, Steinke 2021, theorem 1, for n = count copies.
+
+            ε = min{ √(Δ₂²/(nσ²) + τd/2), Δ₂/(√n·σ) + τ√d },   τ = 10 Σ_{k<n} e^{−2π²σ²k/(k+1)}
+
+        Guarantee: σ² ≥ 1/2 (below, the curve is infinite). A single copy has τ = 0.
+        """
+        if self.scale2_grid < 0.5:
+            return lambda orders: np.full(len(orders), math.inf)
+        terms = np.arange(1, self.count)
+        exponents = -2.0 * math.pi**2 * self.scale2_grid * terms / (terms + 1)
+        tau = 10.0 * float(np.exp(exponents).sum())
+        total2 = self.count * self.scale2_grid
+        root = min(
+            math.sqrt(l2_grid**2 / total2 + tau * dimension / 2.0),
+            l2_grid / math.sqrt(total2) + tau * math.sqrt(dimension),
+        )
+        return lambda orders: np.asarray(orders * (root**2 / 2.0), dtype=np.float64)
 
 
 def discrete_gaussian_log_pmf(

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
-from sumus.noise.laws import Gaussian, IntegerNoise
+from sumus.noise.laws import Law
 from sumus.randomness import RandomSource
 
 __all__ = ["LARGEST_RESOLUTION", "Grid", "Rounding", "lift", "summation_slack_grid", "to_ring"]
@@ -186,7 +186,7 @@ class Grid:
         *,
         expected_records: float,
         sampled: bool,
-        noise: IntegerNoise | Gaussian,
+        noise: Law,
         noise_draws: int,
         dimension: int,
         modulus_bits: int,

@@ -5,11 +5,10 @@ The integers are cut into blocks of equal width w = 2^s, mirrored about zero. In
 is monotone, so its largest probability `top` sits at the end nearer zero and its smallest,
 `bottom`, at the other. The blocks' envelopes w·top need no integral and no normalisation. A draw:
 
-1. picks a block with probability proportional to its envelope (alias table, one 64-bit word), 2.
-picks a uniform point of the block and tosses one coin (a second word): below bottom/top the point
-is accepted at once
-   (about 99 % of draws); otherwise it is accepted below P[X = point]/top, computed. A refused draw
-   starts again.
+1. picks a block with probability proportional to its envelope (alias table, one 64-bit word);
+2. picks a uniform point of the block and tosses one coin (a second word): below bottom/top the
+   point is accepted at once (about 99 % of draws); otherwise it is accepted below
+   P[X = point]/top, computed. A refused draw starts again.
 
 Blocks are arranged in rings around zero. A ring's table holds its blocks and one *escape* entry
 that carries the envelope of everything further out and leads to the next ring, so that the far tail
@@ -35,20 +34,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.randomness import RandomSource
 
-if TYPE_CHECKING:
-    from sumus.noise.laws import IntegerNoise
-
 __all__ = [
     "SAMPLER_LOG_RATIO",
     "SAMPLER_TAIL_MASS",
     "BlockTable",
+    "LogConcaveNoise",
     "Ring",
     "block_table",
     "draw_blocks",
@@ -66,6 +63,17 @@ _TABLE_ERROR = 1e-13
 _OUTSIDE_TARGET = SAMPLER_TAIL_MASS / 2.0
 # draws per call of the compiled loop: its words and its table fit into the L2 cache
 _CHUNK = 1 << 14
+
+
+class LogConcaveNoise(Protocol):
+    """A symmetric log-concave law on the integers, as much of it as drawing and accounting need."""
+
+    @property
+    def variance_grid(self) -> float: ...
+
+    def __hash__(self) -> int: ...
+
+    def log_pmf(self, points: npt.NDArray[np.int64], /) -> npt.NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class _Blocks:
         )
 
 
-def draw_blocks(law: IntegerNoise, count: int, source: RandomSource) -> npt.NDArray[np.int64]:
+def draw_blocks(law: LogConcaveNoise, count: int, source: RandomSource) -> npt.NDArray[np.int64]:
     """`count` independent draws of the law."""
     if count == 0:
         return np.empty(0, dtype=np.int64)
@@ -140,7 +148,7 @@ def draw_blocks(law: IntegerNoise, count: int, source: RandomSource) -> npt.NDAr
 
 
 def _try_ring(
-    law: IntegerNoise, table: BlockTable, *, ring_index: int, count: int, source: RandomSource
+    law: LogConcaveNoise, table: BlockTable, *, ring_index: int, count: int, source: RandomSource
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """One candidate per position; also the positions that were refused and those that escaped to
     the next ring.
@@ -164,11 +172,17 @@ def _try_ring(
         size = min(_CHUNK, count - start)
         words = buffer[: words_per_draw * size]
         source.fill(words)
-        found = draw_from_ring(
+        open_count = draw_from_ring(
             words[:size], words[-size:], ring.cell_shift, offset_bits, ring.thresholds,
             ring.starts, ring.squeezes, out[start : start + size], positions, slots, coins,
         )  # fmt: skip
-        undecided.append((positions[:found] + start, slots[:found].copy(), coins[:found].copy()))
+        undecided.append(
+            (
+                positions[:open_count] + start,
+                slots[:open_count].copy(),
+                coins[:open_count].copy(),
+            )
+        )
     position, slot, coin = (np.concatenate(column) for column in zip(*undecided, strict=True))
     escaped = ring.entries[slot] == ring.escape
     uniform = (coin.astype(np.float64) + 0.5) * 2.0 ** (table.offset_bits - 64)
@@ -177,7 +191,7 @@ def _try_ring(
 
 
 @lru_cache(maxsize=64)
-def block_table(law: IntegerNoise) -> BlockTable:
+def block_table(law: LogConcaveNoise) -> BlockTable:
     """The sampler's tables for a law: a few milliseconds, kept for the 64 laws used last."""
     std = math.sqrt(law.variance_grid)
     # ring 0 then holds about ±3.3 standard deviations
@@ -213,7 +227,7 @@ def block_table(law: IntegerNoise) -> BlockTable:
     return BlockTable(offset_bits, tuple(rings), log_ratio, outside_mass)
 
 
-def _cut_into_blocks(law: IntegerNoise, *, width: int, reach: float) -> _Blocks:
+def _cut_into_blocks(law: LogConcaveNoise, *, width: int, reach: float) -> _Blocks:
     near = np.arange(math.ceil(reach / width) + 1, dtype=np.int64) * width
     starts = np.concatenate([near, -near - width])
     log_tops = np.concatenate([law.log_pmf(near), law.log_pmf(near + 1)])

@@ -16,9 +16,9 @@ import numpy as np
 
 from sumus.data import OwnTable, TextColumn, public_facts, table_pool
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import Account, NoiseDesign, calibrate_design, certify, sum_length
+from sumus.guarantee import Account, NoiseDesign, calibrated, certify, sum_length
 from sumus.parties.sums import terms_of
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.secagg import Terms
 
 __all__ = ["Agreement", "agree_on", "declared_facts"]
@@ -33,14 +33,12 @@ class Agreement:
         design: of the resolved and calibrated plan; its hash names the federation.
         certified: the guarantee, by this party's own Sumus; None without privacy, and for audits,
             which release nothing.
-        facts: what is public about the records; None where a simulation holds them all.
         asked: rounds that may be asked for; None: the plan's. An audit releases nothing and may ask
             for more.
     """
 
     design: NoiseDesign
     certified: Account | None
-    facts: PublicFacts | None = None
     asked: int | None = None
 
     @property
@@ -57,7 +55,7 @@ class Agreement:
     @property
     def names(self) -> tuple[str, ...]:
         """Of all silos, by their places in the plan."""
-        return tuple(silo.name for silo in self.design.silos)
+        return self.design.resolved.silo_names
 
     @property
     def rounds(self) -> int:
@@ -79,7 +77,7 @@ class Agreement:
         """The terms of a secure sum of so many silos: a threshold is silos − drop-outs, so keys
         belong to a set of invited silos.
         """
-        return terms_of(self.plan, silos=silos, length=sum_length(self.plan))
+        return terms_of(self.plan, silos=silos, length=sum_length(self.design.resolved))
 
 
 def agree_on(plan: TrainingPlan) -> Agreement:
@@ -110,8 +108,8 @@ def agree_on(plan: TrainingPlan) -> Agreement:
             'or "split-noise".'
         )
     facts = declared_facts(plan)
-    design = calibrate_design(resolve(plan, facts), facts.silo_names).about(facts)
-    return Agreement(design=design, certified=certify(design), facts=facts)
+    design = calibrated(plan, facts)
+    return Agreement(design=design, certified=certify(design))
 
 
 def declared_facts(plan: TrainingPlan) -> PublicFacts:

@@ -18,6 +18,7 @@ from sumus.errors import StorageError
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
 from sumus.parties.round import RoundOutcome
+from sumus.plan import TrainingPlan
 from sumus.training import Server
 
 __all__ = ["entry_of", "restore", "summary_of", "write_model"]
@@ -68,7 +69,7 @@ def entry_of(
 
 def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
-    dimension, scale = design.plan.training.dimension or 1, abs(design.update_scale)
+    dimension, scale = design.resolved.dimension, abs(design.update_scale)
     if design.coins is not None:
         return math.sqrt(dimension) * design.coins.std_of_sum(survivors) * scale
     weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
@@ -77,6 +78,7 @@ def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
 
 
 def summary_of(
+    plan: TrainingPlan,
     account: Account | None,
     rounds: Sequence[RoundEntry],
     *,
@@ -99,6 +101,7 @@ def summary_of(
         "analysis": None if promised is None else promised.analysis,
         "void": void,
         "rounds": len(rounds),
+        "lost_rounds": plan.federation.rounds - len(rounds),
         "seconds": seconds,
         "records_per_silo": [] if account is None else list(account.records_per_silo),
         "columns": [] if account is None else list(account.columns),

@@ -1,6 +1,6 @@
 """The engine without a network: one process plays all silos.
 
-`in_process` ties the parties of a simulation together: the same `SiloParty` and `ServerParty` as
+`federation_in_process` ties the parties of a simulation together: the same `SiloParty` and `ServerParty` as
 across machines, which differ in what they are given:
 
 | given        | in process                                      | across machines                   |
@@ -42,7 +42,7 @@ from sumus.parties.work import LocalWork
 from sumus.randomness import RandomSource
 from sumus.training import Prepared, select_silos
 
-__all__ = ["InProcess", "SumsInProcess", "in_process"]
+__all__ = ["InProcess", "SumsInProcess", "federation_in_process"]
 
 Handler = Callable[[bytes], bytes | None]
 """A silo: message to answer; None is a silo that does not answer, an exception ends the
@@ -91,9 +91,7 @@ class InProcess:
         }
         endless = math.isinf(deadline_seconds)
         try:
-            done, _ = wait(
-                running, timeout=None if endless else max(0.0, until - time.monotonic())
-            )
+            done, _ = wait(running, timeout=None if endless else max(0.0, until - time.monotonic()))
         except BaseException:  # whoever interrupts the run does not wait for silos in the queue
             for future in running:
                 future.cancel()
@@ -120,9 +118,7 @@ class _Seated:
         placed = {self._places[number]: message for number, message in messages.items()}
         answers = self._driver.exchange(placed, deadline_seconds=deadline_seconds)
         return {
-            number: answers[place]
-            for number, place in enumerate(self._places)
-            if place in answers
+            number: answers[place] for number, place in enumerate(self._places) if place in answers
         }
 
     def close(self) -> None:
@@ -171,12 +167,19 @@ class SumsInProcess:
         """See `Summing.simulated`."""
         return self._bits.public
 
+    @property
+    def present(self) -> frozenset[int]:
+        """See `Summing.present`."""
+        return frozenset(range(len(self._works)))
+
     def greet(self) -> None:
         """See `Summing.greet`: in one process everybody agrees."""
 
     def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
         """See `Summing.invite`: known before the round begins, and the same if it is repeated."""
-        selected = select_silos(self._agreement.plan, self._bits.source(number, "selection"))
+        selected = select_silos(
+            self._agreement.design.resolved, self._bits.source(number, "selection")
+        )
         if again is not None and again != selected:
             raise RoundLostError(f"round {number + 1} was asked of other silos.")
         reason = too_few(self._agreement, len(selected))
@@ -202,9 +205,7 @@ class SumsInProcess:
         removable = self._agreement.plan.noise.removable
         key = (invited, number, purpose) if removable else (invited,)
         if self._keyed is None or self._keyed[0] != key:
-            random = (
-                self._bits.source(number, "protocol", purpose) if removable else RandomSource()
-            )
+            random = self._bits.source(number, "protocol", purpose) if removable else RandomSource()
             self._keyed = key, self._among(sorted(invited), random)
         return self._keyed[1]
 
@@ -227,19 +228,19 @@ class SumsInProcess:
         return summing
 
     def _seat(self, memories: Mapping[int, KeyedMemory]) -> None:
-        self._silos.silos = {
-            place: SiloParty(
-                memory,
-                work=lambda agreement, name, place=place: self._works[place],
-                releases=lambda agreement: self._releases,
-                agree=lambda plan: self._agreement,
-                watch_update=self._watch_update,
-            ).answer
-            for place, memory in memories.items()
-        }
+        self._silos.silos = {place: self._silo(place, memories[place]) for place in memories}
+
+    def _silo(self, place: int, memory: KeyedMemory) -> Handler:
+        return SiloParty(
+            memory,
+            work=lambda agreement, name: self._works[place],
+            releases=lambda agreement: self._releases,
+            agree=lambda plan: self._agreement,
+            watch_update=self._watch_update,
+        ).answer
 
 
-def in_process(
+def federation_in_process(
     design: NoiseDesign,
     prepared: Prepared,
     bits: Bits,

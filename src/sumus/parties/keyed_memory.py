@@ -34,9 +34,7 @@ class RunSecret:
 
     def source(self, number: int, *path: str | int) -> RandomSource:
         """The bits of one party in round `number` (from 0)."""
-        label = "/".join(
-            ["sumus round randomness", self.plan_hash, str(number), *map(str, path)]
-        )
+        label = "/".join(["sumus round randomness", self.plan_hash, str(number), *map(str, path)])
         return RandomSource.from_key(hashlib.sha256(self.key + label.encode()).digest())
 
 

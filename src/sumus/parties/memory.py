@@ -64,7 +64,10 @@ class InFlight:
 class SessionNotes(Protocol):
     """What a silo must not forget of one session."""
 
-    guard: RoundGuard
+    @property
+    def guard(self) -> RoundGuard:
+        """What the silo has committed to."""
+        ...
 
     @property
     def random(self) -> RandomSource:

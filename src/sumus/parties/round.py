@@ -66,6 +66,11 @@ class Summing(Protocol):
         ...
 
     @property
+    def present(self) -> frozenset[int]:
+        """Silos that take part at the moment."""
+        ...
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         """Why silos do not take part, by name."""
         ...

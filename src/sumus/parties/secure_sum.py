@@ -213,7 +213,11 @@ class SecureSum:
     def _too_few(self) -> str:
         there = len(self._present if self._session else self._adverts)
         refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
-        why = f"Refused: {refused}" if refused else "Nobody refused; check that the silos have joined."
+        why = (
+            f"Refused: {refused}"
+            if refused
+            else "Nobody refused; check that the silos have joined."
+        )
         return (
             f"{there} of {self._terms.silos} silos take part, a round needs "
             f"{self._terms.minimum_survivors}. {why}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, final
 
 from sumus.books import Measurement, RoundEntry, RunFolder
@@ -74,6 +74,11 @@ class ServerParty:
         return self.summing.simulated
 
     @property
+    def present(self) -> tuple[str, ...]:
+        """Names of the silos that take part at the moment."""
+        return tuple(self.agreement.names[place] for place in sorted(self.summing.present))
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         """Why silos do not take part, by name."""
         return self.summing.refusals
@@ -93,7 +98,12 @@ class ServerParty:
         """One round (from 0), measured as the plan says."""
         outcome = one_round(number, self.server, self.summing, Watchers(self.measuring))
         if self._measures_after(number):
-            outcome.metrics, _ = self._counted(number, outcome.invited)
+            outcome.metrics, counted = self._counted(number, outcome.invited)
+            outcome.summed = replace(
+                outcome.summed,
+                bytes_up=outcome.summed.bytes_up + counted.bytes_up,
+                bytes_down=outcome.summed.bytes_down + counted.bytes_down,
+            )
         return outcome
 
     # -- with a journal
@@ -110,6 +120,8 @@ class ServerParty:
                 "Start a new run."
             )
         restore(self.server, run)
+        if run.summary is not None:
+            return
         journal = Journal(
             run,
             self.agreement.design,
@@ -123,7 +135,7 @@ class ServerParty:
         aborts = finished = 0
         while number < self.agreement.rounds and (rounds is None or finished < rounds):
             try:
-                outcome = one_round(number, self.server, self.summing, watch, again=again)
+                one_round(number, self.server, self.summing, watch, again=again)
             except RoundLostError:
                 number, again = number + 1, None
                 continue

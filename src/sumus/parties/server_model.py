@@ -18,7 +18,7 @@ def prepared_without_records(agreement: Agreement) -> Prepared:
     """Model and first parameters as the server needs them: everything runs on one record of
     zeros.
     """
-    facts = agreement.facts or declared_facts(agreement.plan)
+    facts = agreement.design.facts or declared_facts(agreement.plan)
     blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), np.zeros(1, dtype=np.int64))
     silo = SiloRecords("no records", blank, blank, blank)
     data = FederatedData(facts.name, (silo,), facts.shape, facts.classes, facts.class_names)

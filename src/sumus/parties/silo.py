@@ -160,17 +160,13 @@ class SiloParty:
             PlanError,
             GuaranteeError,
         ) as error:  # raised over the silo's own records too, so their numbers stay here
-            return self._refuse(
-                f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error)
-            )
+            return self._refuse(f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error))
         except SumusError as error:
             return self._refuse(
                 f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error)
             )
         except Exception:  # a silo's process must outlive whatever a server can provoke
-            return self._refuse(
-                f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc()
-            )
+            return self._refuse(f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc())
 
     def answer(self, message: bytes) -> bytes:
         """The same; what is wrong is an exception with its fix. For whoever plays the silo."""
@@ -357,7 +353,7 @@ class SiloParty:
         update = work.update(asked.parameters, source, seeds)
         if self._watch_update is not None:
             self._watch_update(place, update, time.perf_counter() - begin)
-        return padded(update.vector, sum_length(agreement.plan))
+        return padded(update.vector, sum_length(agreement.design.resolved))
 
 
 @final
@@ -380,11 +376,9 @@ class _Asked:
         measurements, and no others.
         """
         plan, (number, purpose, parameters) = agreement.plan, unpack_model(payload)
-        if len(parameters) != plan.training.dimension:
-            rule = (
-                f"the model that arrived has {len(parameters)} parameters, the plan "
-                f"{plan.training.dimension}"
-            )
+        dimension = agreement.design.resolved.dimension
+        if len(parameters) != dimension:
+            rule = f"the model that arrived has {len(parameters)} parameters, the plan {dimension}"
             raise PeerProtocolError(f"{rule}. Refuse the server.")
         if number >= agreement.rounds:
             raise PeerProtocolError(

@@ -72,7 +72,7 @@ def _total(
 ) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
     """The sum in the ring, lifted; of a continuous Gaussian, the sum of floats."""
     if vectors[0].dtype == np.float64:
-        return np.stack(vectors).astype(np.float64).sum(axis=0)
+        return np.asarray(np.stack(vectors).astype(np.float64).sum(axis=0))
     residues = np.add.reduce(
         [to_ring(np.asarray(vector, dtype=np.int64), bits) for vector in vectors]
     )

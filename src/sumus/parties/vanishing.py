@@ -47,16 +47,18 @@ class Vanishing:
     def _vanish(self, message: bytes) -> None:
         """Let those go whose turn it is when this message is due."""
         kind, body = unframe(message)
+        payload = b""
         if kind is Kind.PLAIN:
             stages, payload = _STAGES[Invitation], body[64:]
-        elif kind is not Kind.PROTOCOL:
-            return
-        else:
+        elif kind is Kind.PROTOCOL:
             received = decode_any(body)
             stages = _STAGES.get(type(received), ())
-            payload = received.payload if isinstance(received, Invitation) else b""
+            if isinstance(received, Invitation):
+                payload = bytes(received.payload)
+        else:
+            return
         if payload:
-            (self._number, *_), self._gone = unpack_model(bytes(payload)), frozenset()
+            (self._number, *_), self._gone = unpack_model(payload), frozenset()
         due = self._drop_outs.get(self._number, {})
         for stage in stages:
             self._gone |= due.get(stage, frozenset())

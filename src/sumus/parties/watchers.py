@@ -231,6 +231,4 @@ class Journal:
     def round_ends(self, outcome: RoundOutcome) -> None:
         """See `Watching.round_ends`."""
         entry = entry_of(self.design, outcome, self.names, epsilon=self.epsilon(outcome.number + 1))
-        self.committed = self.run.commit(
-            entry, self.server.state(), {"round": outcome.number + 1}
-        )
+        self.committed = self.run.commit(entry, self.server.state(), {"round": outcome.number + 1})

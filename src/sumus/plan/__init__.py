@@ -1,8 +1,8 @@
 """Every public number: `TrainingPlan` as it is written, resolved against public facts.
 
 `plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys and rules,
-`facts` what everybody may know about the records, `resolve` fills in what follows from them,
-`sizes` are shapes and numbers of parameters.
+`facts` what everybody may know about the records, `resolved` the plan with every number filled in
+from them, `sizes` are shapes and numbers of parameters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
         SiloPlan as SiloPlan,
         TrainingPlan as TrainingPlan,
     )
-    from sumus.plan.resolved import resolve as resolve
+    from sumus.plan.resolved import (
+        ResolvedPlan as ResolvedPlan,
+        ResolvedSilo as ResolvedSilo,
+        resolve as resolve,
+    )
     from sumus.plan.sizes import (
         CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
         CNN_HIDDEN as CNN_HIDDEN,
@@ -37,7 +41,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     facts="PublicFacts",
     plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",
-    resolved="resolve",
+    resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
         "feature_shape float_sum_terms logit_count"

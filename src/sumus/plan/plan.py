@@ -216,8 +216,16 @@ class TrainingPlan:
     def least_invited(self) -> int:
         """The number of silos that every round invites at least."""
         federation = self.federation
-        if federation.selection == "poisson":
-            return federation.selected or 1 + federation.dropouts + self.colluding
+        if federation.selection != "poisson":
+            return self.invited
+        if federation.selected is not None:
+            return federation.selected
+        return 1 + federation.dropouts + self.colluding
+
+    @property
+    def invited(self) -> int:
+        """The number of silos that a round invites at most."""
+        federation = self.federation
         taking_part = federation.selected if federation.selection == "fixed" else federation.silos
         if taking_part is None:
             raise PlanError(
@@ -290,7 +298,7 @@ def _check_together(plan: TrainingPlan) -> None:
             "cannot stand beside sampling_rate",
             "Keep one of them.",
         )
-    if training.algorithm == "single-step" and (federation.local_steps or 1) != 1:
+    if training.algorithm == "single-step" and federation.local_steps not in (None, 1):
         raise PlanError(
             "federation.local_steps",
             federation.local_steps,

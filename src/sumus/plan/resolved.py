@@ -1,28 +1,163 @@
-"""Filling in what a plan leaves to the data: silos, sampling rate, local steps, divisor, dimension.
-Public facts only.
+"""A plan with every number made explicit: what `guarantee`, `training` and `parties` compute with.
+
+`resolve` fills in silos, sampling rate, local steps, divisor and dimension from public facts, and
+refuses what it cannot fill in. Whoever holds a `ResolvedPlan` needs no default for any number.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, final
 
 from sumus.errors import PlanError
+from sumus.noise import Rounding
 from sumus.plan.facts import PublicFacts
 from sumus.plan.plan import SiloPlan, TrainingPlan
 from sumus.plan.sizes import feature_shape, parameter_count
 
-__all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "resolve"]
+__all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
 DEFAULT_EPSILON = 1.0
 """The target of a plan that names neither an ε nor a noise."""
 DEFAULT_BIN = 20.0
 """Records in an average bin of a convex pass whose plan names neither bins nor a batch size."""
 
+_ROUNDINGS = {
+    "record": Rounding.TRUNCATED,
+    "stochastic": Rounding.STOCHASTIC,
+    "sum": Rounding.SUMMED,
+}
+Number = TypeVar("Number")
 
-def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
-    """The plan with every omitted number made explicit from public facts; the result resolves to
-    itself.
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ResolvedSilo:
+    """The public numbers of one silo, its own ones in place of the plan's.
+
+    Args:
+        name: the silo.
+        records: public upper bound on its training records.
+        local_steps: S_i; bins of a convex pass.
+        sampling_rate: q_i, per local step.
+        learning_rate: γ_i.
+        clip_norm: C_i.
+        std_factor: of its noise, over the standard deviation of an equal share.
+    """
+
+    name: str
+    records: int
+    local_steps: int
+    sampling_rate: float
+    learning_rate: float
+    clip_norm: float
+    std_factor: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ResolvedPlan:
+    """A plan none of whose numbers is left to the data; made by `resolve`, or by `of` from a plan
+    that was resolved when it was stored.
+
+    Args:
+        plan: with everything filled in; it is what is hashed, approved and written.
+        rounding: how vectors get onto the grid.
+        dimension: d, parameters of the model.
+        divisor: b, public divisor of a step's sum.
+        local_steps: S of a silo that has no number of its own.
+        sampling_rate: q of a silo that has none of its own.
+        invited: the most silos that a round invites.
+        contributors: k, silos whose noise the guarantee counts.
+        selection_rate: probability that a round invites a silo; 1 unless silos are drawn one by
+            one.
+        silos: in the order of the federation.
+    """
+
+    plan: TrainingPlan
+    rounding: Rounding
+    dimension: int
+    divisor: float
+    local_steps: int
+    sampling_rate: float
+    invited: int
+    contributors: int
+    selection_rate: float
+    silos: tuple[ResolvedSilo, ...]
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, silo_names: Sequence[str]) -> Self:
+        """Read a plan in which every number is written down; refuses one that leaves a number out.
+
+        Args:
+            silo_names: in the order of `data.records_per_silo`.
+        """
+        training, federation = plan.training, plan.federation
+        records = _known("data.records_per_silo", plan.data.records_per_silo)
+        if len(records) != len(silo_names):
+            rule = f"must list one bound for each of {len(silo_names)} silos"
+            raise PlanError("data.records_per_silo", len(records), rule, "Add or remove entries.")
+        steps = _known("federation.local_steps", federation.local_steps)
+        rate = _known("training.sampling_rate", training.sampling_rate)
+        chance = federation.selection_rate if federation.selection == "poisson" else 1.0
+        return cls(
+            plan=plan,
+            rounding=_known("noise.rounding", _ROUNDINGS.get(plan.noise.rounding)),
+            dimension=_known("training.dimension", training.dimension),
+            divisor=_known("training.divisor", training.divisor),
+            local_steps=steps,
+            sampling_rate=rate,
+            invited=plan.invited,
+            contributors=plan.noise_contributors,
+            selection_rate=_known("federation.selection_rate", chance),
+            silos=tuple(
+                _silo(plan, name, records=count, local_steps=steps, sampling_rate=rate)
+                for name, count in zip(silo_names, records, strict=True)
+            ),
+        )
+
+    @property
+    def silo_names(self) -> tuple[str, ...]:
+        """In the order of the federation."""
+        return tuple(silo.name for silo in self.silos)
+
+    def replace(self, section: str, **changes: Any) -> Self:
+        """The same with keys of one section of the plan replaced by Python values."""
+        return self.of(self.plan.replace(section, **changes), self.silo_names)
+
+
+def _known(field: str, value: Number | None) -> Number:
+    if value is None:
+        raise PlanError(
+            field, None, "must be known before noise is sized", "Resolve the plan first."
+        )
+    return value
+
+
+def _silo(
+    plan: TrainingPlan, name: str, *, records: int, local_steps: int, sampling_rate: float
+) -> ResolvedSilo:
+    own = plan.silo.get(name, SiloPlan())
+    return ResolvedSilo(
+        name=name,
+        records=records,
+        local_steps=_first(own.local_steps, local_steps),
+        sampling_rate=_first(own.sampling_rate, sampling_rate),
+        learning_rate=_first(own.learning_rate, plan.training.learning_rate),
+        clip_norm=_first(own.clip_norm, plan.training.clip_norm),
+        std_factor=_first(own.std_factor, 1.0),
+    )
+
+
+def _first(own: Number | None, common: Number) -> Number:
+    return common if own is None else own
+
+
+def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
+    """The plan with every omitted number made explicit from public facts; a plan that is filled in
+    already stays as it is.
     """
     silos = plan.federation.silos if plan.federation.silos is not None else facts.silos
     if silos != facts.silos:
@@ -72,7 +207,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         plan = plan.replace(
             "noise", rounding="sum" if plan.training.algorithm == "convex-pass" else "record"
         )
-    return plan
+    return ResolvedPlan.of(plan, facts.silo_names)
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
@@ -118,11 +253,8 @@ def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     elif steps is None and training.learning_rates is not None:
         steps = len(training.learning_rates)
     elif steps is None:
-        steps = (
-            math.ceil((federation.local_epochs or 0.0) / rate - 1e-9)
-            if federation.local_epochs
-            else 1
-        )
+        epochs = federation.local_epochs
+        steps = 1 if epochs is None else math.ceil(epochs / rate - 1e-9)
     divisor = (
         training.divisor
         if training.divisor is not None

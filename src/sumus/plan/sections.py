@@ -22,6 +22,7 @@ from sumus.files import (
     text,
     whole,
 )
+from sumus.noise import LAWS
 
 __all__ = [
     "ALGORITHMS",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
-MECHANISMS = ("skellam", "discrete-gaussian", "gaussian", "poisson-binomial")
+MECHANISMS = (*LAWS, "poisson-binomial")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _STEPS = ("training.algorithm", "dp-sgd", "split-noise", "single-step")
@@ -263,7 +264,7 @@ class SiloPlan(RuledTable):
     # of its records' gradients
     clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
     # factor on the standard deviation of its noise share
-    noise_share: float | None = key(None, optional(number(low=1e-30, high=1e30)))
+    std_factor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # Poisson, of its records
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
     # its own number per round

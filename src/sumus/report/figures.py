@@ -10,7 +10,7 @@ from typing import final
 
 from markupsafe import Markup
 
-from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.scales import Formatter, as_bytes, as_number, as_percent, as_seconds
 from sumus.report.words import Statement
@@ -34,7 +34,7 @@ class Figure:
     caption: str
 
 
-def of_run(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> list[Figure]:
+def of_run(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> list[Figure]:
     """The figures of one run, in reading order."""
     if not rounds:
         return []
@@ -49,9 +49,9 @@ def of_run(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> l
     return [figure for figure in [*made, _seconds(rounds), _traffic(rounds)] if figure is not None]
 
 
-def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list[Figure]:
+def comparison(runs: Sequence[tuple[str, list[RoundEntry], Statement]]) -> list[Figure]:
     """The same figure for several runs at once."""
-    kinds: tuple[tuple[str, str, Formatter, Callable[[RoundRecord], float | None]], ...] = (
+    kinds: tuple[tuple[str, str, Formatter, Callable[[RoundEntry], float | None]], ...] = (
         ("accuracy", "Accuracy", as_percent, lambda each: each.accuracy),
         ("loss", "Loss", as_number, lambda each: each.loss),
         (
@@ -104,7 +104,7 @@ def comparison(runs: Sequence[tuple[str, list[RoundRecord], Statement]]) -> list
 
 
 def _points(
-    rounds: list[RoundRecord], pick: Callable[[RoundRecord], float | None]
+    rounds: list[RoundEntry], pick: Callable[[RoundEntry], float | None]
 ) -> list[tuple[float, float]]:
     """(round, value) wherever the value is known and finite."""
     found = [(float(each.round), pick(each)) for each in rounds]
@@ -119,7 +119,7 @@ def _legend(lines: Sequence[Line]) -> tuple[tuple[str, int, bool], ...]:
     return tuple((line.name, line.colour % 8, line.dashed) for line in lines)
 
 
-def _measured_how(rounds: list[RoundRecord]) -> str:
+def _measured_how(rounds: list[RoundEntry]) -> str:
     kinds = {
         each.metrics_are for each in rounds if each.accuracy is not None or each.loss is not None
     }
@@ -136,7 +136,7 @@ def _measured_how(rounds: list[RoundRecord]) -> str:
     return ""
 
 
-def _accuracy(rounds: list[RoundRecord]) -> Figure | None:
+def _accuracy(rounds: list[RoundEntry]) -> Figure | None:
     line = Line(name="accuracy", points=_points(rounds, lambda each: each.accuracy))
     if not line.points:
         return None
@@ -146,7 +146,7 @@ def _accuracy(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _loss(rounds: list[RoundRecord]) -> Figure | None:
+def _loss(rounds: list[RoundEntry]) -> Figure | None:
     line = Line(name="loss", points=_points(rounds, lambda each: each.loss), colour=1)
     if not line.points:
         return None
@@ -154,7 +154,7 @@ def _loss(rounds: list[RoundRecord]) -> Figure | None:
     return Figure(key="loss", title="Loss", chart=chart, legend=(), caption=_measured_how(rounds))
 
 
-def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> Figure | None:
+def _epsilon(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> Figure | None:
     guarantee = run.guarantee
     if guarantee is None or statement.verdict == "void":
         return None
@@ -178,7 +178,7 @@ def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) ->
     )
 
 
-def _fairness(rounds: list[RoundRecord]) -> Figure | None:
+def _fairness(rounds: list[RoundEntry]) -> Figure | None:
     known = [
         (float(each.round), each.known_silo_accuracies)
         for each in rounds
@@ -219,7 +219,7 @@ def _fairness(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _norms(rounds: list[RoundRecord]) -> Figure | None:
+def _norms(rounds: list[RoundEntry]) -> Figure | None:
     lines = [
         Line(
             name="update, noise included",
@@ -247,7 +247,7 @@ def _norms(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _clipping(rounds: list[RoundRecord]) -> Figure | None:
+def _clipping(rounds: list[RoundEntry]) -> Figure | None:
     line = Line(
         name="clipped records", points=_points(rounds, lambda each: each.clipped_fraction), colour=3
     )
@@ -266,7 +266,7 @@ def _clipping(rounds: list[RoundRecord]) -> Figure | None:
     return Figure(key="clipping", title="Clipped records", chart=chart, legend=(), caption=caption)
 
 
-def _seconds(rounds: list[RoundRecord]) -> Figure | None:
+def _seconds(rounds: list[RoundEntry]) -> Figure | None:
     found = {stage for each in rounds for stage in each.seconds}
     stages = [stage for stage in _STAGES if stage in found] + sorted(found.difference(_STAGES))
     if not stages:
@@ -295,7 +295,7 @@ def _seconds(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _traffic(rounds: list[RoundRecord]) -> Figure | None:
+def _traffic(rounds: list[RoundEntry]) -> Figure | None:
     if not any(each.bytes_up or each.bytes_down for each in rounds):
         return None
     stacks = {

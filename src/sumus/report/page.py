@@ -17,7 +17,7 @@ from typing import Any, final
 
 import jinja2
 
-from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
@@ -37,7 +37,7 @@ class RunView:
     """Everything the page shows about one run."""
 
     run: RunFolder
-    rounds: list[RoundRecord]
+    rounds: list[RoundEntry]
     statement: Statement
     figures: list[Figure]
     tiles: list[tuple[str, str, str]]
@@ -165,11 +165,12 @@ def _view(run: RunFolder, colour: int) -> RunView:
     )
 
 
-def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, str]]:
+def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str]]:
     """The figures everybody asks for first: (name, value, remark)."""
     seconds = sum(sum(each.seconds.values()) for each in rounds)
     traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
-    silos = len(run.silos) or run.plan.federation.silos or 0
+    planned = run.plan.federation.silos
+    silos = len(run.silos) if run.silos or planned is None else planned
     tiles = []
     measured = next((each for each in reversed(rounds) if each.accuracy is not None), None)
     if measured is not None and measured.accuracy is not None:
@@ -223,7 +224,7 @@ def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, st
 
 
 def _baselines(
-    run: RunFolder, rounds: list[RoundRecord]
+    run: RunFolder, rounds: list[RoundEntry]
 ) -> list[tuple[str, float, float | None, str]]:
     """Private, non-private and each silo alone: (name, accuracy, its ±, remark); empty if the run
     did not measure them.
@@ -272,7 +273,7 @@ def _baselines(
     return rows
 
 
-def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float]]:
+def _extremes(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, float]]:
     """The last accuracy of each silo, worst first; only the ends of a long list."""
     last = (
         next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), None)
@@ -290,7 +291,7 @@ def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, floa
     return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
 
 
-def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
+def _health(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str]]:
     """What an engineer looks at when something seems wrong."""
     dropped = [name for each in rounds for name in each.dropped]
     headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]

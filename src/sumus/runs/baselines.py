@@ -12,13 +12,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
-from sumus.guarantee import noise_design
-from sumus.parties import Federation
-from sumus.plan import TrainingPlan
+from sumus.guarantee import NoiseDesign
+from sumus.parties import Simulation, federation_in_process
+from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.purity import InputKind
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, evaluate, plain_steps
+from sumus.training import Prepared, evaluate, plain_steps
 
 __all__ = ["baselines", "majority", "without_noise"]
 
@@ -37,7 +38,7 @@ def majority(data: FederatedData) -> dict[str, float]:
     return {"majority": float(np.mean(test == np.bincount(train).argmax()))}
 
 
-def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict[str, float]:
+def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> dict[str, float]:
     """Accuracies of FedAvg with the same rounds, steps and learning rate but no noise, and of every
     silo by itself.
 
@@ -45,29 +46,35 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
         `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test
         records of all silos together; nothing where there are none.
     """
-    if not any(len(silo.test) for silo in bench.data.silos):
+    if not any(len(silo.test) for silo in prepared.data.silos):
         return {}
-    names = tuple(silo.name for silo in bench.data.silos)
-    records = [len(silo.train) for silo in bench.data.silos]
+    names = tuple(silo.name for silo in prepared.data.silos)
+    records = [len(silo.train) for silo in prepared.data.silos]
     least = min((count for count in records if count), default=1)
     batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(least))
     mean = max(float(np.mean(records)), 1.0)
     steps = max(1, round(mean / batch))
     plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
-    together = Federation(noise_design(plain, names), bench, None, seed=0, threads=threads)
+    together = federation_in_process(
+        NoiseDesign.of(ResolvedPlan.of(plain, names)),
+        prepared,
+        Simulation(0),
+        releases=NoLedger("comparison without privacy"),
+        threads=threads,
+    )
     for _ in together.rounds():
         pass
     pooled = Records(
-        np.concatenate([silo.test.x for silo in bench.data.silos]),
-        np.concatenate([silo.test.y for silo in bench.data.silos]),
+        np.concatenate([silo.test.x for silo in prepared.data.silos]),
+        np.concatenate([silo.test.y for silo in prepared.data.silos]),
     )
     vocabulary = plan.training.vocabulary
-    kind = InputKind.of(bench.model, vocabulary)
+    kind = InputKind.of(prepared.model, vocabulary)
     alone = []
-    for position, silo in enumerate(bench.data.silos):
+    for position, silo in enumerate(prepared.data.silos):
         update = plain_steps(
-            bench.model,
-            bench.first_parameters,
+            prepared.model,
+            prepared.first_parameters,
             kind.cast(torch.from_numpy(silo.train.x)),
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
@@ -79,12 +86,12 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
         )
         alone.append(
             evaluate(
-                bench.model, bench.first_parameters + update, pooled, vocabulary=vocabulary
+                prepared.model, prepared.first_parameters + update, pooled, vocabulary=vocabulary
             ).accuracy
         )
     return {
         "non_private": evaluate(
-            bench.model, together.server.released, pooled, vocabulary=vocabulary
+            prepared.model, together.server.released, pooled, vocabulary=vocabulary
         ).accuracy,
         "alone_mean": float(np.mean(alone)),
         "alone_min": float(np.min(alone)),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         DroppedSet as DroppedSet,
         Invitation as Invitation,
         KeyDirectory as KeyDirectory,
+        SetCertificate as SetCertificate,
         decode_any as decode_any,
     )
     from sumus.secagg.server import (
@@ -54,7 +55,7 @@ __getattr__, __dir__, __all__ = door(
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="InProcessFederation",
     keys="Roster SiloIdentity session_digest",
-    messages="DroppedSet Invitation KeyDirectory decode_any",
+    messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerSetup ServerUnmasking",
     silo="SiloDone SiloInvited SiloSession SiloSetup SiloSigned SiloSubmitted answer",
     summing="SecureSum secure_sum",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
     from sumus.training.noise import lifted_sum as lifted_sum
     from sumus.training.preparation import (
-        Workbench as Workbench,
+        Prepared as Prepared,
         named_model as named_model,
         prepare as prepare,
     )
@@ -46,7 +46,7 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
-    preparation="Workbench named_model prepare",
+    preparation="Prepared named_model prepare",
     sampling="poisson_batch select_silos",
     server="Server",
 )

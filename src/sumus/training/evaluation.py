@@ -30,7 +30,7 @@ from sumus.guarantee import (
     decoded_counts,
     sum_length,
 )
-from sumus.noise import Gaussian, IntegerNoise
+from sumus.noise import Law
 from sumus.purity import (
     CHUNK,
     Form,
@@ -191,7 +191,7 @@ class SecureMetrics:
     design: NoiseDesign
 
     @property
-    def share(self) -> IntegerNoise | Gaussian:
+    def share(self) -> Law:
         """The law that one silo adds to each of its counts."""
         return count_noise(self.design.plan)
 
@@ -210,7 +210,7 @@ class SecureMetrics:
                 *_per_record(model, parameters, records, vocabulary=plan.training.vocabulary)
             )
         most = clamp_of(plan)
-        vector = np.zeros(sum_length(plan), dtype=np.int64)
+        vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:METRIC_COORDINATES] = np.clip(totals, -most, most) + self.share.sample(
             METRIC_COORDINATES, source
         ).astype(np.int64)

@@ -29,7 +29,7 @@ def draw_noise(
     Guarantee: has the law that `design.drawn_by(silo)` declares; the part that depends on `seeds`
         is removable, the rest is not.
     """
-    dimension = design.plan.training.dimension or 1
+    dimension = design.resolved.dimension
     if not seeds:
         return design.drawn_by(silo).sample(dimension, source)
     components = design.removable_components
@@ -56,7 +56,7 @@ def lifted_sum(
         removed_seeds: of each survivor, the opened seeds by component, counted from 0 for the first
             removable one.
     """
-    bits, dimension = design.plan.aggregation.modulus_bits, design.plan.training.dimension or 1
+    bits, dimension = design.plan.aggregation.modulus_bits, design.resolved.dimension
     residues = np.asarray(total).astype(np.uint64)
     components = design.removable_components if any(removed_seeds.values()) else ()
     for seeds in removed_seeds.values():

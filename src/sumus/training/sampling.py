@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sumus.plan import TrainingPlan
+from sumus.plan import ResolvedPlan
 from sumus.randomness import RandomSource
 
 __all__ = ["poisson_batch", "select_silos"]
@@ -25,18 +25,16 @@ def poisson_batch(
     return np.flatnonzero(source.coins(sampling_rate, records))
 
 
-def select_silos(plan: TrainingPlan, source: RandomSource) -> frozenset[int]:
+def select_silos(resolved: ResolvedPlan, source: RandomSource) -> frozenset[int]:
     """Silos invited to a round: all, a fixed number drawn at random, or each on its own with the
     plan's probability.
 
     Selection does not amplify privacy: the server knows whom it invites, and who is not invited
         adds no noise. Every round counts.
     """
-    silos = plan.federation.silos or 0
-    if plan.federation.selection == "fixed":
-        return frozenset(source.permutation(silos)[: plan.federation.selected or silos].tolist())
-    if plan.federation.selection == "poisson":
-        return frozenset(
-            np.flatnonzero(source.coins(plan.federation.selection_rate or 1.0, silos)).tolist()
-        )
+    silos, selection = len(resolved.silos), resolved.plan.federation.selection
+    if selection == "fixed":
+        return frozenset(source.permutation(silos)[: resolved.invited].tolist())
+    if selection == "poisson":
+        return frozenset(np.flatnonzero(source.coins(resolved.selection_rate, silos)).tolist())
     return frozenset(range(silos))

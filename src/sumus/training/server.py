@@ -60,13 +60,9 @@ class Server:
             else coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
         )
         update = decoded * self._design.update_scale
-        planned = (
-            self._design.plan.federation.selected
-            if self._design.plan.federation.selection == "fixed"
-            else None
-        )
-        invited = planned or self._design.plan.federation.silos or survivors
-        update *= invited / max(survivors, 1)  # the number of survivors is public
+        update *= self._design.resolved.invited / max(
+            survivors, 1
+        )  # the number of survivors is public
         self._rounds += 1
         if training.server_optimizer == "sgd":
             self._first = training.server_momentum * self._first + update

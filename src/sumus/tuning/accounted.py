@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.books import Ledger, LedgerEntry, run_name
+from sumus.books import Ledger, LedgerEntry, NoLedger, run_name
 from sumus.data import load
 from sumus.errors import GuaranteeError, PlanError
 from sumus.files import number
@@ -28,12 +28,12 @@ from sumus.guarantee import (
     Account,
     NoiseDesign,
     account_of,
-    calibrate_design,
+    calibrated,
     metrics_epsilon,
     search_epsilon,
 )
-from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.parties import RunSecret, federation_in_process
+from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.training import Metrics, prepare
 from sumus.tuning.search import tuning_plan, without_test_records
@@ -123,10 +123,7 @@ def accounted_tuning(
     facts = data.facts()
     public = RandomSource.simulation(seed, "tuning candidates")
     drawn = [space.draw(public) for _ in range(candidates)]
-    built = [
-        calibrate_design(resolve(base.with_overrides(values), facts), facts.silo_names).about(facts)
-        for values in drawn
-    ]
+    built = [calibrated(base.with_overrides(values), facts) for values in drawn]
     _require_alike(built)
     training = search_epsilon(built)
     validation = max(metrics_epsilon(each.plan, search=True) for each in built)
@@ -149,7 +146,13 @@ def accounted_tuning(
     best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])
-        federation = Federation(built[chosen], prepare(built[chosen].plan, data), os.urandom(32))
+        design = built[chosen]
+        federation = federation_in_process(
+            design,
+            prepare(design.plan, data),
+            RunSecret(os.urandom(32), design.plan.hash),
+            releases=NoLedger("entered as one release of the whole search"),
+        )
         *_, last = federation.rounds()
         if last.metrics is not None and (best is None or last.metrics.accuracy > best[0].accuracy):
             best = (last.metrics, chosen, federation.server.released)

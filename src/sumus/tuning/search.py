@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, SiloRecords, load
 from sumus.errors import GuaranteeError, PlanError, StorageError
-from sumus.guarantee import calibrate_design
-from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
-from sumus.training import Workbench, prepare
+from sumus.guarantee import calibrated
+from sumus.parties import Simulation, federation_in_process
+from sumus.plan import TrainingPlan
+from sumus.training import Prepared, prepare
 from sumus.tuning.space import SearchSpace
 
 __all__ = [
@@ -155,7 +156,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     base = tuning_plan(plan)
     data = without_test_records(load(base))
-    benches: dict[str, Workbench] = {}
+    benches: dict[str, Prepared] = {}
     direction = "maximize" if options.objective == "accuracy" else "minimize"
 
     def objective(trial: Any) -> float:
@@ -197,7 +198,7 @@ def tune(
 def _score(
     plan: TrainingPlan,
     data: FederatedData,
-    benches: dict[str, Workbench],
+    benches: dict[str, Prepared],
     options: TuneOptions,
     trial: Any,
 ) -> float:
@@ -205,9 +206,14 @@ def _score(
     import optuna
 
     facts = data.facts()
-    built = calibrate_design(resolve(plan, facts), facts.silo_names)
+    built = calibrated(plan, facts)
     bench = _bench(built.plan, data, benches)
-    federation = Federation(built, bench, None, seed=options.seed + 1_000 * (trial.number + 1))
+    federation = federation_in_process(
+        built,
+        bench,
+        Simulation(options.seed + 1_000 * (trial.number + 1)),
+        releases=NoLedger("search with public seeds"),
+    )
     value = math.nan
     for outcome in federation.rounds():
         assert outcome.metrics is not None  # noqa: S101 - every round is evaluated in the simulation
@@ -220,7 +226,7 @@ def _score(
     return float(value)
 
 
-def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Workbench]) -> Workbench:
+def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Prepared]) -> Prepared:
     """Records behind the plan's features; one workbench per kind of features and model is kept."""
     training = plan.training
     key = repr(

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.errors import SumusError
 from sumus.files import read_bytes, replace_atomically
-from sumus.parties import Patience, ServerParty, agree_on
+from sumus.parties import Patience, SecureSum, ServerParty, agree_on
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run
 from sumus.secagg import Roster
@@ -35,7 +35,8 @@ def main(grid: Grid, context: Context) -> None:
         retry=0.5,
     )
     outcome: dict[str, object] = {"error": None, "run": None, "refusals": {}}
-    party = ServerParty(agreement, roster, FlowerDriver(grid, roster.names), patience=patience)
+    driver = FlowerDriver(grid, roster.names)
+    party = ServerParty(agreement, SecureSum(agreement, roster, driver, patience=patience))
     try:
         party.greet()
         with open_run(agreement, roster, folder / "runs", simulated=party.simulated) as run:

@@ -20,7 +20,7 @@ from sumus.engines.nvflare.driver import NvflareDriver
 from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.errors import SumusError
 from sumus.files import plain_json, read_bytes, replace_atomically
-from sumus.parties import Agreement, Patience, ServerParty, agree_on
+from sumus.parties import Agreement, Patience, SecureSum, ServerParty, agree_on
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run
 from sumus.secagg import Roster
@@ -113,7 +113,9 @@ class ServerController(Controller):  # type: ignore[misc]
         runs: Path,
         abort_signal: Signal,
     ) -> None:
-        party = ServerParty(agreement, roster, driver, patience=self._patience)
+        party = ServerParty(
+            agreement, SecureSum(agreement, roster, driver, patience=self._patience)
+        )
         self._tell(phase="greeting")
         try:
             party.greet()

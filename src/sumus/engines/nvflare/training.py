@@ -64,7 +64,7 @@ def _fetched(outcome: Mapping[str, Any], out: Path) -> Path | None:
     """Move the run folder out of a downloaded result."""
     if "download" not in outcome:
         return None
-    found = next((Path(outcome["result"]) / "run").glob("*/record.jsonl"), None)
+    found = next((Path(outcome["result"]) / "run").glob("*/journal.jsonl"), None)
     place = None
     if found is not None:
         out.mkdir(parents=True, exist_ok=True)

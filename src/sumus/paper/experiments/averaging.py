@@ -12,12 +12,13 @@ from typing import Any, final
 import numpy as np
 
 from sumus.accounting import average
-from sumus.data import load, public_facts
-from sumus.guarantee import calibrate_design
+from sumus.books import NoLedger
+from sumus.data import load
+from sumus.guarantee import calibrated
 from sumus.paper.experiments.results import mean_and_sem
 from sumus.paper.experiments.tables import markdown, percent
-from sumus.parties import Federation
-from sumus.plan import TrainingPlan, resolve
+from sumus.parties import Simulation, federation_in_process
+from sumus.plan import TrainingPlan
 from sumus.training import evaluate, prepare
 
 __all__ = [
@@ -178,7 +179,7 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
         }
     )  # fmt: skip
     data = load(plan)
-    built = calibrate_design(resolve(plan, public_facts(plan)), data.facts().silo_names)
+    built = calibrated(plan)
     bench = prepare(built.plan, data)
     tests = [silo.test for silo in bench.data.silos]
     pooled = type(tests[0])(
@@ -186,7 +187,9 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
     )
     averaged, alone = [], []
     for seed in range(seeds):
-        federation = Federation(built, bench, None, seed=seed)
+        federation = federation_in_process(
+            built, bench, Simulation(seed), releases=NoLedger("experiment with a public seed")
+        )
         outcome = federation.round(0)
         scale = built.grid.granularity * built.update_scale * len(data.silos)
         models = [

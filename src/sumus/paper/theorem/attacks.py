@@ -30,7 +30,7 @@ from typing import Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.guarantee import NoiseDesign, noise_design
+from sumus.guarantee import NoiseDesign
 from sumus.paper.theorem.regression import Group, Integers, Regression
 from sumus.randomness import RandomSource
 
@@ -279,8 +279,9 @@ def _state_std(built: NoiseDesign) -> float:
 
 def _tuned(built: NoiseDesign, *, learning_rate: float, width: int | None = None) -> NoiseDesign:
     """The same noise with another public learning rate, and no more than `width` weights."""
-    most = built.plan.training.dimension or 1
-    plan = built.plan.replace(
-        "training", learning_rate=learning_rate, dimension=min(width or most, most)
+    most = built.resolved.dimension
+    return NoiseDesign.of(
+        built.resolved.replace(
+            "training", learning_rate=learning_rate, dimension=min(width or most, most)
+        )
     )
-    return noise_design(plan, tuple(silo.name for silo in built.silos))

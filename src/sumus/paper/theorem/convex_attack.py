@@ -48,7 +48,7 @@ class ConvexAttack:
     @property
     def _record_grid(self) -> float:
         """γC/b in grid steps: what one pusher adds, before the silo's one rounding."""
-        silo, divisor = self.design.silos[0], self.design.plan.training.divisor or 1.0
+        silo, divisor = self.design.silos[0], self.design.resolved.divisor
         return silo.learning_rate * silo.clip_norm / divisor / self.design.grid.granularity
 
     @property

@@ -155,7 +155,7 @@ def _count_on_code(
     """Verdicts on the silos' code; every round has the record in the first coordinates and not in
     the others.
     """
-    width = attack.design.plan.training.dimension or 1
+    width = attack.design.resolved.dimension
     rounds, first = -(-trials // width), min(max(round(width * share_inside), 1), width - 1)
     said = attack.says_in(
         released_by_silos(attack, np.arange(width) < first, rounds=rounds, source=source)

@@ -20,12 +20,12 @@ import torch
 
 from sumus.accounting import epsilon_gaussian
 from sumus.errors import PlanError
-from sumus.guarantee import NoiseDesign, account_of, calibrate_design
+from sumus.guarantee import NoiseDesign, account_of, calibrated
 from sumus.paper.theorem.attacks import forgetting_attack, threshold_attack
 from sumus.paper.theorem.convex_attack import ConvexAttack
 from sumus.paper.theorem.measure import AttackResult, Effort, Maker, measure
 from sumus.paper.theorem.regression import LOGISTIC, REGRESSIONS, Regression
-from sumus.plan import PublicFacts, TrainingPlan, resolve
+from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 
 __all__ = ["ProvedResult", "TheoremAudit", "attack_design", "audit_theorem"]
@@ -178,7 +178,7 @@ def audit_theorem(
         worst_case_epsilon=epsilon_gaussian(
             math.sqrt(silos * (local_steps - 1) + 1) / sigma, delta
         ),
-        noise_multiplier=claimed.plan.noise.noise_multiplier or 0.0,
+        noise_multiplier=claimed.noise_multiplier,
         attacks=tuple(found),
         proved=tuple(
             ProvedResult(
@@ -239,7 +239,7 @@ def attack_design(
     )
     names = tuple(f"silo-{index}" for index in range(silos))
     facts = PublicFacts("attack", names, (records,) * silos, (width,), 2, ("0", "1"))
-    return calibrate_design(resolve(plan, facts), names)
+    return calibrated(plan, facts)
 
 
 # -- attacks

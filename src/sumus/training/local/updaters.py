@@ -32,7 +32,7 @@ from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError, PlanError
 from sumus.gradients import PerRecordGradients
 from sumus.guarantee import NoiseDesign, SiloDesign, convex_bounds
-from sumus.noise import Gaussian, Grid
+from sumus.noise import Grid
 from sumus.purity import InputKind, is_chain
 from sumus.randomness import RandomSource
 from sumus.training.local.convex_pass import convex_pass
@@ -146,10 +146,10 @@ class NoisySteps:
     ) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         share, unsent = design.drawn_by(silo), design.state_noise
-        step_length = training.learning_rate / (training.divisor or 1.0) * design.grid.granularity
+        step_length = training.learning_rate / design.resolved.divisor * design.grid.granularity
         state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
         released: npt.NDArray[Any] = np.zeros(
-            len(parameters), dtype=np.float64 if isinstance(share, Gaussian) else np.int64
+            len(parameters), dtype=np.int64 if share.discrete else np.float64
         )
         taken = clipped = nonfinite = saturated = 0
         noise_seconds = 0.0
@@ -201,12 +201,12 @@ class ConvexPass:
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
         self._y = records.y
-        self._bounds = convex_bounds(design.plan, silo.learning_rate)
+        self._bounds = convex_bounds(design.resolved, silo.learning_rate)
         width, training = self._x.shape[1], design.plan.training
         # one row of weights is logistic regression, more are softmax: each has the constants of its
         # own loss
         outputs = (
-            1 if training.model == "logistic" else max(2, round((training.dimension or 0) / width))
+            1 if training.model == "logistic" else max(2, round(design.resolved.dimension / width))
         )
         _require_dimension(design, outputs * width)
 
@@ -221,7 +221,7 @@ class ConvexPass:
             self._y,
             bins=silo.local_steps,
             passes=training.passes,
-            step=silo.learning_rate / (training.divisor or 1.0),
+            step=silo.learning_rate / design.resolved.divisor,
             decay=silo.learning_rate * training.l2_penalty,
             bin_cap=self._bounds.bin_cap,
             feature_bound=training.feature_bound,
@@ -304,14 +304,9 @@ def _require_dimension(design: NoiseDesign, found: int) -> None:
     """The size of the model is part of the accounted sensitivity, so a silo counts it for
     itself.
     """
-    if found != design.plan.training.dimension:
-        rule = f"must be the model's {found} parameters"
-        raise PlanError(
-            "training.dimension",
-            design.plan.training.dimension,
-            rule,
-            "Omit it to have it counted.",
-        )
+    if found != design.resolved.dimension:
+        rule, fix = f"must be the model's {found} parameters", "Omit it to have it counted."
+        raise PlanError("training.dimension", design.resolved.dimension, rule, fix)
 
 
 def _saturate(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], int]:
