@@ -23,15 +23,17 @@ from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.data import load_silo
 from sumus.parties import (
     Agreement,
-    LedgerReleases,
+    InProcess,
     Patience,
+    SecureSum,
     ServerParty,
     SiloParty,
     agree_on,
     approve,
+    own_releases,
     settle,
+    work_on,
 )
-from sumus.parties.in_process import InProcessDriver
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
@@ -83,11 +85,11 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
         ledger = Ledger.of_dataset("digits", state=folder)
         parties[number] = SiloParty(
             state,
-            load=load_silo,
-            releases=lambda each, book=ledger: LedgerReleases.open(each, book, Policy()),
+            work=work_on(load_silo),
+            releases=lambda each, book=ledger: own_releases(each, book, Policy()),
         )
-    driver = InProcessDriver({number: party.handle for number, party in parties.items()})
-    server = ServerParty(agreed, roster, driver, patience=Patience())
+    driver = InProcess({number: party.handle for number, party in parties.items()})
+    server = ServerParty(agreed, SecureSum(agreed, roster, driver, patience=Patience()))
     server.greet()
     ready = time.perf_counter() - begin
     with RunFolder.create(agreed.plan, agreed.account, root / "runs", silos=roster.names) as run:

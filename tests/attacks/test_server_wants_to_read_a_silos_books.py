@@ -68,12 +68,13 @@ def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -
     across = build()
     server = across.server()
     server.greet()
-    assert server._session is not None
+    assert server.summing._session is not None
     admitted = next(iter(across.parties[0]._admitted.values()))
     object.__setattr__(admitted.releases, "policy", Policy(max_epsilon=0.0123))
     payload = pack_model(0, np.zeros(across.agreement.plan.training.dimension or 0))
     told, kept = refused(
-        across, frame(Kind.PROTOCOL, server._session.invite(round_id("full"), payload=payload)[1])
+        across,
+        frame(Kind.PROTOCOL, server.summing._session.invite(round_id("full"), payload=payload)[1]),
     )
     assert (
         told

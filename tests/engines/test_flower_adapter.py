@@ -21,9 +21,10 @@ from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.engines.flower.on_this_machine import write_app
 from sumus.errors import EngineError
-from sumus.parties import Federation, ServerParty
+from sumus.parties import SecureSum, ServerParty
 from sumus.training import prepare
 from support.local_federation import QUICK, LocalFederation, plan
+from support.small_federation import simulated
 
 
 class LocalGrid:
@@ -90,18 +91,14 @@ def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> 
             for number, name in enumerate(reversed(across.roster.names))
         }
     )
-    server = ServerParty(
-        across.agreement, across.roster, FlowerDriver(grid, across.roster.names), patience=QUICK
-    )
+    driver = FlowerDriver(grid, across.roster.names)
+    summing = SecureSum(across.agreement, across.roster, driver, patience=QUICK)
+    server = ServerParty(across.agreement, summing)
     server.greet()
     records = list(server.train(across.run_folder(void="public seed")))
     assert [record.survivors for record in records] == [across.roster.names] * 2
-    alone = Federation(
-        across.agreement.design,
-        prepare(across.agreement.plan, load(across.agreement.plan)),
-        None,
-        seed=9,
-    )
+    design = across.agreement.design
+    alone = simulated(design, prepare(design.plan, load(design.plan)), 9)
     list(alone.rounds())
     assert np.array_equal(alone.server.parameters, server.server.parameters)
     assert len(Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()) == 2

@@ -184,7 +184,7 @@ def test_a_silo_without_records_takes_part_in_every_algorithm(algorithm: str) ->
 def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=600)
     plan = TrainingPlan.from_toml(PLAN + TABLE)
     whole = train(plan, options=options(root=Path("whole")))
@@ -355,7 +355,7 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
 def test_every_example_plan_can_be_interrupted_and_resumed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=2000)
     plan = shipped_plans()[name].with_overrides({"federation.rounds": 2})
     whole = train(plan, options=options(root=Path("whole")))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sumus.books import NoLedger
 from sumus.data import FederatedData
 from sumus.guarantee import NoiseDesign, calibrated
 from sumus.parties import (
+    Agreement,
     RunSecret,
     ServerParty,
     Simulation,
     SimulationMetrics,
+    SumsInProcess,
     federation_in_process,
 )
 from sumus.plan import TrainingPlan
-from sumus.training import Metrics, Prepared, prepare
+from sumus.randomness import RandomSource
+from sumus.training import LocalUpdate, LocalUpdater, Metrics, Prepared, prepare
 from support.small_data import small_data
 
 BASE = """
@@ -63,6 +68,33 @@ class SmallFederation:
 def simulated(design: NoiseDesign, prepared: Prepared, seed: int, **options: Any) -> ServerParty:
     """A federation with a public seed."""
     return SmallFederation(design, prepared, Simulation(seed), **options).party
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a silo computes with bits of the operating system, whatever the run's are."""
+
+    updater: LocalUpdater
+
+    def update(
+        self, parameters: np.ndarray, source: RandomSource, seeds: Sequence[bytes]
+    ) -> LocalUpdate:
+        return self.updater(parameters, RandomSource(), seeds)
+
+    def counts(self, parameters: np.ndarray, source: RandomSource) -> np.ndarray:
+        raise NotImplementedError
+
+
+def sums_in_process(
+    design: NoiseDesign, updaters: Sequence[LocalUpdater], *, rounds: int
+) -> SumsInProcess:
+    """Real sums of what some updaters compute."""
+    return SumsInProcess(
+        Agreement(design=design, certified=None, asked=rounds),
+        [_Work(updater) for updater in updaters],
+        RunSecret(RandomSource().bytes(32), design.plan.hash),
+        releases=NoLedger("test"),
+    )
 
 
 @pytest.fixture

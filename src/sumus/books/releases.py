@@ -15,7 +15,7 @@ from typing import Protocol, final
 from sumus.books.ledger import Ledger
 from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
-from sumus.guarantee import Account, measurements_until, metrics_epsilon
+from sumus.guarantee import Account, measurements_until, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
 __all__ = ["DatasetTotal", "EnteredOnce", "LedgerReleases", "NoLedger", "Releases"]
@@ -71,8 +71,8 @@ class LedgerReleases:
         account: its guarantee; None without noise, which spends everything.
         run: what the run's releases are called on the ledger.
         spent: rounds → ε of the run's models so far.
-        repeatable: a round that is asked for again draws the same noise again and is one release;
-            else every call stands for another draw.
+        repeatable: a round that is asked for again draws the same noise again and is entered once,
+            with its measurement: both, or neither. Else every call stands for a draw of its own.
     """
 
     ledger: Ledger
@@ -90,17 +90,20 @@ class LedgerReleases:
         a new roster, say) and must not pass for a repetition of the first, unless repetitions draw
         the same noise.
         """
-        name = round_id.hex()
-        draws = sum(
-            entry.round_id.partition("/")[0] == name
-            for entry in self.ledger.entries()
-            if entry.purpose == purpose and (entry.run == self.run or not self.repeatable)
-        )
-        if draws and self.repeatable:
+        allow = None if self.policy is None else self.policy.check_total
+        past = [entry for entry in self.ledger.entries() if entry.purpose == purpose]
+        if self.repeatable:
+            if any((entry.run, entry.round) == (self.run, number + 1) for entry in past):
+                return
+            measured = purpose == "model" and metrics_spent(self.plan, number + 1) is not None
+            purposes = ("metrics", "model") if measured and self.account else (purpose,)
+            entries = [self._entry(number, round_id.hex(), each) for each in purposes]
+            self.ledger.enter(*entries, allow=allow)
             return
+        name = round_id.hex()
+        draws = sum(entry.round_id.partition("/")[0] == name for entry in past)
         self.ledger.enter(
-            self._entry(number, f"{name}/{draws + 1}" if draws else name, purpose),
-            allow=None if self.policy is None else self.policy.check_total,
+            self._entry(number, f"{name}/{draws + 1}" if draws else name, purpose), allow=allow
         )
 
     def total(self) -> DatasetTotal:

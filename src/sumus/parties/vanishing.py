@@ -15,7 +15,7 @@ __all__ = ["DropOuts", "Vanishing"]
 DropOuts = Mapping[int, Mapping[str, frozenset[int]]]
 """Drop-outs to simulate: round number (from 0) → stage of the protocol → silos that vanish before
 it."""
-_STAGES = {
+_STAGES: dict[type, tuple[str, ...]] = {
     Invitation: ("keys", "shares", "masked"),  # which travel in one message
     DroppedSet: ("consistency",),
     SetCertificate: ("unmask",),
@@ -45,23 +45,18 @@ class Vanishing:
         return self._driver.exchange(alive, deadline_seconds=deadline_seconds)
 
     def _vanish(self, message: bytes) -> None:
-        """Let those go whose turn it is when this message is due."""
+        """Let those go whose turn it is when this message is due; outside of a sum all are there."""
         kind, body = unframe(message)
-        payload = b""
-        if kind is Kind.PLAIN:
-            stages, payload = _STAGES[Invitation], body[64:]
-        elif kind is Kind.PROTOCOL:
-            received = decode_any(body)
-            stages = _STAGES.get(type(received), ())
-            if isinstance(received, Invitation):
-                payload = bytes(received.payload)
-        else:
+        received = decode_any(body) if kind is Kind.PROTOCOL else None
+        if kind is Kind.PLAIN or isinstance(received, Invitation):
+            payload = received.payload if isinstance(received, Invitation) else body[64:]
+            self._number, self._gone = unpack_model(bytes(payload))[0], frozenset()
+        stages = _STAGES.get(Invitation if kind is Kind.PLAIN else type(received))
+        if stages is None:
+            self._gone = frozenset()
             return
-        if payload:
-            (self._number, *_), self._gone = unpack_model(payload), frozenset()
         due = self._drop_outs.get(self._number, {})
-        for stage in stages:
-            self._gone |= due.get(stage, frozenset())
+        self._gone |= frozenset().union(*(due.get(stage, frozenset()) for stage in stages))
 
     def close(self) -> None:
         """See `Driver.close`."""

@@ -138,7 +138,7 @@ def test_a_round_on_record_is_never_written_again(tmp_path: Path, number: int) -
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
         run.append(made_round(1))
         run.append(made_round(2))
-        with pytest.raises(StorageError, match=r"on record already|counted from 1"):
+        with pytest.raises(StorageError, match=r"in the journal already|counted from 1"):
             run.commit(made_round(number), {}, {})
         assert len(run.rounds()) == 2
 
