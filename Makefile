@@ -1,11 +1,11 @@
-# Two commands do everything: `make demo` trains on embedded data, `make test` passes the tests.
-# Both create .venv and install into it.
+# `make demo` trains on embedded data, `make quick` and `make check` test; all create .venv and install into it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types format bench mutate test-network clean
+.PHONY: demo quick unit test check lint types format docs coverage bench mutate test-network clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,8 +21,16 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 demo: $(VENV)/.demo
 	$(BIN)/sumus train
 
+# after every change: under a minute on two cores once types and compiled loops are cached
+quick: $(VENV)/.dev
+	@begin=$$(date +%s); $(MAKE) --no-print-directory lint types unit \
+	&& echo "make quick took $$(( $$(date +%s) - begin )) s"
+
+unit: $(VENV)/.dev
+	$(PYTEST) -m 'not deep and not network' --hypothesis-profile=quick
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 # every real engine and every real kill; CI runs the fast part of it with the other tests
 test-network: $(VENV)/.dev
@@ -41,9 +49,20 @@ format: $(VENV)/.dev
 
 check: lint types test
 
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
+
+# lines of src that the unit tests run, processes of their own included
+coverage: $(VENV)/.dev
+	$(PYTEST) -m 'not deep and not network' --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+# one after the other: their figures are times
+bench: $(VENV)/.dev
+	for name in noise accounting gradients secagg federation engines; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
 # breaks the guarantee on purpose, one change at a time, in a copy of the tree; fails if the tests let one pass
 mutate: $(VENV)/.dev
-	$(BIN)/python benchmarks/mutate.py
+	$(BIN)/python benchmarks/mutate.py --jobs 2
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -15,12 +15,15 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.data import load_silo
+from sumus.engines import LocalProcesses, train_across
 from sumus.parties import (
     Agreement,
     InProcess,
@@ -86,7 +89,7 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
         parties[number] = SiloParty(
             state,
             work=work_on(load_silo),
-            releases=lambda each, book=ledger: own_releases(each, book, Policy()),
+            releases=partial(own_releases, ledger=ledger, policy=Policy()),
         )
     driver = InProcess({number: party.handle for number, party in parties.items()})
     server = ServerParty(agreed, SecureSum(agreed, roster, driver, patience=Patience()))
@@ -100,12 +103,9 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     return records, ready
 
 
-def nvflare(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
-    from sumus.engines.nvflare.on_this_machine import LocalProcesses
-    from sumus.engines.nvflare.training import train_across
-
+def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
-    with LocalProcesses(root / "federation", agreed, data="digits") as processes:
+    with LocalProcesses(root / "federation", agreed, data="digits", engine=engine) as processes:
         operator = processes.start_all(seconds=180.0)
         ready = time.perf_counter() - begin
         try:
@@ -115,22 +115,11 @@ def nvflare(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     return RunFolder.open(path).rounds(), ready
 
 
-def flower(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
-    from sumus.engines.flower.on_this_machine import FlowerProcesses
-
-    agreed, begin = agreement(rounds), time.perf_counter()
-    with FlowerProcesses(root / "federation", agreed, data="digits") as processes:
-        processes.start_all()
-        ready = time.perf_counter() - begin
-        outcome = processes.train(
-            patience={"set-up": 300.0, "update": 300.0, "stage": 120.0}, seconds=1800.0
-        )
-    if outcome["error"]:
-        raise SystemExit(outcome["error"])
-    return RunFolder.open(outcome["run"]).rounds(), ready
-
-
-ENGINES = {"in-process": (in_process, 12), "nvflare": (nvflare, 12), "flower": (flower, 3)}
+ENGINES: dict[str, tuple[Callable[[Path, int], tuple[list[RoundEntry], float]], int]] = {
+    "in-process": (in_process, 12),
+    "nvflare": (partial(across_processes, engine="nvflare"), 12),
+    "flower": (partial(across_processes, engine="flower"), 3),
+}
 
 
 def measured(name: str) -> dict[str, Any]:

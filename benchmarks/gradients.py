@@ -168,7 +168,8 @@ def peak_megabytes(workload: str, contender: str, threads: int) -> float:
     process = context.Process(target=_peak, args=(workload, contender, threads, answer))
     process.start()
     process.join()
-    return answer.get()
+    peak: float = answer.get()
+    return peak
 
 
 def main() -> None:

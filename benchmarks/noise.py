@@ -26,7 +26,7 @@ from sumus.randomness import RandomSource
 VARIANCES = (1e2, 1e4, 1e5, 1e6, 1e8, 1e10, 1e12, 2.0**46)
 FIRST_DRAW = """
 import time
-from sumus.mechanism.noise import Skellam
+from sumus.noise import Skellam
 from sumus.randomness import RandomSource
 start = time.process_time()
 Skellam(1e6).sample(1000, RandomSource())

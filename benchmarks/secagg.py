@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from sumus.paper import AGGREGATORS, sum_with
 from sumus.randomness import RandomSource
 from sumus.secagg import InProcessFederation, Terms, secure_sum
 from sumus.secagg.graph import topology_of
@@ -168,9 +170,9 @@ def show_aggregators(silos: int = 20, length: int = 26_010) -> dict[str, dict[st
     """Every aggregator behind the same call."""
     vectors = random_vectors(silos, length)
     rows = {}
-    for protocol in ("trusted", "secagg", "gopa", "turbo"):
-        result = secure_sum(vectors, protocol=protocol)
-        taken = seconds(lambda protocol=protocol: secure_sum(vectors, protocol=protocol), repeats=3)
+    for protocol in AGGREGATORS:
+        result = sum_with(protocol, vectors)
+        taken = seconds(partial(sum_with, protocol, vectors), repeats=3)
         rows[protocol] = {
             "ms": 1e3 * taken,
             "up": max(result.bytes_up.values()) / (4 * length),

@@ -92,4 +92,4 @@ def _unmask(total: list[npt.NDArray[Any]], states: dict[int, Any]) -> npt.NDArra
     (average,) = dequantize(quantized, CLIPPING_RANGE, QUANTIZATION_RANGE)
     average += -(len(states) - 1) * CLIPPING_RANGE
     average *= QUANTIZATION_RANGE / ratio
-    return average
+    return np.asarray(average, dtype=np.float64)

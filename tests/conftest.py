@@ -2,19 +2,56 @@
 day.
 
 Property tests try the same examples in every run, and no machine is too slow for them; `pytest
---hypothesis-profile=default` looks for new examples.
+--hypothesis-profile=default` looks for new examples, `--hypothesis-profile=quick` tries a few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from support.small_federation import federation as federation  # a fixture of many rooms
 
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
+
+# Folders whose tests all train, start processes or calibrate: `make quick` does not even import them.
+DEEP_FOLDERS = frozenset(
+    {
+        "attacks",
+        "audit",
+        "end_to_end",
+        "engines",
+        "goldens",
+        "growth",
+        "paper",
+        "parties",
+        "purity",
+        "runs",
+        "training",
+        "tuning",
+    }
+)
+
+
+def _folder(path: Path, config: pytest.Config) -> str:
+    inside = path.relative_to(config.rootpath / "tests")
+    return inside.parts[0] if inside.parts else ""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if "not deep" not in config.getoption("markexpr"):
+        return None
+    return _folder(collection_path, config) in DEEP_FOLDERS or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _folder(item.path, config) in DEEP_FOLDERS:
+            item.add_marker("deep")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sumus.accounting import Release, Step, least_noise
+from sumus.accounting import Queries, Release, least_noise
 from sumus.guarantee import release_of
 from sumus.guarantee.claims import Setting
 
@@ -25,7 +25,7 @@ def _noise_of(name: str, *, steps: int, rate: float) -> float:
     def release(sigma: float) -> Release:
         if name == "every step with σ_eff":
             # σ_eff/σ = √((1+κ)/(k+κ))
-            return Release((Step(sigma * math.sqrt(3.0 / 12.0), rate, 20 * steps),))
+            return Release((Queries(sigma * math.sqrt(3.0 / 12.0), rate, 20 * steps),))
         setting = Setting(
             algorithm="split-noise",
             mechanism="gaussian",

@@ -39,7 +39,7 @@ def test_outputs_were_kept_and_tell_nothing_of_the_machine(path: Path) -> None:
     assert not any(place in shown for place in ("/tmp", "/home", "/root"))  # noqa: S108
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "path",
     [

@@ -22,8 +22,7 @@ from typing import Any
 
 from sumus.books import Ledger, RunFolder
 from sumus.data import write_patients
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
-from sumus.engines.nvflare.training import train_across
+from sumus.engines import LocalProcesses, train_across
 from sumus.parties import agree_on
 from sumus.plan import TrainingPlan
 

@@ -45,7 +45,7 @@ __all__ = [
     "train",
 ]
 
-__getattr__, __dir__, _ = door(
+__getattr__ = door(
     __name__,
     accounting="average calibrate epsilon",
     data="load:load_data",
@@ -53,4 +53,8 @@ __getattr__, __dir__, _ = door(
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
     runs="RunOptions Simulation TrainedRun train",
-)
+)[0]
+
+
+def __dir__() -> list[str]:
+    return __all__

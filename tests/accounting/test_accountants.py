@@ -15,9 +15,9 @@ from hypothesis import given, settings, strategies as st
 
 import sumus
 from oracles import divergences as oracle
-from sumus.accounting import ORDERS, Release, Step, epsilon_gaussian, epsilon_of
+from sumus.accounting import ORDERS, Queries, Release, epsilon_gaussian, epsilon_of
 from sumus.accounting.loss_distribution import gdp_parameter
-from sumus.accounting.renyi import epsilon_cks, epsilon_mironov, gaussian_curve, subsampled
+from sumus.accounting.renyi import epsilon_cks, gaussian_curve, mironov_bounds, subsampled
 from sumus.errors import GuaranteeError, PlanError
 
 RATES = st.floats(0.001, 0.9)
@@ -136,7 +136,7 @@ def test_surges_against_direct_integration(steps: int) -> None:
     without the mixture formula.
     """
     multiplier, rate, delta = 1.3, 0.07, 1e-3
-    found = epsilon_of(Release((Step(multiplier, 1.0, steps, None, rate),)), delta=delta)
+    found = epsilon_of(Release((Queries(multiplier, 1.0, steps, None, rate),)), delta=delta)
     mu = 1.0 / multiplier
 
     def direct(epsilon: float) -> float:
@@ -159,13 +159,13 @@ def test_surges_against_direct_integration(steps: int) -> None:
     assert direct(found) == pytest.approx(delta, rel=1e-6)
     assert direct(found) <= delta * (1 + 1e-9)
     renyi = epsilon_of(
-        Release((Step(multiplier, 1.0, steps, None, rate),)), delta=delta, accountant="renyi"
+        Release((Queries(multiplier, 1.0, steps, None, rate),)), delta=delta, accountant="renyi"
     )
     assert found <= renyi
 
 
 def test_a_surge_is_never_forgotten_beside_a_subsampled_query() -> None:
-    surging, faint = Step(5.0, 1.0, 10, None, 0.4), Step(50.0, 0.01, 1)
+    surging, faint = Queries(5.0, 1.0, 10, None, 0.4), Queries(50.0, 0.01, 1)
     with pytest.raises(GuaranteeError, match="may double"):
         epsilon_of(Release((surging, faint)), delta=1e-5)
     together = epsilon_of(Release((surging, faint)), delta=1e-5, accountant="renyi")
@@ -173,32 +173,32 @@ def test_a_surge_is_never_forgotten_beside_a_subsampled_query() -> None:
 
 
 def test_no_surge_is_the_limit_of_rare_surges() -> None:
-    plain = epsilon_of(Release((Step(16.7, 1.0, 20),)), delta=1e-5)
-    rare = epsilon_of(Release((Step(16.7, 1.0, 20, None, 1e-12),)), delta=1e-5)
-    often = epsilon_of(Release((Step(16.7, 1.0, 20, None, 0.4),)), delta=1e-5)
-    doubled = epsilon_of(Release((Step(16.7 / 2, 1.0, 20),)), delta=1e-5)
+    plain = epsilon_of(Release((Queries(16.7, 1.0, 20),)), delta=1e-5)
+    rare = epsilon_of(Release((Queries(16.7, 1.0, 20, None, 1e-12),)), delta=1e-5)
+    often = epsilon_of(Release((Queries(16.7, 1.0, 20, None, 0.4),)), delta=1e-5)
+    doubled = epsilon_of(Release((Queries(16.7 / 2, 1.0, 20),)), delta=1e-5)
     assert plain <= rare <= plain * (1 + 1e-6)
     assert plain < often < doubled
 
 
 def test_steps_of_different_kinds_compose() -> None:
     """Two kinds of unsubsampled steps are one Gaussian; order and grouping do not matter."""
-    mixed = Release((Step(3.0, 1.0, 4), Step(5.0, 1.0, 10)))
+    mixed = Release((Queries(3.0, 1.0, 4), Queries(5.0, 1.0, 10)))
     mu = math.sqrt(4 / 9 + 10 / 25)
     assert epsilon_of(mixed, delta=1e-6) == pytest.approx(epsilon_gaussian(mu, 1e-6))
-    sampled = Release((Step(1.5, 0.1, 10), Step(1.5, 0.1, 20)))
+    sampled = Release((Queries(1.5, 0.1, 10), Queries(1.5, 0.1, 20)))
     assert epsilon_of(sampled, delta=1e-5) == pytest.approx(
-        epsilon_of(Release((Step(1.5, 0.1, 30),)), delta=1e-5), rel=2e-3
+        epsilon_of(Release((Queries(1.5, 0.1, 30),)), delta=1e-5), rel=2e-3
     )
-    assert epsilon_of(Release((Step(3.0), Step(2.0, 0.5))), delta=1e-5) >= epsilon_of(
-        Release((Step(3.0),)), delta=1e-5
+    assert epsilon_of(Release((Queries(3.0), Queries(2.0, 0.5))), delta=1e-5) >= epsilon_of(
+        Release((Queries(3.0),)), delta=1e-5
     )
 
 
 def test_the_best_conversion_is_never_worse_than_mironovs() -> None:
     for sigma in (0.7, 2.0, 30.0):
         values = 100 * subsampled(gaussian_curve(sigma), 0.05, ORDERS)
-        assert epsilon_cks(ORDERS, values, 1e-5) <= epsilon_mironov(ORDERS, values, 1e-5)
+        assert epsilon_cks(ORDERS, values, 1e-5) <= mironov_bounds(ORDERS, values, 1e-5).min()
 
 
 def test_an_infinite_curve_never_becomes_a_small_epsilon() -> None:
@@ -207,7 +207,7 @@ def test_an_infinite_curve_never_becomes_a_small_epsilon() -> None:
     """
     broken = np.full(len(ORDERS), math.nan)
     assert epsilon_cks(ORDERS, broken, 1e-5) == math.inf
-    assert epsilon_mironov(ORDERS, broken, 1e-5) == math.inf
+    assert mironov_bounds(ORDERS, broken, 1e-5).min() == math.inf
     with pytest.raises((GuaranteeError, PlanError)):
         sumus.epsilon(
             noise_multiplier=1e-160,
@@ -231,8 +231,8 @@ def test_transforms_never_fall_below_the_closed_form(
     """A rate so close to 1 that it changes nothing goes through the transforms; at rate 1 there is
     a closed form.
     """
-    closed = epsilon_of(Release((Step(multiplier, 1.0, steps),)), delta=delta)
-    transformed = epsilon_of(Release((Step(multiplier, 1.0 - 1e-12, steps),)), delta=delta)
+    closed = epsilon_of(Release((Queries(multiplier, 1.0, steps),)), delta=delta)
+    transformed = epsilon_of(Release((Queries(multiplier, 1.0 - 1e-12, steps),)), delta=delta)
     assert closed * (1 - 1e-7) <= transformed <= closed * (1 + 1e-3)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sumus
-from sumus.accounting import Release, Step, least_noise
+from sumus.accounting import Queries, Release, least_noise
 from sumus.errors import GuaranteeError, PlanError
 
 TARGETS = st.floats(0.05, 12.0)
@@ -121,12 +121,12 @@ def test_fine_grids_cost_nothing_and_coarse_grids_cost_noise(mechanism: str) -> 
 def test_the_answer_is_checked_against_the_real_release() -> None:
     """The search may use a cheaper limit, but what is returned holds for the release itself."""
     found = least_noise(
-        lambda s: Release((Step(0.9 * s, 1.0, 10),)),
-        limit=lambda s: Release((Step(s, 1.0, 10),)),
+        lambda s: Release((Queries(0.9 * s, 1.0, 10),)),
+        limit=lambda s: Release((Queries(s, 1.0, 10),)),
         epsilon=1.0,
         delta=1e-5,
     )
-    honest = least_noise(lambda s: Release((Step(0.9 * s, 1.0, 10),)), epsilon=1.0, delta=1e-5)
+    honest = least_noise(lambda s: Release((Queries(0.9 * s, 1.0, 10),)), epsilon=1.0, delta=1e-5)
     assert found == pytest.approx(honest, rel=1e-3)
     assert found >= honest * (1 - 1e-9)
 

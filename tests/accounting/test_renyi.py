@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oracles import divergences as oracle
-from sumus.accounting import noisy_step
+from sumus.accounting import noisy_queries
 from sumus.accounting.renyi import (
     gaussian_curve,
     subsampled,
@@ -35,7 +35,7 @@ def _exact_skellam(variance: float, shift: int, order: int) -> float:
 @pytest.mark.parametrize(("variance", "shift"), [(1.0, 1), (4.0, 2), (30.0, 1), (30.0, 4)])
 def test_skellam_never_exceeds_our_bounds(variance: float, shift: int) -> None:
     law = Skellam(variance)
-    step = noisy_step(law, l2_grid=float(shift), dimension=1)
+    step = noisy_queries(law, l2_grid=float(shift), dimension=1)
     published = law.renyi(l2_grid=float(shift), dimension=1)
     dominating = gaussian_curve(step.gaussian_multiplier)
     for order in ORDERS[: 4 if variance < 2 else 5]:
@@ -58,7 +58,7 @@ def test_discrete_gaussian_never_exceeds_our_bounds(scale2: float, count: int, s
     moved = np.roll(law, shift)
     inner = slice(30, 91)  # beyond, the powers underflow
     noise = DiscreteGaussian(scale2, count)
-    step = noisy_step(noise, l2_grid=float(shift), dimension=1)
+    step = noisy_queries(noise, l2_grid=float(shift), dimension=1)
     published = noise.renyi(l2_grid=float(shift), dimension=1)
     for order in (2, 3, 8):
         exact = _exact(moved[inner], law[inner], order)
@@ -74,7 +74,7 @@ def test_subsampling_bounds_both_directions(rate: float, shift: int) -> None:
     law = oracle.skellam(variance, 60)
     mixture = (1 - rate) * law + rate * np.roll(law, shift)
     inner = slice(15, 106)
-    curve = noisy_step(Skellam(variance), l2_grid=float(shift), dimension=1).renyi
+    curve = noisy_queries(Skellam(variance), l2_grid=float(shift), dimension=1).renyi
     bounds = subsampled(curve, rate, np.array([2, 3, 4, 8]))
     for order, bound in zip((2, 3, 4, 8), bounds, strict=True):
         added = _exact(mixture[inner], law[inner], order)

@@ -135,7 +135,7 @@ def test_a_feature_map_sees_one_record_whatever_it_would_do_with_more(name: str)
     records = np.random.default_rng(0).random((150, 3, 2, 2), dtype=np.float32)
     records[0] = 5.0
     records[0] = records[1] if name == "Duplicates" else records[0]
-    mapping = feature_map(f"module_zoo:{name}Features?pixels=2", (3, 2, 2))
+    mapping = feature_map(f"support.module_zoo:{name}Features?pixels=2", (3, 2, 2))
     assert np.array_equal(mapping(records)[1:], mapping(records[1:]))
 
 

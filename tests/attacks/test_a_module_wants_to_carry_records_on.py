@@ -141,7 +141,7 @@ def test_training_refuses_memory_before_anything_is_entered(
 def test_a_feature_map_with_memory_is_refused(kind: type, tmp_path: Path) -> None:
     words = dict(STATEFUL.values()).get(kind, "mixes records").replace("0.", "network.end.")
     own_map = {
-        "training.features": f"module_zoo:{kind.__name__}Features?pixels=2",
+        "training.features": f"support.module_zoo:{kind.__name__}Features?pixels=2",
         "training.dimension": 36,
     }
     for algorithm, rate in (("convex-pass", None), ("split-noise", 0.5)):
@@ -153,7 +153,7 @@ def test_a_feature_map_with_memory_is_refused(kind: type, tmp_path: Path) -> Non
 
 
 def test_a_pure_feature_map_of_ones_own_is_recorded() -> None:
-    mapping = feature_map("module_zoo:PureFeatures?pixels=2", (3, 2, 2))
+    mapping = feature_map("support.module_zoo:PureFeatures?pixels=2", (3, 2, 2))
     records = np.random.default_rng(0).random((130, 3, 2, 2), dtype=np.float32)
     together = mapping(records)
     expected = np.tanh((records.reshape(130, -1)[:, :8] * 255.0 - 127.0) / 128.0)

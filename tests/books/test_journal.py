@@ -233,7 +233,7 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
         from pathlib import Path
         import numpy as np
         from support.synthetic_runs import made_account, made_plan, made_round
-        from sumus.record import RunFolder
+        from sumus.books import RunFolder
         plan = made_plan(federation__rounds=100000)
         run = RunFolder.create(plan, made_account(plan), Path({str(tmp_path)!r}))
         for number in range(1, 100000):
@@ -280,7 +280,7 @@ def test_a_full_disk_while_committing_names_the_file_and_loses_nothing(
         import numpy as np
         from support.synthetic_runs import made_round
         from sumus.errors import StorageError
-        from sumus.record import RunFolder
+        from sumus.books import RunFolder
         run = RunFolder.open({str(run.path)!r}, resume=True)
         try:
             for number in range(2, 99):

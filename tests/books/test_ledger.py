@@ -342,7 +342,7 @@ def test_a_full_disk_refuses_the_release_and_keeps_the_ledger(ledger: Ledger) ->
         from pathlib import Path
         from books.test_ledger import made_entry
         from sumus.errors import StorageError
-        from sumus.ledger import Ledger
+        from sumus.books import Ledger
         entered = 0
         try:
             for number in range(100):

@@ -15,10 +15,12 @@ pytest.importorskip("nvflare")
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
-from sumus.cli import federation, main
+from sumus import engines
+from sumus.cli import main
+from sumus.cli.federation_progress import Waiting
 from sumus.engines.nvflare.controller import ServerController
 from sumus.engines.nvflare.driver import Awaited, NvflareDriver
-from sumus.engines.nvflare.jobs import Operator
+from sumus.engines.nvflare.jobs import NvflareOperator
 
 PLAN = """
 [privacy]
@@ -57,7 +59,7 @@ class FakeOperator:
 def kit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Path:
-    monkeypatch.setattr(federation, "Operator", FakeOperator)
+    monkeypatch.setattr(engines.ENGINES["nvflare"], "operator", FakeOperator)
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
     assert (
@@ -107,7 +109,7 @@ def test_status_fails_unless_enough_silos_are_connected(
 def test_status_without_a_plan_wants_everybody_of_the_roster(
     kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (kit / "plan.toml").unlink()
+    (kit / "sumus" / "plan.toml").unlink()
     monkeypatch.setattr(FakeOperator, "connected", ("silo-0", "silo-1"))
     assert main(["federation", "status", "--kit", str(kit)]) == 6
     assert (
@@ -117,7 +119,7 @@ def test_status_without_a_plan_wants_everybody_of_the_roster(
 
 def news_of(driver_news: list[tuple[float, list[Awaited]]], silos: int) -> list[tuple[float, str]]:
     """The lines that are printed for what a driver reports at certain moments."""
-    waiting = federation._Waiting(silos)
+    waiting = Waiting(silos)
     lines = [
         (now, waiting.line([vars(each) for each in awaited], now)) for now, awaited in driver_news
     ]
@@ -179,14 +181,14 @@ def test_the_server_tells_the_operator_who_is_waited_for() -> None:
 
 
 def test_before_a_job_begins_the_absent_silos_are_named(kit: Path) -> None:
-    operator, news = Operator(kit), []
+    operator, news = NvflareOperator(kit), []
     session = SimpleNamespace(
         get_connected_client_list=lambda: [SimpleNamespace(name="silo-1")], close=lambda: None
     )
     operator._session = session  # type: ignore[assignment]
     operator._tell_of_absent(["silo-0", "silo-1", "silo-2"], time.monotonic() - 4.0, news.append)
     assert [each["silo"] for each in news[0]["waiting"]] == ["silo-0", "silo-2"]
-    line = federation._Waiting(3).line(news[0]["waiting"], now=4.0)
+    line = Waiting(3).line(news[0]["waiting"], now=4.0)
     assert line is not None
     assert line.startswith(
         "waiting for silo-0 (not connected), silo-2 (not connected): 4 s so far, until enough silos"

@@ -4,6 +4,10 @@ exchange starts processes.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,33 +16,60 @@ import pytest
 pytest.importorskip("flwr")
 
 from sumus.books import RunFolder
+from sumus.cli import main
 from sumus.data import load
-from sumus.engines.flower.on_this_machine import FlowerProcesses
-from sumus.parties import Federation
+from sumus.engines import FederationFolder
+from sumus.engines.processes import PartyProcesses, free_port
 from sumus.training import prepare
 from support.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
 
 pytestmark = IN_TEST_NETWORK
-PATIENCE = {"set-up": 240.0, "update": 120.0, "stage": 120.0}
 
 
-def test_the_model_is_bit_identical_over_superlink_and_supernodes(tmp_path: Path) -> None:
+def sumus(*words: object) -> list[str]:
+    return [sys.executable, "-m", "sumus", *map(str, words)]
+
+
+def test_the_model_is_bit_identical_over_superlink_and_supernodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every party is started by its own command, as an administrator would."""
     agreement, notes = agreed(federation__silos=3, federation__rounds=2), Notes(tmp_path / "notes")
+    plan, policy, root = tmp_path / "plan.toml", tmp_path / "policy.toml", tmp_path / "federation"
+    plan.write_text(agreement.plan.to_toml())
+    policy.write_text("")
+    names = ",".join(silo.name for silo in agreement.design.silos)
+    place = f"localhost:{free_port()}"
+    words = ["--engine", "flower", "--silos", names, "--server", place, "--plan", str(plan)]
+    assert main(["federation", "init", str(root), *words]) == 0
+    federation = FederationFolder.open(root)
     environment = {"SUMUS_SIMULATION_SEED": "5", **notes.environment}
-    with FlowerProcesses(
-        tmp_path / "federation", agreement, data="digits", environment=environment
-    ) as processes:
-        for name in processes.roster.names:
-            (processes.state(name) / "SIMULATION").touch()
-        processes.start_all()
-        outcome = processes.train(patience=PATIENCE, seconds=800.0)
-    assert outcome["error"] is None
-    run = RunFolder.open(outcome["run"])
+    with PartyProcesses(tmp_path, environment) as processes:
+        processes._run("server", sumus("federation", "start", root))
+        for name in federation.roster.names:
+            (federation.state(name) / "SIMULATION").touch()
+            own = ("--data", "digits", "--policy", policy, "--plan", plan)
+            processes._run(name, sumus("join", federation.kit(name), *own))
+        kit = ("--kit", federation.kit("admin"))
+        done = subprocess.run(
+            sumus("federation", "train", plan, *kit, "--out", tmp_path / "runs", "--json"),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        capsys.readouterr()
+        assert main(["federation", "status", "--kit", str(federation.kit("admin")), "--json"]) == 0
+        status = json.loads(capsys.readouterr().out)
+    assert set(status["silos"]) == set(federation.roster.names)
+    assert [job["status"] for job in status["jobs"]] == ["finished:completed"]
+    for name in federation.roster.names:
+        assert "connected to the server" in processes.log(name).read_text()
+    run = RunFolder.open(json.loads(done.stdout.splitlines()[-1])["run"])
     run.verify()
     assert run.void is not None
-    alone = Federation(
-        agreement.design, prepare(agreement.plan, load(agreement.plan)), None, seed=5
-    )
+    alone = simulated(agreement.design, prepare(agreement.plan, load(agreement.plan)), 5)
     list(alone.rounds())
     checkpoint = run.read_checkpoint()
     assert checkpoint is not None

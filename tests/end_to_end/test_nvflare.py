@@ -23,15 +23,15 @@ pytest.importorskip("nvflare")
 
 from sumus.books import Ledger, RunFolder
 from sumus.data import load
-from sumus.engines.nvflare.jobs import Operator, job_folder
+from sumus.engines import LocalProcesses, train_across
+from sumus.engines.nvflare.jobs import NvflareOperator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
-from sumus.engines.nvflare.training import train_across
 from sumus.noise import to_ring
-from sumus.parties import Federation, approve
+from sumus.parties import approve
 from sumus.training import prepare
 from support.notes import LOOPBACK, Notes, agreed
 from support.running import PATIENCE, job_process
+from support.small_federation import simulated
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
 
@@ -71,7 +71,7 @@ class HostileFederation:
         self.processes._run("server", server_command(kit))
         for name in self.names:
             self.processes.start(name)
-        self.operator = Operator(federation.kit("admin"), first_contact_seconds=120.0)
+        self.operator = NvflareOperator(federation.kit("admin"), first_contact_seconds=120.0)
         assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
 
     def close(self) -> None:
@@ -135,11 +135,10 @@ def test_the_search_for_vectors_finds_them() -> None:
 def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(
     running: HostileFederation, tmp_path: Path
 ) -> None:
-    alone = Federation(
+    alone = simulated(
         running.agreement.design,
         prepare(running.agreement.plan, load(running.agreement.plan)),
-        None,
-        seed=SEED,
+        SEED,
     )
     plain = [
         [outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()

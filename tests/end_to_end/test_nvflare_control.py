@@ -23,9 +23,9 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from sumus.engines.nvflare.jobs import Operator
+from sumus.engines import LocalProcesses
+from sumus.engines.nvflare.jobs import NvflareOperator
 from sumus.engines.nvflare.kits import client_command, server_command
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
 from support.notes import Notes, agreed
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(300)]
@@ -52,7 +52,7 @@ class Attacked:
         self.processes.start(GUARDED)
         for name in (ATTACKER, CONTROL):
             self._start(name, client_command(self.federation.kit(name)), STOCK["silo"])
-        self.operator = Operator(self.federation.kit("admin"), first_contact_seconds=120.0)
+        self.operator = NvflareOperator(self.federation.kit("admin"), first_contact_seconds=120.0)
         assert len(self.operator.wait_for_sites(3, seconds=120.0)) == 3
 
     def _start(self, party: str, command: list[str], module: str) -> None:

@@ -4,8 +4,8 @@ SuperNode does.
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,92 +13,37 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
 
 from sumus.books import Ledger
 from sumus.data import load
+from sumus.engines import ENGINES, Address, make_federation
 from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
-from sumus.engines.flower.on_this_machine import write_app
+from sumus.engines.flower.jobs import write_app
 from sumus.errors import EngineError
 from sumus.parties import SecureSum, ServerParty
 from sumus.training import prepare
-from support.local_federation import QUICK, LocalFederation, plan
+from support.carriers.flower import LocalGrid, grid_of
+from support.local_federation import QUICK, LocalFederation, federation_of_folders
 from support.small_federation import simulated
-
-
-class LocalGrid:
-    """What the driver uses of Flower's grid, with the silos' apps called on the spot."""
-
-    def __init__(self, folders: dict[int, Path]) -> None:
-        self._folders, self._replies, self._numbers = folders, {}, itertools.count()
-        self.errors: set[int] = set()
-        self.instead: dict[int, dict[str, ConfigRecord]] = {}
-
-    def get_node_ids(self) -> list[int]:
-        return list(self._folders)
-
-    def push_messages(self, messages: list[Message]) -> list[str]:
-        identifiers = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = identifier = f"message-{next(self._numbers)}"
-            identifiers.append(identifier)
-            node = message.metadata.dst_node_id
-            if node in self.errors:
-                continue
-            config = {"state": str(self._folders[node])}
-            context = Context(
-                run_id=1,
-                node_id=node,
-                node_config=config,
-                state=RecordDict(),
-                run_config={"state": "/chosen/by/the/server"},
-            )
-            self._replies[identifier] = app(message, context)
-            if node in self.instead:
-                self._replies[identifier] = Message(
-                    RecordDict(self.instead[node]), reply_to=message
-                )
-        return identifiers
-
-    def pull_messages(self, identifiers: list[str]) -> list[Message]:
-        return [
-            self._replies.pop(identifier)
-            for identifier in identifiers
-            if identifier in self._replies
-        ]
 
 
 @pytest.fixture
 def across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalFederation:
     monkeypatch.setenv("SUMUS_SIMULATION_SEED", "9")
-    for part in ("_task_id", "_run_id", "_node_id"):
-        # what a task's process of the engine knows of itself
-        monkeypatch.setattr(TaskIdentity, part, 1)
-    made = LocalFederation(tmp_path, plan({"federation.silos": 3, "federation.rounds": 2}), seed=9)
-    for number in range(3):
-        made.stop(number)  # only their folders are needed
-    for name in made.roster.names:
-        (made.folder(name) / "site.toml").write_text('data = "digits"\n')
-        (made.folder(name) / "policy.toml").write_text("")
-    return made
+    return federation_of_folders(tmp_path, seed=9)
 
 
 def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> None:
-    grid = LocalGrid(
-        {
-            1000 + number: across.folder(name)
-            for number, name in enumerate(reversed(across.roster.names))
-        }
-    )
-    driver = FlowerDriver(grid, across.roster.names)
+    driver = FlowerDriver(grid_of(across), across.roster.names)
     summing = SecureSum(across.agreement, across.roster, driver, patience=QUICK)
     server = ServerParty(across.agreement, summing)
     server.greet()
     records = list(server.train(across.run_folder(void="public seed")))
     assert [record.survivors for record in records] == [across.roster.names] * 2
-    design = across.agreement.design
-    alone = simulated(design, prepare(design.plan, load(design.plan)), 9)
+    alone = simulated(
+        across.agreement.design, prepare(across.agreement.plan, load(across.agreement.plan)), 9
+    )
     list(alone.rounds())
     assert np.array_equal(alone.server.parameters, server.server.parameters)
     assert len(Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()) == 2
@@ -161,6 +106,23 @@ def test_a_node_that_answers_in_another_form_harms_nobody_else(
 
 def test_an_app_of_ours_holds_no_code(across: LocalFederation, tmp_path: Path) -> None:
     app_folder = write_app(
-        tmp_path / "app", across.agreement, server_folder=tmp_path, patience={"set-up": 1.0}
+        tmp_path / "app", across.agreement, rounds=2, patience={"set_up_seconds": 1.0}
     )
     assert [path.name for path in app_folder.rglob("*") if path.is_file()] == ["pyproject.toml"]
+
+
+def test_attack_run_code_at_a_silo_whose_server_others_can_reach(tmp_path: Path) -> None:
+    """Whoever reaches a SuperLink can submit code: kits are made for, and joined on, one machine."""
+    options: dict[str, Any] = {"engine": "flower", "silos": ["a", "b"], "public_keys": None}
+    with pytest.raises(EngineError, match=r"fl\.example\.org:8000 would run the code of whoever"):
+        make_federation(
+            tmp_path / "far", address=Address("fl.example.org", 8000), agreement=None, **options
+        )
+    near = make_federation(
+        tmp_path / "near", address=Address("localhost", 8000), agreement=None, **options
+    )
+    kit = near.kit("a")
+    assert ENGINES["flower"].join(kit)
+    (kit / "kit.toml").write_text((kit / "kit.toml").read_text().replace("localhost", "10.0.0.1"))
+    with pytest.raises(EngineError, match=r"10\.0\.0\.1:8000 would run the code of whoever"):
+        ENGINES["flower"].join(kit)

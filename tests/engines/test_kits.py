@@ -25,14 +25,12 @@ from nvflare.fuel.utils.class_utils import instantiate_class
 import sumus
 from sumus.cli import main
 from sumus.data import load, write_patients
-from sumus.engines.nvflare.federation_folder import Federation
+from sumus.engines import Address, FederationFolder, make_federation
 from sumus.engines.nvflare.jobs import write_job
 from sumus.engines.nvflare.kits import (
     SERVER_CLASS,
     SILO_CLASS,
-    Address,
     client_command,
-    make_kits,
     server_command,
 )
 from sumus.engines.nvflare.launcher import RestartingLauncher
@@ -51,7 +49,7 @@ DIGITS = (
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+def federation(tmp_path_factory: pytest.TempPathFactory) -> FederationFolder:
     root = tmp_path_factory.mktemp("kits")
     (root / "plan.toml").write_text(DIGITS)
     folder = root / "federation"
@@ -71,14 +69,14 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
         )
         == 0
     )
-    return Federation.open(folder)
+    return FederationFolder.open(folder)
 
 
 def read(path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def test_a_silos_kit_allows_our_classes_and_nothing_else(federation: Federation) -> None:
+def test_a_silos_kit_allows_our_classes_and_nothing_else(federation: FederationFolder) -> None:
     for name in federation.roster.names:
         resources = read(federation.kit(name) / "local" / "resources.json")
         assert resources["class_allow_list"] == ["sumus.engines.nvflare.executor.SiloExecutor"]
@@ -127,7 +125,7 @@ def allowed_of(kit: Path, names: Iterable[str]) -> set[str]:
 
 @pytest.mark.parametrize("party", ["silo-0", "server"])
 def test_a_job_can_name_one_class_of_ours_and_nothing_else_below_sumus(
-    federation: Federation, tmp_path: Path, party: str
+    federation: FederationFolder, tmp_path: Path, party: str
 ) -> None:
     kit, names = federation.kit(party), set(names_below_sumus())
     ours = SERVER_CLASS if party == "server" else SILO_CLASS
@@ -158,7 +156,7 @@ def test_what_the_engine_takes_for_below_our_class_is_nothing(allowed: str) -> N
 
 @pytest.mark.parametrize("party", ["silo-0", "server"])
 def test_a_partys_processes_speak_to_each_other_with_mutual_tls(
-    federation: Federation, party: str
+    federation: FederationFolder, party: str
 ) -> None:
     internal = read(federation.kit(party) / "local" / "comm_config.json")["internal"]
     assert internal == {
@@ -167,7 +165,7 @@ def test_a_partys_processes_speak_to_each_other_with_mutual_tls(
     }
 
 
-def test_a_party_is_started_with_the_gate_before_it(federation: Federation) -> None:
+def test_a_party_is_started_with_the_gate_before_it(federation: FederationFolder) -> None:
     for command, program in (
         (client_command(federation.kit("silo-0")), "silo"),
         (server_command(federation.kit("server")), "server"),
@@ -182,7 +180,9 @@ def test_a_party_is_started_with_the_gate_before_it(federation: Federation) -> N
     assert words[1:] == ["-m", "sumus.engines.nvflare.start", "silo-job", "-n", "1"]
 
 
-def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(federation: Federation) -> None:
+def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(
+    federation: FederationFolder,
+) -> None:
     kit = federation.kit("server")
     resources = read(kit / "local" / "resources.json")
     stored = [resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"]]
@@ -194,7 +194,7 @@ def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(federation: Fe
     assert "log_receiver" not in {each["id"] for each in resources["components"]}
 
 
-def test_secrets_are_readable_by_their_owner_only(federation: Federation) -> None:
+def test_secrets_are_readable_by_their_owner_only(federation: FederationFolder) -> None:
     for party in ("server", "admin", *federation.roster.names):
         assert federation.kit(party).stat().st_mode & 0o777 == 0o700
     assert (federation.folder / "authority").stat().st_mode & 0o077 == 0
@@ -223,7 +223,15 @@ def test_names_that_an_engine_or_a_path_could_misread_are_refused(
     tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(DataError, match="silo name"):
-        make_kits(tmp_path, silos=[name], address=Address("localhost", 8002))
+        make_federation(
+            tmp_path / "federation",
+            engine="nvflare",
+            silos=[name],
+            address=Address("localhost", 8002),
+            public_keys=None,
+            agreement=None,
+        )
+    assert not (tmp_path / "federation").exists()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +245,7 @@ def test_an_address_is_host_and_port(text: str) -> None:
 # -- a silo joins
 
 
-def join(federation: Federation, policy: str, *options: str, capsys) -> tuple[int, str]:
+def join(federation: FederationFolder, policy: str, *options: str, capsys) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "policy.toml"
         rules.write_text(policy)
@@ -248,7 +256,7 @@ def join(federation: Federation, policy: str, *options: str, capsys) -> tuple[in
 
 
 def test_a_plan_that_came_with_the_kit_needs_the_silos_own_yes(
-    federation: Federation, capsys
+    federation: FederationFolder, capsys
 ) -> None:
     code, shown = join(federation, "", capsys=capsys)
     assert code == 3
@@ -263,7 +271,7 @@ def test_a_plan_that_came_with_the_kit_needs_the_silos_own_yes(
     assert "proved (convex-pass)" in shown
 
 
-def test_a_check_agrees_to_nothing(federation: Federation, capsys) -> None:
+def test_a_check_agrees_to_nothing(federation: FederationFolder, capsys) -> None:
     """A silo that runs already reads its approved plans from the disk: a check beside it must not
     add one.
     """
@@ -277,7 +285,7 @@ def test_a_check_agrees_to_nothing(federation: Federation, capsys) -> None:
 
 
 def test_an_identity_of_somebody_else_is_noticed_before_anything_starts(
-    federation: Federation, tmp_path: Path, capsys
+    federation: FederationFolder, tmp_path: Path, capsys
 ) -> None:
     plan = ("--plan", str(federation.folder / "plan.toml"))
     code, shown = join(
@@ -298,7 +306,9 @@ def test_an_identity_of_somebody_else_is_noticed_before_anything_starts(
     assert "the roster has another key for silo 'silo-0'" in shown
 
 
-def test_joining_checks_the_policy_before_anything_starts(federation: Federation, capsys) -> None:
+def test_joining_checks_the_policy_before_anything_starts(
+    federation: FederationFolder, capsys
+) -> None:
     code, shown = join(
         federation,
         "max_epsilon = 1.0",

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from sumus.engines.nvflare.training import train_across
+from sumus.engines import train_across
+from sumus.engines.nvflare.jobs import NvflareOperator
 from sumus.errors import EngineError
 from sumus.parties import agree_on
 from support.local_federation import plan
@@ -23,18 +24,18 @@ KILLED = {
 }
 
 
-class Operator:
+class Jobs:
     """Every job shows the rounds that are finished when it dies."""
 
     def __init__(self, last_rounds: list[int], result: Path) -> None:
-        self._last, self._result, self.jobs = iter(last_rounds), result, 0
+        self._last, self._result, self.count = iter(last_rounds), result, 0
 
     def run_job(
         self, job: Path, watch: Callable[[Mapping[str, Any]], None], *, silos: list[str]
     ) -> dict[str, Any]:
         assert (job / "meta.json").is_file()
         assert len(silos) == 4
-        self.jobs += 1
+        self.count += 1
         last = next(self._last, None)
         if last is not None:
             watch({"rounds": [{"round": number} for number in range(1, last + 1)]})
@@ -45,23 +46,33 @@ class Operator:
         return {"phase": "finished", "rounds": [], "result": self._result, "download": self._result}
 
 
-def train(last_rounds: list[int], folder: Path) -> tuple[Path, Operator]:
-    operator = Operator(last_rounds, folder / "download")
-    return train_across(
-        operator, agree_on(plan()), out=folder / "runs", watch=lambda news: None
-    ), operator
+def train(
+    last_rounds: list[int], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, int]:
+    jobs = Jobs(last_rounds, folder / "download")
+    kit = folder / "admin"
+    (kit / "startup").mkdir(parents=True)
+    (kit / "startup" / "fed_admin.json").touch()
+    operator = NvflareOperator(kit)
+    monkeypatch.setattr(operator, "run_job", jobs.run_job)
+    path = train_across(operator, agree_on(plan()), out=folder / "runs", watch=lambda news: None)
+    return path, jobs.count
 
 
-def test_killed_jobs_that_finished_rounds_go_on_for_ever(tmp_path: Path) -> None:
-    path, operator = train([1, 2, 2, 2, 3, 3, 3], tmp_path)
-    assert operator.jobs == 8
+def test_killed_jobs_that_finished_rounds_go_on_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, jobs = train([1, 2, 2, 2, 3, 3, 3], tmp_path, monkeypatch)
+    assert jobs == 8
     assert (path / "journal.jsonl").is_file()
     assert not (tmp_path / "download").exists()
 
 
-def test_three_jobs_in_a_row_without_a_round_end_with_the_last_reason(tmp_path: Path) -> None:
+def test_three_jobs_in_a_row_without_a_round_end_with_the_last_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(
         EngineError,
         match=r"3 jobs in a row finished no round\. The last one: the job left no result",
     ):
-        train([1, 1, 1, 1], tmp_path)
+        train([1, 1, 1, 1], tmp_path, monkeypatch)

@@ -67,7 +67,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
         f"""
         from pathlib import Path
         from sumus.errors import StorageError
-        from sumus.storage import replace_atomically
+        from sumus.files import replace_atomically
         try:
             replace_atomically(Path({str(file)!r}), b"x" * 5000)
         except StorageError as error:
@@ -89,7 +89,7 @@ def test_a_full_disk_takes_back_a_half_appended_line(tmp_path: Path) -> None:
         f"""
         from pathlib import Path
         from sumus.errors import StorageError
-        from sumus.storage import append_durably
+        from sumus.files import append_durably
         try:
             append_durably(Path({str(file)!r}), b"y" * 5000 + b"\\n", at=9)
         except StorageError as error:

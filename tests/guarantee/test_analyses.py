@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from oracles import divergences as oracle
-from sumus.accounting import Release, Step, epsilon_gaussian, epsilon_of, even_groups, joining_rate
-from sumus.accounting.heterogeneous import (
+from oracles.heterogeneous import (
     SiloSetting,
     best_fusing,
     common_noise_multiplier,
     counted_variance,
     silo_noise_multiplier,
+)
+from sumus.accounting import (
+    Queries,
+    Release,
+    epsilon_gaussian,
+    epsilon_of,
+    even_groups,
+    joining_rate,
 )
 from sumus.errors import PlanError
 from sumus.guarantee import release_of
@@ -151,17 +158,17 @@ def test_the_papers_theorem_is_proved_for_one_step_only() -> None:
 def test_what_is_composed() -> None:
     setting = replace(BASE, mechanism="gaussian")
     per_step, local = release_of("per-step", setting), release_of("local", setting)
-    assert per_step == Release((Step(6.0, 0.1, 220),))
+    assert per_step == Release((Queries(6.0, 0.1, 220),))
     (own,) = local
     assert (own.gaussian_multiplier, own.count) == (pytest.approx(6.0 / math.sqrt(10)), 220)
     (single,) = release_of("single-step", replace(setting, local_steps=1))
-    assert single == Step(6.0, 0.1, 20)
+    assert single == Queries(6.0, 0.1, 20)
     (convex,) = release_of(
         "convex-pass", replace(setting, algorithm="convex-pass", surge_rate=1e-6)
     )
-    assert convex == Step(6.0, 1.0, 20, None, 1e-6)
+    assert convex == Queries(6.0, 1.0, 20, None, 1e-6)
     (silo,) = release_of("silo", replace(setting, algorithm="silo"))
-    assert silo == Step(6.0, 1.0, 20)
+    assert silo == Queries(6.0, 1.0, 20)
     assert set(ANALYSES) == {
         "single-step",
         "last-step",
@@ -270,7 +277,7 @@ def test_the_best_fusing_is_the_best(steps: list[int], rate: float) -> None:
     assert 1 <= found.slots <= min(steps)
     assert all(sum(sizes) == each for sizes, each in zip(found.sizes, steps, strict=True))
     whole = Release(
-        (Step(4.0 * math.sqrt(len(steps)) / max(steps), joining_rate(rate, max(steps)), 2),)
+        (Queries(4.0 * math.sqrt(len(steps)) / max(steps), joining_rate(rate, max(steps)), 2),)
     )
     assert found.epsilon <= epsilon_of(whole, delta=1e-5, accountant="renyi") * (1 + 1e-9)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from oracles import divergences, local_steps
-from sumus.accounting import ORDERS, Release, Step, epsilon_gaussian, epsilon_of, renyi_values
+from sumus.accounting import ORDERS, Queries, Release, epsilon_gaussian, epsilon_of, renyi_values
 from sumus.errors import PlanError
 from sumus.guarantee import release_of
 from sumus.guarantee.claims import Setting, applicable, calibrated_analysis, split_noise_multiplier
@@ -186,11 +186,11 @@ def test_full_batches_reach_the_exact_worst_case(silos: int, steps: int) -> None
 def test_what_is_composed_before_and_in_the_last_step() -> None:
     setting = replace(FEDERATION, mechanism="gaussian", state_noise=2.0)
     own, summed = release_of("last-step", setting)
-    assert (own, summed) == (Step(8.0 / math.sqrt(10.0), 0.1, 60), Step(8.0, 0.1, 20))
+    assert (own, summed) == (Queries(8.0 / math.sqrt(10.0), 0.1, 60), Queries(8.0, 0.1, 20))
     effective, summed = release_of("split-noise", replace(setting, algorithm="split-noise"))
     assert (effective, summed) == (
-        Step(split_noise_multiplier(setting), 0.1, 60),
-        Step(8.0, 0.1, 20),
+        Queries(split_noise_multiplier(setting), 0.1, 60),
+        Queries(8.0, 0.1, 20),
     )
 
 
@@ -201,8 +201,8 @@ def test_the_last_step_of_integer_noise_is_that_of_the_summed_law(mechanism: str
         FEDERATION, algorithm="split-noise", mechanism=mechanism, state_noise=2.0, dimension=10**6
     )
     last, single = (
-        release_of("split-noise", setting).steps[-1],
-        release_of("single-step", setting).steps[0],
+        release_of("split-noise", setting).queries[-1],
+        release_of("single-step", setting).queries[0],
     )
     assert replace(last, curve=None) == replace(single, curve=None)
     assert np.array_equal(last.renyi(ORDERS), single.renyi(ORDERS))
@@ -266,7 +266,7 @@ def test_split_noise_refuses_silos_that_step_or_add_noise_apart(change: dict[str
 
 def test_the_noise_of_all_silos_in_every_step_would_be_too_little() -> None:
     """What an accountant would compose that forgets which noise the states carry."""
-    forgetful = Release((Step(8.0, 0.1, 80),))
+    forgetful = Release((Queries(8.0, 0.1, 80),))
     assert epsilon_of(forgetful, delta=1e-5) < 0.5 * epsilon_of(
         release_of("last-step", FEDERATION), delta=1e-5
     )

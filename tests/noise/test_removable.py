@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
+from oracles.removable import kept_share, overprovision_saved
 from sumus.errors import PlanError
 from sumus.noise import component_shares
-from sumus.noise.removable import kept_share, overprovision_saved
 
 federations = st.integers(1, 60).flatmap(
     lambda silos: st.integers(0, silos - 1).flatmap(

@@ -18,7 +18,8 @@ Array = npt.NDArray[np.float64]
 
 def poisson(rate: float, most: int) -> Array:
     k = np.arange(most + 1)
-    return np.exp(k * math.log(rate) - rate - np.array([math.lgamma(each + 1.0) for each in k]))
+    factorials = np.array([math.lgamma(value + 1.0) for value in k])
+    return np.asarray(np.exp(k * math.log(rate) - rate - factorials))
 
 
 def skellam(variance: float, reach: int) -> Array:

@@ -57,7 +57,7 @@ def added(first: Mapping[int, float], second: Mapping[int, float]) -> Law:
             array[value - low] += weight
     return {
         sum(lows) + place: float(weight)
-        for place, weight in enumerate(np.convolve(*dense))
+        for place, weight in enumerate(np.convolve(dense[0], dense[1]))
         if weight > 0.0
     }
 

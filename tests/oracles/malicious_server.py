@@ -9,6 +9,7 @@ with one defence taken out, where it must succeed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ class MaliciousServer:
                     index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES
                 ]
 
-    def envelope(self) -> dict[str, object]:
+    def envelope(self) -> dict[str, Any]:
         return {
             "sender": SERVER,
             "session": self.header.session,

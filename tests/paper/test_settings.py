@@ -11,12 +11,12 @@ import pytest
 from sumus.data import public_facts
 from sumus.errors import PlanError, SumusError
 from sumus.guarantee import account_of, calibrated
-from sumus.paper import Setting
+from sumus.paper import PaperLine
 from sumus.paper.experiments.comparison import GROUPS
 from sumus.paper.experiments.settings import EXPERIMENTS
 
 
-def found(experiment: str, name: str, rounds: int) -> Setting:
+def found(experiment: str, name: str, rounds: int) -> PaperLine:
     return next(
         each
         for each in EXPERIMENTS[experiment].settings()

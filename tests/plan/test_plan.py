@@ -375,7 +375,7 @@ def test_noise_beyond_every_sampler_is_refused_by_its_own_name(name: str) -> Non
 
 
 def test_a_protocol_that_training_does_not_run_is_refused() -> None:
-    """GOPA and Turbo are there to be compared by `secure_sum`; a plan that names one would have
+    """GOPA and Turbo are there to be compared (`sumus.paper`); a plan that names one would have
     been run with secagg.
     """
     with pytest.raises(PlanError, match=r"aggregation\.protocol must be one of secagg, trusted"):

@@ -290,7 +290,7 @@ def test_data_check_points_out_silos_without_records_to_train_or_test_with(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_killed_run_on_a_table_is_resumed_from_the_command_line(tmp_path: Path) -> None:
     """A real process, killed in the middle of its rounds; the model is that of the rounds of one
     run.
@@ -349,7 +349,7 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
     assert public_facts(once.plan).records_per_silo == facts.records_per_silo
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 # those whose records are at hand everywhere
 @pytest.mark.parametrize("name", ["digits", "hospitals"])
 def test_every_example_plan_can_be_interrupted_and_resumed(

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_csv_plan_with_nothing_else_trains_and_says_what_was_assumed(folder: Path) -> None:
     done = sumus("train", "plan.toml", "--json", "--no-report", folder=folder)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from sumus.secagg.masking import (
     as_words,
     pack,
     packed_bytes,
-    reduce,
+    reduce_words,
     unpack,
     word_type,
     write_masked,
@@ -53,7 +53,7 @@ def test_a_mask_is_the_keystream_added_in_the_ring(bits: int, length: int) -> No
         key = int.from_bytes(stream[place * word.itemsize : (place + 1) * word.itemsize], "little")
         assert int(words[place]) % (1 << bits) == (int(before[place]) + key) % (1 << bits)
     add_masks(words, [(seed, -1)])
-    reduce(words, bits)
+    reduce_words(words, bits)
     assert np.array_equal(words, before)
 
 
@@ -85,7 +85,7 @@ def test_a_message_holds_the_packed_sum_of_vector_and_masks(
     masks = [(bytes([number] * 32), 1 if number % 2 else -1) for number in range(3)]
     words = as_words(vector, modulus_bits=bits, length=length)
     add_masks(words, masks)
-    reduce(words, bits)
+    reduce_words(words, bits)
     room = bytearray(packed_bytes(length, bits))
     write_masked(memoryview(room), as_integers(vector, length), masks, modulus_bits=bits)
     assert room == pack(words, bits)

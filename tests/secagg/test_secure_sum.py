@@ -113,7 +113,6 @@ def test_a_seeded_run_repeats_and_an_unseeded_one_does_not_need_a_seed() -> None
 def test_calls_that_make_no_sense_say_so() -> None:
     vectors = random_vectors(4, 3, 32, seed=0)
     for wrong in (
-        {"protocol": "magic"},
         {"modulus_bits": 65},
         {"threshold": 2},
         {"threshold": 5},
@@ -138,16 +137,15 @@ def test_calls_that_make_no_sense_say_so() -> None:
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_whatever_the_drop_outs_the_answer_is_right_or_refused(data: st.DataObject) -> None:
-    """Also beyond the tolerated number, and for every aggregator."""
+    """Also beyond the tolerated number."""
     silos = data.draw(st.integers(1, 12))
-    protocol = data.draw(st.sampled_from(["trusted", "secagg", "gopa", "turbo"]))
     drop: dict[str, set[int]] = {}
     for silo in range(silos):
         if data.draw(st.booleans()):
             drop.setdefault(data.draw(st.sampled_from(STAGES)), set()).add(silo)
     vectors = random_vectors(silos, 4, 20, seed=silos)
     try:
-        result = secure_sum(vectors, modulus_bits=20, drop=drop, protocol=protocol)
+        result = secure_sum(vectors, modulus_bits=20, drop=drop)
     except ProtocolError:
         return
     early = {silo for stage in EARLY for silo in drop.get(stage, ())}

@@ -125,3 +125,16 @@ class LocalFederation:
         for party in self.parties.values():
             party.close()
         self.driver.close()
+
+
+def federation_of_folders(root: Path, *, seed: int) -> LocalFederation:
+    """Three silos whose processes have ended: an engine starts them from what is on their disks."""
+    federation = LocalFederation(
+        root, plan({"federation.silos": 3, "federation.rounds": 2}), seed=seed
+    )
+    for number in range(3):
+        federation.stop(number)
+    for name in federation.roster.names:
+        (federation.folder(name) / "site.toml").write_text('data = "digits"\n')
+        (federation.folder(name) / "policy.toml").write_text("")
+    return federation

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sumus.books import Ledger, RunFolder
-from sumus.engines.nvflare.jobs import Operator
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
-from sumus.engines.nvflare.training import train_across
+from sumus.engines import LocalProcesses, Operator, train_across
 from sumus.engines.processes import PartyProcesses
 from sumus.parties import approve
 from support.notes import Notes, agreed

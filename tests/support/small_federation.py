@@ -104,7 +104,7 @@ def federation() -> Callable[..., SmallFederation]:
         *,
         data: FederatedData | None = None,
         seed: int | None = 5,
-        **options: object,
+        **options: Any,
     ) -> SmallFederation:
         data = data or small_data()
         plan = TrainingPlan.from_toml(BASE).with_overrides(overrides or {})

@@ -1,39 +1,131 @@
-"""ε of a release by the accountant of one's choice."""
+"""ε of a release by the accountant of one's choice, tightest first."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, final
 
 import numpy as np
 
-from sumus.accounting.loss_distribution import epsilon_pld
+from sumus.accounting.loss_distribution import epsilon_pld, why_not_composable
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import (
-    ORDERS,
-    PAPER_ORDERS,
-    epsilon_cks,
-    epsilon_mironov,
-    subsampled,
-)
-from sumus.errors import PlanError
+from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, cks_bounds, mironov_bounds, subsampled
+from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Orders, Values
 
-__all__ = ["epsilon_of", "loss_interval", "renyi_values"]
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "accountant_named",
+    "epsilon_of",
+    "renyi_values",
+    "tightest",
+]
 
 
-def epsilon_of(
-    release: Release, *, delta: float, accountant: str = "pld", interval: float | None = None
-) -> float:
-    """ε at δ of a release.
+class Accountant(ABC):
+    """One way from a release to ε.
 
-    Guarantee: an upper bound on the ε of everything the release dominates, for adaptive composition
-        and add/remove neighbours.
-
-    Args:
-        accountant: "pld" (privacy-loss distribution, tightest), "renyi" (integer orders, best
-            conversion) or "renyi-mironov" (integer orders 2…255 and Mironov's conversion, as in the
-            paper).
+    Attributes:
+        name: the plan's `privacy.accountant`.
+        tolerance: how closely calibration meets a target, relative, on ε.
+        noise_against_renyi: about the noise it needs, relative to what Rényi orders ask for.
+        orders: Rényi orders of its first estimate.
     """
+
+    name: ClassVar[str]
+    tolerance: ClassVar[float]
+    noise_against_renyi: ClassVar[float] = 1.0
+    orders: ClassVar[Orders] = ORDERS
+
+    @abstractmethod
+    def supports(self, release: Release) -> bool:
+        """Whether it can account for every query of the release; `epsilon` refuses otherwise."""
+
+    @abstractmethod
+    def epsilon(self, release: Release, *, delta: float) -> float:
+        """ε at δ of the release.
+
+        Guarantee: an upper bound on the ε of everything the release dominates, for adaptive
+            composition and add/remove neighbours.
+        """
+
+    def bounds(self, orders: Orders, values: Values, delta: float) -> Values:
+        """ε at δ of a Rényi curve, by its conversion, at every order."""
+        return cks_bounds(orders, values, delta)
+
+    def has_closed_form(self, release: Release) -> bool:
+        """Whether ε is a function of Σ count/σ², and cheap."""
+        return False
+
+
+@final
+class LossDistributions(Accountant):
+    """Privacy-loss distributions: the tightest."""
+
+    name = "pld"
+    tolerance = 2e-4
+    noise_against_renyi = 0.92
+
+    def supports(self, release: Release) -> bool:
+        return why_not_composable(release) is None
+
+    def epsilon(self, release: Release, *, delta: float) -> float:
+        interval = _loss_interval(release, RenyiOrders().epsilon(release, delta=delta))
+        return epsilon_pld(release, delta, interval=interval)
+
+    def has_closed_form(self, release: Release) -> bool:
+        return all(queries.sampling_rate == 1.0 for queries in release)
+
+
+class RenyiOrders(Accountant):
+    """Rényi curves at integer orders, with the best conversion; any queries beside any others."""
+
+    name = "renyi"
+    tolerance = 2e-6
+
+    def supports(self, release: Release) -> bool:
+        return True
+
+    def epsilon(self, release: Release, *, delta: float) -> float:
+        values = renyi_values(release, self.orders)
+        return max(0.0, float(np.min(self.bounds(self.orders, values, delta))))
+
+
+@final
+class PaperOrders(RenyiOrders):
+    """Integer orders 2 … 255 and Mironov's conversion, as in Heikkilä 2025."""
+
+    name = "renyi-mironov"
+    orders = PAPER_ORDERS
+
+    def bounds(self, orders: Orders, values: Values, delta: float) -> Values:
+        return mironov_bounds(orders, values, delta)
+
+
+ACCOUNTANTS: Mapping[str, Accountant] = MappingProxyType(
+    {
+        accountant.name: accountant
+        for accountant in (LossDistributions(), RenyiOrders(), PaperOrders())
+    }
+)
+"""By `privacy.accountant`, tightest first."""
+
+
+def accountant_named(name: str) -> Accountant:
+    """The accountant of this name."""
+    if name not in ACCOUNTANTS:
+        raise PlanError(
+            "accountant", name, f"must be one of {', '.join(ACCOUNTANTS)}", "Choose one of them."
+        )
+    return ACCOUNTANTS[name]
+
+
+def epsilon_of(release: Release, *, delta: float, accountant: str = "pld") -> float:
+    """ε at δ of a release, by the accountant of this name (see `Accountant.epsilon`)."""
     if not 0.0 < delta < 1.0:
         raise PlanError(
             "delta",
@@ -41,40 +133,32 @@ def epsilon_of(
             "must be a number in (0, 1)",
             "A usual choice is below one over the number of records.",
         )
-    if accountant == "pld":
-        if interval is None:
-            interval = loss_interval(release, _epsilon_renyi(release, delta, mironov=False))
-        return epsilon_pld(release, delta, interval=interval)
-    if accountant == "renyi":
-        return _epsilon_renyi(release, delta, mironov=False)
-    if accountant == "renyi-mironov":
-        return _epsilon_renyi(release, delta, mironov=True)
-    raise PlanError(
-        "accountant", accountant, "must be one of pld, renyi, renyi-mironov", "Choose one of them."
-    )
+    return accountant_named(accountant).epsilon(release, delta=delta)
 
 
-def loss_interval(release: Release, epsilon: float) -> float:
-    """A bucket width of privacy loss that costs about 2e-5 of ε: the measured excess of n
-    compositions is close to n·width².
-    """
-    compositions = sum(step.count for step in release)
-    return (
-        float(np.clip(math.sqrt(2e-5 * epsilon / compositions), 1e-6, 1e-2))
-        if math.isfinite(epsilon)
-        else 1e-2
-    )
+def tightest(release: Release) -> Accountant:
+    """The tightest accountant that can account for the whole release."""
+    for accountant in ACCOUNTANTS.values():
+        if accountant.supports(release):
+            return accountant
+    raise GuaranteeError(f"no accountant can account for {release}.")
 
 
 def renyi_values(release: Release, orders: Orders) -> Values:
     """The Rényi curve of the whole release at integer orders."""
     values = np.zeros(len(orders))
-    for step in release:
-        values = values + step.count * subsampled(step.renyi, step.sampling_rate, orders)
+    for queries in release:
+        values = values + queries.count * subsampled(queries.renyi, queries.sampling_rate, orders)
     return values
 
 
-def _epsilon_renyi(release: Release, delta: float, *, mironov: bool) -> float:
-    if mironov:
-        return epsilon_mironov(PAPER_ORDERS, renyi_values(release, PAPER_ORDERS), delta)
-    return epsilon_cks(ORDERS, renyi_values(release, ORDERS), delta)
+def _loss_interval(release: Release, epsilon: float) -> float:
+    """A bucket width of privacy loss that costs about 2e-5 of ε: the measured excess of n
+    compositions is close to n·width².
+    """
+    compositions = sum(queries.count for queries in release)
+    return (
+        float(np.clip(math.sqrt(2e-5 * epsilon / compositions), 1e-6, 1e-2))
+        if math.isfinite(epsilon)
+        else 1e-2
+    )

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import math
 
-from sumus.accounting.accountant import epsilon_of
+from sumus.accounting.accountant import ACCOUNTANTS, epsilon_of
 from sumus.accounting.calibration import least_noise
-from sumus.accounting.release import Release, Step, noisy_step
+from sumus.accounting.release import Queries, Release, noisy_queries
 from sumus.errors import GuaranteeError
 from sumus.files import choice, number, whole
-from sumus.noise import noise_law
+from sumus.noise import LAWS, noise_law
 
 __all__ = ["calibrate", "epsilon"]
-
-_MECHANISMS = ("gaussian", "skellam", "discrete-gaussian")
 
 
 def epsilon(
@@ -39,13 +37,13 @@ def epsilon(
             norms.
         steps: noisy sums that are released (or counted as if they were).
         sampling_rate: q, Poisson probability that a record joins a step.
-        mechanism: "gaussian", "skellam" or "discrete-gaussian".
+        mechanism: name of a law, "skellam", "discrete-gaussian" or "gaussian".
         accountant: "pld", "renyi" or "renyi-mironov".
         dimension: coordinates of the released vector.
         resolution_bits: log2 of the grid steps per clip norm.
     """
     sigma = number(above=0.0).check("noise_multiplier", noise_multiplier)
-    choice(*_MECHANISMS).check("mechanism", mechanism)
+    choice(*LAWS).check("mechanism", mechanism)
     _check(
         steps=steps,
         delta=delta,
@@ -53,13 +51,13 @@ def epsilon(
         dimension=dimension,
         resolution_bits=resolution_bits,
     )
-    step = _step(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits)
-    found = epsilon_of(Release((step,)), delta=delta, accountant=accountant)
-    if not math.isfinite(found):
+    queries = _queries(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits)
+    spent = epsilon_of(Release((queries,)), delta=delta, accountant=accountant)
+    if not math.isfinite(spent):
         raise GuaranteeError(
             f"no finite ε at δ = {delta:g} for noise multiplier {sigma:g}. Add noise."
         )
-    return found
+    return spent
 
 
 def calibrate(
@@ -83,31 +81,31 @@ def calibrate(
         dimension=dimension,
         resolution_bits=resolution_bits,
     )
-    choice("pld", "renyi", "renyi-mironov").check("accountant", accountant)
+    choice(*ACCOUNTANTS).check("accountant", accountant)
     number(above=0.0).check("epsilon", epsilon)
-    choice(*_MECHANISMS).check("mechanism", mechanism)
+    choice(*LAWS).check("mechanism", mechanism)
     return least_noise(
         lambda sigma: Release(
-            (_step(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits),)
+            (_queries(sigma, steps, sampling_rate, mechanism, dimension, resolution_bits),)
         ),
-        limit=lambda sigma: Release((Step(sigma, sampling_rate, steps),)),
+        limit=lambda sigma: Release((Queries(sigma, sampling_rate, steps),)),
         epsilon=epsilon,
         delta=delta,
         accountant=accountant,
     )
 
 
-def _step(
+def _queries(
     sigma: float,
     steps: int,
     sampling_rate: float,
     mechanism: str,
     dimension: int,
     resolution_bits: int,
-) -> Step:
+) -> Queries:
     resolution = float(1 << resolution_bits)
     noise = noise_law(mechanism, (sigma * resolution) ** 2)
-    return noisy_step(
+    return noisy_queries(
         noise, l2_grid=resolution, dimension=dimension, sampling_rate=sampling_rate, count=steps
     )
 

@@ -9,22 +9,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sumus.accounting.accountant import epsilon_of, renyi_values
-from sumus.accounting.loss_distribution import gdp_parameter
+from sumus.accounting.accountant import Accountant, accountant_named, renyi_values
+from sumus.accounting.loss_distribution import gdp_parameter, unsampled_mu2
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, cks_bounds, mironov_bounds
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Orders
 
 __all__ = ["least_noise"]
 
-# relative, on ε; the promise is 1e-3
-_TOLERANCE = {"pld": 2e-4, "renyi": 2e-6, "renyi-mironov": 2e-6}
 _SMALLEST_MULTIPLIER, _LARGEST_MULTIPLIER = 1e-6, 1e7
 _EVALUATIONS = 80
 _SPREAD_ORDERS = 16
-# the privacy-loss accountant usually needs about this share of the noise that Rényi asks for
-_RENYI_EXCESS = 0.92
 
 
 def least_noise(
@@ -55,37 +50,30 @@ def least_noise(
             "must be a number in (0, 1)",
             "A usual choice is below one over the number of records.",
         )
-    if accountant not in _TOLERANCE:
-        raise PlanError(
-            "accountant",
-            accountant,
-            "must be one of pld, renyi, renyi-mironov",
-            "Choose one of them.",
-        )
+    accounting = accountant_named(accountant)
     search = limit or build
-    closed_form = accountant == "pld" and all(step.sampling_rate == 1.0 for step in search(1.0))
-    if closed_form and all(step.surge_rate == 0.0 for step in search(1.0)):
+    closed_form = accounting.has_closed_form(search(1.0))
+    if closed_form and all(queries.doubling_rate == 0.0 for queries in search(1.0)):
         # without subsampling ε is a function of Σ count/σ², which scales exactly in the Gaussian
         # limit
-        mu_at_one = math.sqrt(sum(step.count / step.gaussian_multiplier**2 for step in search(1.0)))
-        start = mu_at_one / gdp_parameter(epsilon, delta)
+        start = math.sqrt(unsampled_mu2(search(1.0))) / gdp_parameter(epsilon, delta)
     else:
-        start = _renyi_start(search, epsilon=epsilon, delta=delta, accountant=accountant)
-    exact = lambda sigma: epsilon_of(build(sigma), delta=delta, accountant=accountant)  # noqa: E731 - what anybody who asks later gets
+        start = _renyi_start(search, accounting, epsilon=epsilon, delta=delta)
     return _least(
-        exact, epsilon, start=start, tolerance=1e-6 if closed_form else _TOLERANCE[accountant]
+        lambda sigma: accounting.epsilon(build(sigma), delta=delta),
+        epsilon,
+        start=start,
+        tolerance=1e-6 if closed_form else accounting.tolerance,
     )
 
 
 def _renyi_start(
-    search: Callable[[float], Release], *, epsilon: float, delta: float, accountant: str
+    search: Callable[[float], Release], accounting: Accountant, *, epsilon: float, delta: float
 ) -> float:
     """A σ close to the answer from a few Rényi orders: spread out first, then all of them around
     the best.
     """
-    orders, bounds = (
-        (PAPER_ORDERS, mironov_bounds) if accountant == "renyi-mironov" else (ORDERS, cks_bounds)
-    )
+    orders, bounds = accounting.orders, accounting.bounds
 
     def at(some: Orders) -> Callable[[float], float]:
         return lambda sigma: max(
@@ -95,18 +83,19 @@ def _renyi_start(
     places = np.unique(np.searchsorted(orders, np.geomspace(orders[0], orders[-1], _SPREAD_ORDERS)))
     # ε ≈ √(2 log(1/δ)·Σ count·q²)/σ once the noise is large; only where the search begins
     spread = sum(
-        step.count * (step.sampling_rate / step.gaussian_multiplier) ** 2 for step in search(1.0)
+        queries.count * (queries.sampling_rate / (queries.gaussian_multiplier or 1.0)) ** 2
+        for queries in search(1.0)
     )
     start = math.sqrt(-2.0 * math.log(delta) * spread) / epsilon
     start = min(max(start, 1e-2), 1e4) if start > 0.0 else 1.0
     sigma = _least(at(orders[places]), epsilon, start=start, tolerance=1e-2)
-    if accountant == "pld":
-        return sigma * _RENYI_EXCESS
+    if accounting.noise_against_renyi < 1.0:
+        return sigma * accounting.noise_against_renyi
     best = int(
         np.argmin(bounds(orders[places], renyi_values(search(sigma), orders[places]), delta))
     )
     around = orders[places[max(best - 1, 0)] : places[min(best + 1, len(places) - 1)] + 1]
-    return _least(at(around), epsilon, start=sigma, tolerance=_TOLERANCE[accountant] / 2.0)
+    return _least(at(around), epsilon, start=sigma, tolerance=accounting.tolerance / 2.0)
 
 
 def _least(

@@ -1,9 +1,9 @@
 """Privacy-loss distributions: the tightest accountant, through Google's dp-accounting; closed form
 without subsampling.
 
-Reference: Doroshenko et al. 2022 (arXiv 2207.04380, connect-the-dots; pessimistic, so every ε is an
-    upper bound);
-Balle, Wang 2018 (arXiv 1805.06530, thm 8) for the Gaussian without subsampling.
+References: Doroshenko et al. 2022 (arXiv:2207.04380, connect-the-dots; pessimistic, so every ε is
+    an upper bound); Balle, Wang 2018 (arXiv:1805.06530, thm 8) for the Gaussian without
+    subsampling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 from sumus.accounting.release import Release
 from sumus.errors import GuaranteeError, PlanError
 
-__all__ = ["epsilon_gaussian", "epsilon_pld", "gdp_parameter"]
+__all__ = [
+    "epsilon_gaussian",
+    "epsilon_pld",
+    "gdp_parameter",
+    "unsampled_mu2",
+    "why_not_composable",
+]
 
 _LARGEST_EPSILON = 1e9
 # of δ, per composition and 100 more: twenty times what float64 transforms were seen to lose against
@@ -32,21 +38,36 @@ _LARGEST_TABLE = 2e7  # buckets of one query's privacy loss, up to about 1/(2σ�
 _ROUNDING = 1e-9
 
 
+def why_not_composable(release: Release) -> str | None:
+    """Why loss distributions cannot account for a release, or None if they can: they carry one kind
+    of query whose sensitivity may double, and only beside unsampled ones.
+    """
+    doubling = sum(queries.doubling_rate > 0.0 for queries in release)
+    if any(queries.gaussian_multiplier is None for queries in release):
+        return "a query without a dominating Gaussian has no privacy-loss distribution"
+    if doubling and any(queries.sampling_rate < 1.0 for queries in release):
+        return (
+            "a query whose sensitivity may double cannot be composed with subsampled ones by "
+            "privacy-loss distributions"
+        )
+    if doubling > 1:
+        return (
+            "privacy-loss distributions carry only one kind of query whose sensitivity may double"
+        )
+    return None
+
+
 def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> float:
     """ε at δ of an adaptively composed release.
 
     Args:
         interval: width of a privacy-loss bucket; a wider one is faster and never optimistic.
     """
-    if all(step.sampling_rate == 1.0 for step in release):
-        return _epsilon_unsampled(release, delta)
-    if any(step.surge_rate > 0.0 for step in release):
-        reason = (
-            "a query whose sensitivity may double cannot be composed with subsampled ones by "
-            "privacy-loss distributions"
-        )
+    if (reason := why_not_composable(release)) is not None:
         raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
-    transform_error = _TRANSFORM_ERROR * (100 + sum(step.count for step in release))
+    if all(queries.sampling_rate == 1.0 for queries in release):
+        return _epsilon_unsampled(release, delta)
+    transform_error = _TRANSFORM_ERROR * (100 + sum(queries.count for queries in release))
     if delta < 10.0 * transform_error:
         rule = (
             f"must be at least {10.0 * transform_error:.3g} for the privacy-loss accountant (its "
@@ -54,53 +75,47 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         )
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
     composed: Any = None
-    for step in release:
-        if (
-            0.5 / step.gaussian_multiplier + 15.0
-        ) / step.gaussian_multiplier > _LARGEST_TABLE * interval:
-            noise = f"noise multiplier {step.gaussian_multiplier:.3g}"
+    for queries in release:
+        multiplier = queries.dominating_multiplier
+        if (0.5 / multiplier + 15.0) / multiplier > _LARGEST_TABLE * interval:
             raise GuaranteeError(
-                f"{noise} is too small for the privacy-loss accountant. Add noise, or use "
-                'accountant = "renyi".'
+                f"noise multiplier {multiplier:.3g} is too small for the privacy-loss accountant. "
+                'Add noise, or use accountant = "renyi".'
             )
-        part = _loss_distribution(
-            step.gaussian_multiplier, step.sampling_rate, interval
-        ).self_compose(step.count)
-        composed = part if composed is None else composed.compose(part)
+        one = _loss_distribution(multiplier, queries.sampling_rate, interval)
+        repeated = one.self_compose(queries.count)
+        composed = repeated if composed is None else composed.compose(repeated)
     epsilon = float(composed.get_epsilon_for_delta(delta - transform_error))
     if not math.isfinite(epsilon):
         raise GuaranteeError(f"no finite ε at δ = {delta:g}: the noise is too small for {release}.")
     return max(epsilon, 0.0)
 
 
-def _epsilon_unsampled(release: Release, delta: float) -> float:
-    """Closed form without subsampling; surges make it a mixture of Gaussians over the number of
-    queries that surged.
+def unsampled_mu2(release: Release) -> float:
+    """μ² of the Gaussian-DP that the release has without subsampling and doubling: Σ count/σ²."""
+    return sum(queries.count / queries.dominating_multiplier**2 for queries in release)
 
-    δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other steps)
+
+def _epsilon_unsampled(release: Release, delta: float) -> float:
+    """Closed form without subsampling; a sensitivity that may double makes it a mixture of Gaussians
+    over the number of queries in which it did.
+
+    δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other queries)
     """
-    surging = [step for step in release if step.surge_rate > 0.0]
-    if not surging:
-        return epsilon_gaussian(
-            math.sqrt(sum(s.count / s.gaussian_multiplier**2 for s in release)), delta
-        )
-    if len(surging) > 1:
-        raise GuaranteeError(
-            "only one kind of surging query can be accounted exactly. Give all rounds the same "
-            "noise."
-        )
-    (step,) = surging
-    base2 = sum(s.count / s.gaussian_multiplier**2 for s in release)
-    surges = np.arange(step.count + 1)
-    log_choices = (
-        gammaln(step.count + 1.0) - gammaln(surges + 1.0) - gammaln(step.count - surges + 1.0)
-    )
+    base2 = unsampled_mu2(release)
+    doubling = [queries for queries in release if queries.doubling_rate > 0.0]
+    if not doubling:
+        return epsilon_gaussian(math.sqrt(base2), delta)
+    (queries,) = doubling
+    doubled = np.arange(queries.count + 1)
+    kept_single = queries.count - doubled
+    log_choices = gammaln(queries.count + 1.0) - gammaln(doubled + 1.0) - gammaln(kept_single + 1.0)
     log_weights = (
         log_choices
-        + xlogy(surges, step.surge_rate)
-        + xlog1py(step.count - surges, -step.surge_rate)
+        + xlogy(doubled, queries.doubling_rate)
+        + xlog1py(kept_single, -queries.doubling_rate)
     )
-    parameters = np.sqrt(base2 + 3.0 * surges / step.gaussian_multiplier**2)
+    parameters = np.sqrt(base2 + 3.0 * doubled / queries.dominating_multiplier**2)
     # what is left out has weight below δ·e^-60·T: nothing against the rounding up
     kept = log_weights > math.log(delta) - 60.0
     return _root_of(

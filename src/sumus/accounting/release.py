@@ -1,8 +1,14 @@
-"""What is released, described apart from who computes with it.
+"""Description of a release, independent of the accountant (compare `DpEvent` of dp_accounting).
 
-A `Release` is a list of steps that are composed adaptively. Each step is a Poisson-subsampled query
-whose noise is dominated by a Gaussian with the given multiplier; the same value serves the Rényi
-accountant, the privacy-loss accountant and the calibration.
+Rules for every description in this file:
+
+1. It completely states its mechanism: whoever reads it needs no plan, no record and no accountant
+   to know the most that one record can change, and whatever it leaves out is None, never a value
+   that nobody should read.
+2. It is never removed, and it never changes its meaning: ledgers and journals are composed from
+   descriptions years later. What means something else gets another name.
+3. It says nothing of how ε is computed. An accountant that cannot account for it says so
+   (`Accountant.supports`) and refuses; none leaves a part of it out.
 """
 
 from __future__ import annotations
@@ -10,18 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from sumus.accounting.dominating import gaussian_multiplier
-from sumus.accounting.renyi import (
-    gaussian_curve,
-    minimum,
-    surging_curve,
-)
-from sumus.errors import PlanError
+from sumus.accounting.renyi import doubling_curve, gaussian_curve, minimum
+from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Law, RenyiCurve
 
-__all__ = ["Release", "Step", "noisy_step"]
+__all__ = ["Queries", "Release", "noisy_queries"]
 
 # keeps every exponent of the accountants far from overflow; protects nobody anyway
 _SMALLEST_MULTIPLIER = 1e-9
@@ -29,27 +31,30 @@ _SMALLEST_MULTIPLIER = 1e-9
 
 @final
 @dataclass(frozen=True)
-class Step:
-    """`count` adaptive repetitions of one Poisson-subsampled Gaussian-dominated query.
+class Queries:
+    """`count` adaptive repetitions of one Poisson-subsampled query.
 
     Args:
-        gaussian_multiplier: standard deviation of the dominating Gaussian over the L2 sensitivity.
+        gaussian_multiplier: standard deviation over L2 sensitivity of a Gaussian mechanism that
+            dominates the query; None if the Rényi curve is all that is known of it.
         sampling_rate: q, probability that a record joins the query; 1 means always.
         count: repetitions.
         curve: Rényi curve of the query before subsampling; by default that of the dominating
             Gaussian.
-        surge_rate: probability in (0, 1), independent in every repetition and known to the
+        doubling_rate: probability in (0, 1), independent in every repetition and known to the
             adversary, that the sensitivity doubles.
     """
 
-    gaussian_multiplier: float
+    gaussian_multiplier: float | None
     sampling_rate: float = 1.0
     count: int = 1
     curve: RenyiCurve | None = None
-    surge_rate: float = 0.0
+    doubling_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        if not _SMALLEST_MULTIPLIER <= self.gaussian_multiplier < math.inf:  # NaN fails too
+        known = self.gaussian_multiplier is not None or self.curve is not None
+        multiplier = 1.0 if self.gaussian_multiplier is None else self.gaussian_multiplier
+        if not (known and _SMALLEST_MULTIPLIER <= multiplier < math.inf):  # NaN fails too
             raise PlanError(
                 "noise_multiplier",
                 self.gaussian_multiplier,
@@ -67,61 +72,98 @@ class Step:
             raise PlanError(
                 "steps", self.count, "must be a whole number at least 1", "Count every noisy query."
             )
-        if not 0.0 <= self.surge_rate < 1.0:
+        if not 0.0 <= self.doubling_rate < 1.0:
             raise PlanError(
-                "surge_rate",
-                self.surge_rate,
+                "doubling_rate",
+                self.doubling_rate,
                 "must be a number in [0, 1)",
                 "Double the sensitivity instead.",
             )
-        if self.surge_rate > 0.0 and self.sampling_rate < 1.0:
+        if self.doubling_rate > 0.0 and (
+            self.sampling_rate < 1.0 or self.gaussian_multiplier is None
+        ):
             raise PlanError(
-                "surge_rate",
-                self.surge_rate,
-                "must be 0 for a subsampled query",
+                "doubling_rate",
+                self.doubling_rate,
+                "must be 0 for a subsampled query and for one without a dominating Gaussian",
                 "Double the sensitivity instead.",
             )
 
     @property
     def renyi(self) -> RenyiCurve:
         """The Rényi curve of one unsubsampled query."""
-        if self.surge_rate > 0.0:
-            return surging_curve(self.gaussian_multiplier, self.surge_rate)
-        return self.curve if self.curve is not None else gaussian_curve(self.gaussian_multiplier)
+        if self.doubling_rate > 0.0:
+            return doubling_curve(self.dominating_multiplier, self.doubling_rate)
+        return self.curve if self.curve is not None else gaussian_curve(self.dominating_multiplier)
+
+    @property
+    def dominating_multiplier(self) -> float:
+        """`gaussian_multiplier`, refused where it is not known."""
+        if self.gaussian_multiplier is None:
+            raise GuaranteeError(
+                "a query without a dominating Gaussian has its Rényi curve alone. Use accountant = "
+                '"renyi".'
+            )
+        return self.gaussian_multiplier
+
+    def to_dp_event(self) -> Any:
+        """The queries as a `DpEvent` of dp_accounting, each as the Gaussian that dominates it.
+
+        Guarantee: the event's ε is an upper bound for the queries. What dp_accounting has no event
+            for (a revealed doubling, a bare Rényi curve) is an `UnsupportedDpEvent`, which its
+            accountants refuse.
+        """
+        from dp_accounting import dp_event
+
+        if self.gaussian_multiplier is None or self.doubling_rate > 0.0:
+            return dp_event.UnsupportedDpEvent()
+        one: Any = dp_event.GaussianDpEvent(self.gaussian_multiplier)
+        if self.sampling_rate < 1.0:
+            one = dp_event.PoissonSampledDpEvent(self.sampling_rate, one)
+        return dp_event.SelfComposedDpEvent(one, self.count)
 
 
 @final
 @dataclass(frozen=True)
 class Release:
-    """Steps that are composed adaptively: the adversary sees all of them and may choose each after
-    the last.
+    """Queries that are composed adaptively: the adversary sees every answer and may choose each
+    query after the last answer.
     """
 
-    steps: tuple[Step, ...]
+    queries: tuple[Queries, ...]
 
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.steps)
+    def __iter__(self) -> Iterator[Queries]:
+        return iter(self.queries)
+
+    def to_dp_event(self) -> Any:
+        """The release as a `DpEvent`, so that its ε can be checked with dp_accounting.
+
+        PLDAccountant().compose(release.to_dp_event()).get_epsilon(delta)
+        """
+        from dp_accounting import dp_event
+
+        return dp_event.ComposedDpEvent([queries.to_dp_event() for queries in self.queries])
 
 
-def noisy_step(
+def noisy_queries(
     noise: Law,
     *,
     l2_grid: float,
     dimension: int,
     sampling_rate: float = 1.0,
     count: int = 1,
-    surge_rate: float = 0.0,
-) -> Step:
-    """A step whose query has L2 sensitivity `l2_grid` (in the units of the noise) and whose noise
-    is drawn from `noise`.
+    doubling_rate: float = 0.0,
+) -> Queries:
+    """Queries of L2 sensitivity `l2_grid` (in the units of the noise) whose noise is drawn from
+    `noise`.
 
-    Guarantee: the step's Gaussian and its Rényi curve are both upper bounds on the privacy loss of
-        the drawn law, for every integer query of `dimension` coordinates with that sensitivity
+    Guarantee: their Gaussian and their Rényi curve are both upper bounds on the privacy loss of the
+        drawn law, for every integer query of `dimension` coordinates with that sensitivity
         (docs/mathematics.md, "integer noise as a Gaussian").
     """
     if not noise.discrete:
-        return Step(noise.std_grid / l2_grid, sampling_rate, count, None, surge_rate)
+        return Queries(noise.std_grid / l2_grid, sampling_rate, count, None, doubling_rate)
     multiplier = gaussian_multiplier(noise, l2_grid)
     published = noise.renyi(l2_grid, dimension)
     curve = None if published is None else minimum(gaussian_curve(multiplier), published)
-    return Step(multiplier, sampling_rate, count, curve, surge_rate)
+    return Queries(multiplier, sampling_rate, count, curve, doubling_rate)

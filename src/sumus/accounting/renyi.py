@@ -19,13 +19,12 @@ __all__ = [
     "ORDERS",
     "PAPER_ORDERS",
     "cks_bounds",
+    "doubling_curve",
     "epsilon_cks",
-    "epsilon_mironov",
     "gaussian_curve",
     "minimum",
     "mironov_bounds",
     "subsampled",
-    "surging_curve",
 ]
 
 PAPER_ORDERS: Orders = np.arange(2, 256)
@@ -47,7 +46,7 @@ def minimum(*curves: RenyiCurve) -> RenyiCurve:
     return lambda orders: np.minimum.reduce([curve(orders) for curve in curves])
 
 
-def surging_curve(noise_multiplier: float, surge_rate: float) -> RenyiCurve:
+def doubling_curve(noise_multiplier: float, doubling_rate: float) -> RenyiCurve:
     """A Gaussian whose sensitivity doubles with a revealed probability p: e^{(α−1)ε(α)} =
     (1−p)·e^{(α−1)α/2σ²} + p·e^{(α−1)·4α/2σ²}.
     """
@@ -55,7 +54,7 @@ def surging_curve(noise_multiplier: float, surge_rate: float) -> RenyiCurve:
     def curve(orders: Orders) -> Values:
         exponent = (orders - 1.0) * orders / (2.0 * noise_multiplier**2)
         log_mean = np.logaddexp(
-            math.log1p(-surge_rate) + exponent, math.log(surge_rate) + 4.0 * exponent
+            math.log1p(-doubling_rate) + exponent, math.log(doubling_rate) + 4.0 * exponent
         )
         return np.asarray(log_mean / (orders - 1.0), dtype=np.float64)
 
@@ -111,11 +110,6 @@ def _log_binomial_table(orders: tuple[int, ...], sampling_rate: float) -> Values
 _LOG_FACTORIALS = gammaln(np.arange(_MAXIMUM_ORDER_SUBSAMPLED + 1) + 1.0)
 
 
-def epsilon_mironov(orders: Orders, values: Values, delta: float) -> float:
-    """ε = min_α ε(α) + log(1/δ)/(α − 1) (Mironov 2017, prop. 3; the paper's conversion)."""
-    return max(0.0, float(np.min(mironov_bounds(orders, values, delta))))
-
-
 def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
     """ε = min_α ε(α) + log(1 − 1/α) − log(δα)/(α − 1) (Canonne, Kamath, Steinke 2020, prop. 12);
     never worse than Mironov's.
@@ -124,7 +118,7 @@ def epsilon_cks(orders: Orders, values: Values, delta: float) -> float:
 
 
 def mironov_bounds(orders: Orders, values: Values, delta: float) -> Values:
-    """The ε of Mironov's conversion at every order."""
+    """ε(α) + log(1/δ)/(α − 1) at every order α (Mironov 2017, prop. 3; as in Heikkilä 2025)."""
     return _known(values + math.log(1.0 / delta) / (orders - 1))
 
 

@@ -107,6 +107,8 @@ class CanaryRounds:
             else _Gradients(design, canaries)
         )
         self.canaries = self._directions.canaries
+        # one model a silo for all runs: what is recorded of a model is kept with it
+        self._models = [self._directions.model() for _ in design.silos]
         self._updaters: list[LocalUpdater] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
         self._number = 0
@@ -150,8 +152,8 @@ class CanaryRounds:
         empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
         held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
         self._updaters = [
-            local_updater(design, silo, records, self._directions.model())
-            for silo, records in zip(design.silos, held, strict=True)
+            local_updater(design, silo, records, model)
+            for silo, records, model in zip(design.silos, held, self._models, strict=True)
         ]
         seen = np.stack([self._round() for _ in range(rounds)])
         scores = self._directions.project(seen).sum(axis=0) / self._noise_std

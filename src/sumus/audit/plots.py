@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -13,18 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from sumus.errors import PlanError
+from sumus.report import INK, SOFT, plain_figure, save, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["RocCurve", "RocPoint", "draw_bounds", "draw_membership", "draw_roc"]
 
 _COLOURS = ("#b91c1c", "#b5651d", "#1f77b4", "#15803d", "#7c3aed")
-_INK, _SOFT, _GRID, _CLAIM, _FORBIDDEN = "#1f2937", "#4b5563", "#e5e7eb", "#9ca3af", "#fdf0f0"
+_CLAIM, _FORBIDDEN = "#9ca3af", "#fdf0f0"
 _DASHED = (0, (5, 2))
 _LEAST_RATE = 1e-4  # left end of the ROC axes
 
@@ -67,52 +64,12 @@ class RocCurve:
     points: tuple[RocPoint, ...]
 
 
-@contextmanager
-def _matplotlib() -> Iterator[Any]:
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise PlanError(
-            "--plot", "a folder", "needs matplotlib", "Run: pip install 'sumus[report]'"
-        ) from None
-    mpl.use("Agg")
-    with mpl.rc_context(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "svg.fonttype": "path",
-            "svg.hashsalt": "sumus",
-        }
-    ):
-        yield mpl
-
-
 def _figure(title: str, subtitle: str) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.6, 5.0), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(f"{title}\n", loc="left", fontsize=12, color=_INK, fontweight="bold")
-    axes.text(0.0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, color=_SOFT)
-    _tidy(axes)
+    figure = plain_figure(7.6, 5.0)
+    axes = tidy(figure.subplots())
+    axes.set_title(f"{title}\n", loc="left", fontsize=12, color=INK, fontweight="bold")
+    axes.text(0.0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, color=SOFT)
     return figure, axes
-
-
-def _tidy(axes: Axes) -> None:
-    axes.grid(True, color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for suffix in ("png", "svg"):
-        path = folder / f"{name}.{suffix}"
-        figure.savefig(path, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
-        written.append(path)
-    return written
 
 
 def draw_roc(
@@ -132,22 +89,21 @@ def draw_roc(
         curves: on the claimed mechanism, in both panels.
         others: on proved mechanisms, in the right panel only.
     """
-    with _matplotlib():
-        from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(12.4, 5.4), layout="constrained")
+    def draw() -> Figure:
+        figure = plain_figure(12.4, 5.4)
         left, right = figure.subplots(1, 2)
-        figure.suptitle(
-            f"{title}\n", x=0.012, ha="left", fontsize=13, color=_INK, fontweight="bold"
-        )
-        figure.text(0.012, 0.945, subtitle, fontsize=9.5, color=_SOFT, va="top")
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=13, color=INK, fontweight="bold")
+        figure.text(0.012, 0.945, subtitle, fontsize=9.5, color=SOFT, va="top")
         for axes in (left, right):
-            _tidy(axes)
+            tidy(axes)
             axes.set(xscale="log", xlim=(_LEAST_RATE, 1.0))
             axes.set_xlabel('says "in" without the record (false positive rate)')
         _draw_rates(left, epsilon, delta, curves)
         _draw_shown(right, epsilon, delta, [*curves, *others])
-        return _save(figure, folder, "roc")
+        return figure
+
+    return save(folder, "roc", draw)
 
 
 def _draw_rates(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCurve]) -> None:
@@ -157,7 +113,7 @@ def _draw_rates(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCu
     axes.plot(
         false_rates,
         limit,
-        color=_INK,
+        color=INK,
         linestyle=_DASHED,
         linewidth=1.6,
         label=f"limit of (ε = {epsilon:.4g}, δ = {delta:g})",
@@ -204,12 +160,12 @@ def _draw_shown(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCu
         _draw_points(
             axes,
             curve,
-            [found for point in curve.points if (found := point.epsilon(delta)) is not None],
+            [shown for point in curve.points if (shown := point.epsilon(delta)) is not None],
             label=curve.name,
         )
     top = 1.25 * highest
     axes.axhspan(epsilon, top, color=_FORBIDDEN, linewidth=0, zorder=0)
-    axes.axhline(epsilon, color=_INK, linestyle=_DASHED, linewidth=1.6)
+    axes.axhline(epsilon, color=INK, linestyle=_DASHED, linewidth=1.6)
     axes.text(
         0.97,
         epsilon + 0.015 * top,
@@ -217,7 +173,7 @@ def _draw_shown(axes: Axes, epsilon: float, delta: float, curves: Sequence[RocCu
         transform=axes.get_yaxis_transform(),
         ha="right",
         fontsize=9.5,
-        color=_INK,
+        color=INK,
     )
     axes.text(
         0.03,
@@ -261,30 +217,33 @@ def draw_bounds(
     lower: Sequence[tuple[str, float]],
 ) -> list[Path]:
     """Measured lower bounds as bars against the proved upper bound as a line."""
-    with _matplotlib():
+
+    def draw() -> Figure:
         figure, axes = _figure(title, subtitle)
         names, values = [name for name, _ in lower], [value for _, value in lower]
         positions = np.arange(len(names))
         colours = ["#b91c1c" if value > upper else "#1f77b4" for value in values]
         axes.barh(positions, values, color=colours, height=0.55)
-        axes.axvline(upper, color=_INK, linestyle=_DASHED, linewidth=1.6)
+        axes.axvline(upper, color=INK, linestyle=_DASHED, linewidth=1.6)
         axes.text(
             upper,
             len(names) - 0.45,
             f"{upper_name}: ε ≤ {upper:.3g} ",
-            color=_INK,
+            color=INK,
             fontsize=9,
             va="bottom",
             ha="right",
         )
         for position, value in enumerate(values):
-            axes.text(value, position, f" ε ≥ {value:.3g}", va="center", fontsize=9, color=_INK)
+            axes.text(value, position, f" ε ≥ {value:.3g}", va="center", fontsize=9, color=INK)
         axes.set_yticks(positions, names)
         axes.grid(False, axis="y")
         axes.set_xlim(0.0, 1.25 * max([upper, *values]))
         axes.set_ylim(-0.6, len(names) - 0.1)
         axes.set_xlabel("ε")
-        return _save(figure, folder, "bounds")
+        return figure
+
+    return save(folder, "bounds", draw)
 
 
 def draw_membership(
@@ -295,7 +254,8 @@ def draw_membership(
     records: int,
 ) -> list[Path]:
     """ROC curves of membership inference, with and without privacy."""
-    with _matplotlib():
+
+    def draw() -> Figure:
         figure, axes = _figure("Who was in the training data?", subtitle)
         lowest = 1.0 / records
         for colour, (name, false_rates, true_rates) in zip(
@@ -314,4 +274,6 @@ def draw_membership(
         axes.set_xlabel("false positive rate")
         axes.set_ylabel("true positive rate")
         axes.legend(loc="lower right", frameon=False, fontsize=9)
-        return _save(figure, folder, "membership")
+        return figure
+
+    return save(folder, "membership", draw)

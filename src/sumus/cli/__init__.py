@@ -61,11 +61,13 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "tune": Command("search hyper-parameters", "sumus.cli.tune"),
         "reproduce": Command(
-            "table 1 and the figures of the paper, and the same with proved guarantees",
-            "sumus.cli.reproduce",
+            "table 1 and the figures of Heikkilä 2025, and the same with proved guarantees",
+            "sumus.paper.commands",
         ),
         "audit": Command(
-            "measure leakage and check samplers against their declared law", "sumus.cli.audit"
+            "measure leakage and check samplers against their declared law",
+            "sumus.cli.audit",
+            "sumus.paper.commands",
         ),
         "federation": Command("serve a federation across machines", "sumus.cli.federation"),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),

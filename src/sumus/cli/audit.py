@@ -1,22 +1,26 @@
-"""`sumus audit`: does it leak what it says, and not more?"""
+"""`sumus audit`: does a plan leak what it says, and not more?"""
 
 from __future__ import annotations
 
-import os
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
+from sumus.cli.options import (
+    AsJson,
+    Confidence,
+    Overrides,
+    PlotFolder,
+    console,
+    guarantee_text,
+    load_plan,
+    print_json,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from sumus.audit import RunAudit
-    from sumus.paper import TheoremAudit
 
 __all__ = ["audit_app"]
 
@@ -25,123 +29,6 @@ audit_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-
-PlotFolder = Annotated[
-    Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")
-]
-Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
-
-
-class Model(StrEnum):
-    """What the silos of `sumus audit theorem` train."""
-
-    logistic = "logistic"
-    least_squares = "least-squares"
-    both = "both"
-
-
-@audit_app.command("theorem")
-def theorem_command(
-    silos: Annotated[int, typer.Option(min=2, help="Silos that train, N.")] = 10,
-    local_steps: Annotated[int, typer.Option(min=2, help="Local steps of a round, S.")] = 2,
-    epsilon: Annotated[
-        float, typer.Option(min=0.01, help="What the per-step accounting claims.")
-    ] = 1.0,
-    delta: Annotated[
-        float, typer.Option(min=1e-9, max=0.1, help="δ of the claim and of every bound.")
-    ] = 1e-5,
-    model: Annotated[Model, typer.Option(help="What the silos train.")] = Model.both,
-    confidence: Confidence = 0.999,
-    trials: Annotated[
-        int, typer.Option(min=10_000, help="Of attack A's vectorised recursion, per model.")
-    ] = 20_000_000,
-    code_trials: Annotated[
-        int,
-        typer.Option(min=2, help="Of attack A on the silos' own code, per model; whole rounds."),
-    ] = 49_152,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per processor.")] = 0,
-    plot: PlotFolder = None,
-    as_json: AsJson = False,
-) -> None:
-    """Attack the accounting of several local steps with the noise of all silos, and the proved
-    analyses with the same data.
-    """
-    from sumus.paper import REGRESSIONS, audit_theorem, draw_theorem
-
-    screen = console()
-    audit = audit_theorem(
-        silos=silos,
-        local_steps=local_steps,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        models=tuple(REGRESSIONS) if model is Model.both else (model.value,),
-        trials=trials,
-        code_trials=code_trials,
-        workers=workers or os.cpu_count() or 1,
-        progress=lambda line: None if as_json else screen.print(f"… {line}", style="dim"),
-    )
-    written = draw_theorem(plot, audit, trials=max(2000, trials // 40)) if plot is not None else []
-    if as_json:
-        print_json(audit.as_json())
-        return
-    _print_theorem(screen, audit)
-    for path in written:
-        screen.print(f"plot: {path}", style="dim")
-
-
-def _print_theorem(screen: Console, audit: TheoremAudit) -> None:
-    """What is stated, what leaks, analysis by analysis."""
-    screen.print(
-        f"\n[bold]{audit.silos} silos, {audit.local_steps} local steps, one round[/bold]; protects "
-        "one record of one silo, add or remove"
-    )
-    screen.print("counts on honest silos; the server sees only the sum over silos")
-    screen.print(
-        "exact ε: of the attack; ε ≥: measured by the vectorised recursion; code ε ≥: on the "
-        "silos' own code and the secure sum"
-    )
-    rows = [("per-step (theorem 4.5)", "not proved", audit.claimed_epsilon, audit.attacks)]
-    rows += [(each.analysis, "proved", each.epsilon, each.attacks) for each in audit.proved]
-    for analysis, standing, stated, attacks in rows:
-        screen.print(f"\n[bold]{analysis}[/bold], {standing}: states ε ≤ {stated:.4g}")
-        table = Table(box=None, pad_edge=False)
-        for heading, width in (("attack", 14), ("model", 13)):
-            table.add_column(heading, min_width=width)
-        for heading, width in (
-            ("exact ε", 7),
-            ("ε ≥", 6),
-            ("trials", 10),
-            ("code ε ≥", 8),
-            ("trials", 7),
-        ):
-            table.add_column(heading, min_width=width, justify="right")
-        for each in attacks:
-            bounds = [
-                f"[bold red]{bound:.3f}[/bold red]" if bound > stated else f"{bound:.3f}"
-                for bound in (each.lower_bound, each.code_lower_bound)
-            ]
-            code = f"{each.code_trials:,}" + (
-                "" if each.code_agrees else " [red](rates differ)[/red]"
-            )
-            table.add_row(
-                each.attack,
-                each.model,
-                f"{each.exact_epsilon:.3f}",
-                bounds[0],
-                f"{each.trials:,}",
-                bounds[1],
-                code,
-            )
-        screen.print(table)
-    verdict = "exceeds the claim" if audit.refuted else "does not exceed the claim"
-    with_confidence = f"at δ = {audit.delta:g} with {100 * audit.confidence:g} % confidence"
-    screen.print(
-        f"\nlower bound ε ≥ {audit.lower_bound:.3f} {with_confidence}: {verdict} of "
-        f"{audit.claimed_epsilon:.4g}"
-    )
-    screen.print(f"on the silos' own code alone: ε ≥ {audit.code_lower_bound:.3f}")
-    screen.print(f"worst case over all data sets, exact: ε = {audit.worst_case_epsilon:.3f}")
 
 
 @audit_app.command("run")

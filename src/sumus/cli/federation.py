@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
-from sumus.books import RunFolder, rounded_up
+from sumus.books import RunFolder
+from sumus.cli.federation_progress import progress
 from sumus.cli.keys import fingerprint, read_public, require_silos_of
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
-from sumus.cli.terminal import animates, screen
+from sumus.cli.terminal import screen
 from sumus.data import locate
-from sumus.engines.nvflare.federation_folder import make_federation
-from sumus.engines.nvflare.jobs import Operator
-from sumus.engines.nvflare.kits import Address, close_down_server, server_command
-from sumus.engines.nvflare.on_this_machine import LocalProcesses
-from sumus.engines.nvflare.training import DEFAULT_PATIENCE, train_across
-from sumus.engines.processes import supervise
+from sumus.engines import DEFAULT_ENGINE, ENGINES, Address, Kit, make_federation, train_across
 from sumus.errors import EngineError, PlanError
 from sumus.parties import Agreement, agree_on
 from sumus.plan import DEFAULT_PLAN
 from sumus.secagg import Roster
 from sumus.tasks import CONFIDENCE, percent_text
 
+if TYPE_CHECKING:
+    from sumus.engines import FederationFolder, Watch
+
 __all__ = ["federation_app"]
 
-_LATE_SECONDS = 2.0  # who answers before is not waited for
-_AGAIN_SECONDS = 15.0  # between two lines about the same silos
+EngineName = Annotated[
+    str, typer.Option("--engine", help=f"What carries the messages: {', '.join(ENGINES)}.")
+]
 
 federation_app = typer.Typer(
     help="Serve a federation across machines.", no_args_is_help=True, add_completion=False
@@ -67,6 +56,7 @@ def init_command(
         Path | None,
         typer.Option(help="The plan to train; it is resolved, calibrated and put into the kits."),
     ] = None,
+    engine: EngineName = DEFAULT_ENGINE,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
@@ -86,40 +76,50 @@ def init_command(
             "--keys", str(keys), "must be a folder", "Collect the silos' .pub files in it."
         )
     lines = None if keys is None else [read_public(path) for path in sorted(keys.glob("*.pub"))]
-    made = make_federation(
-        folder, silos=names, address=Address.parse(server), public_keys=lines, agreement=agreement
+    federation = make_federation(
+        folder,
+        engine=engine,
+        silos=names,
+        address=Address.parse(server),
+        public_keys=lines,
+        agreement=agreement,
     )
-    told = {
-        "folder": str(folder),
-        "kits": {party: str(made.kit(party)) for party in ("server", *made.roster.names, "admin")},
-        "roster_fingerprint": fingerprint(made.roster),
-        "plan_hash": None if agreement is None else agreement.plan.hash,
-        "trial_keys": keys is None,
-    }
     if json_:
-        print_json(told)
-        return
+        print_json(
+            {
+                "folder": str(folder),
+                "kits": {party: str(federation.kit(party)) for party in federation.parties},
+                "roster_fingerprint": fingerprint(federation.roster),
+                "plan_hash": None if agreement is None else agreement.plan.hash,
+                "trial_keys": keys is None,
+            }
+        )
+    else:
+        _show_kits(federation, agreement, trial_keys=keys is None)
+
+
+def _show_kits(
+    federation: FederationFolder, agreement: Agreement | None, *, trial_keys: bool
+) -> None:
+    """What was made, what everybody compares, and what comes next."""
     console = screen()
     console.print(
-        f"kits for {', '.join(made.roster.names)}, server and admin are in {folder / 'kits'}",
-        highlight=False,
+        f"kits for {', '.join(federation.roster.names)}, server and admin are in "
+        f"{federation.folder / 'kits'}",
         soft_wrap=True,
     )
-    console.print(
-        f"roster fingerprint  {fingerprint(made.roster)}", highlight=False, soft_wrap=True
-    )
+    console.print(f"roster fingerprint  {fingerprint(federation.roster)}", soft_wrap=True)
     if agreement is not None:
-        console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
+        console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
         console.print(guarantee_text(agreement.account))
-    if keys is None:
+    if trial_keys:
         console.print(
             "[bold red]trial keys: this machine made every silo's key, so it could speak for all "
             "of them. Use --keys for real."
         )
     console.print(
         "next: copy each kit to its party; `sumus federation start` on the server, `sumus join KIT "
-        "…` at every silo",
-        highlight=False,
+        "…` at every silo"
     )
 
 
@@ -128,17 +128,15 @@ def start_command(
     folder: Annotated[Path, typer.Argument(help="The server's kit, or the folder of `init`.")],
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
-    kit = folder / "kits" / "server" if (folder / "kits" / "server").is_dir() else folder
-    if not (kit / "startup" / "fed_server.json").is_file():
-        raise EngineError(
-            f"{folder} holds no server kit (startup/fed_server.json). Give the folder kits/server "
-            "of `init`."
-        )
-    close_down_server(kit)
+    from sumus.engines import supervise
+
+    within = folder / "kits" / "server"
+    kit = Kit.open(within if within.is_dir() else folder, "server")
+    command, log = kit.engine.serve(kit.path), kit.path / "server.log"
     Console(stderr=True).print(
-        f"serving from {kit}; log in {kit / 'server.log'}", highlight=False, soft_wrap=True
+        f"serving from {kit.path}; log in {log}", highlight=False, soft_wrap=True
     )
-    raise typer.Exit(supervise(server_command(kit), log=kit / "server.log"))
+    raise typer.Exit(supervise(command, log=log))
 
 
 @federation_app.command("train")
@@ -162,6 +160,13 @@ def train_command(
         Path | None,
         typer.Option(help="With --local: a new folder to keep kits, states and logs in."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --local: what carries the messages, {', '.join(ENGINES)} "
+            f"[default: {DEFAULT_ENGINE}]."
+        ),
+    ] = None,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
@@ -175,12 +180,17 @@ def train_command(
             "or --local must be given, and not both",
             "For a trial on this machine: --local 3.",
         )
+    if kit is not None and engine is not None:
+        raise PlanError(
+            "--engine", engine, "is for --local", "Leave it out: a kit says which engine it is for."
+        )
+    opened = None if kit is None else Kit.open(kit, "admin")
     console = screen(stderr=json_)
     agreement = _agreed(plan, set_, local)
     console.print(guarantee_text(agreement.account))
-    with _progress(agreement, console, quiet=json_) as watch:
-        if kit is not None:
-            operator = Operator(kit)
+    with progress(agreement, console, quiet=json_) as watch:
+        if opened is not None:
+            operator = opened.engine.operator(opened.path)
             try:
                 path = train_across(
                     operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job
@@ -188,7 +198,9 @@ def train_command(
             finally:
                 operator.close()
         else:
-            path = _train_locally(agreement, out, watch, rounds_per_job, keep)
+            path = _train_locally(
+                agreement, out, watch, rounds_per_job, keep, engine or DEFAULT_ENGINE
+            )
     run = RunFolder.open(path)
     run.verify()
     page = _report(run)
@@ -196,25 +208,27 @@ def train_command(
     if json_:
         print_json(summary)
         return
-    accuracy = summary.get("accuracy")
-    console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost", highlight=False)
-    if accuracy is not None:
-        measured = percent_text(accuracy, summary.get("accuracy_plus_minus"))
-        console.print(
-            f"accuracy of the released model {measured} ({CONFIDENCE}; noisy count of test "
-            "records, accounted)",
-            highlight=False,
-        )
-    else:
-        why = (
-            "its last secure sum was lost"
-            if run.plan.evaluation.metrics == "secure"
-            else 'set evaluation.metrics = "secure"'
-        )
-        console.print(f"accuracy of the released model was not measured: {why}", highlight=False)
-    console.print(f"run     {path}", highlight=False, soft_wrap=True)
+    console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost")
+    console.print(_accuracy_text(run, summary))
+    console.print(f"run     {path}", soft_wrap=True)
     if page is not None:
-        console.print(f"report  {page}", highlight=False, soft_wrap=True)
+        console.print(f"report  {page}", soft_wrap=True)
+
+
+def _accuracy_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
+    """The released model's accuracy, or why it is not known."""
+    if summary.get("accuracy") is not None:
+        measured = percent_text(summary["accuracy"], summary.get("accuracy_plus_minus"))
+        return (
+            f"accuracy of the released model {measured} ({CONFIDENCE}; noisy count of test "
+            "records, accounted)"
+        )
+    why = (
+        "its last secure sum was lost"
+        if run.plan.evaluation.metrics == "secure"
+        else 'set evaluation.metrics = "secure"'
+    )
+    return f"accuracy of the released model was not measured: {why}"
 
 
 def _report(run: RunFolder) -> Path | None:
@@ -242,10 +256,10 @@ def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agr
                 [f"federation.silos={local}", "evaluation.metrics=secure", *(set_ or [])],
             )
         )
-    chosen = load_plan(str(plan), set_)
-    if local is not None and chosen.data.path is None:
-        chosen = chosen.replace("federation", silos=local)
-    agreement = agree_on(chosen)
+    proposed = load_plan(str(plan), set_)
+    if local is not None and proposed.data.path is None:
+        proposed = proposed.replace("federation", silos=local)
+    agreement = agree_on(proposed)
     if local is not None and local != len(agreement.design.silos):
         raise PlanError(
             "--local",
@@ -257,8 +271,15 @@ def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agr
 
 
 def _train_locally(
-    agreement: Agreement, out: Path, watch: Any, rounds_per_job: int, keep: Path | None
+    agreement: Agreement,
+    out: Path,
+    watch: Watch,
+    rounds_per_job: int,
+    keep: Path | None,
+    engine: str,
 ) -> Path:
+    from sumus.engines import LocalProcesses
+
     data = agreement.plan.data
     with tempfile.TemporaryDirectory(prefix="sumus-local-") as temporary:
         root = keep or Path(temporary) / "federation"
@@ -267,17 +288,12 @@ def _train_locally(
             if data.path is not None
             else data.name or "digits"
         )
-        with LocalProcesses(root, agreement, data=source) as processes:
+        with LocalProcesses(root, agreement, data=source, engine=engine) as processes:
             watch({"phase": "starting", "rounds": [], "refusals": {}})
             operator = processes.start_all()
             try:
                 return train_across(
-                    operator,
-                    agreement,
-                    out=out,
-                    watch=watch,
-                    rounds_per_job=rounds_per_job,
-                    patience=DEFAULT_PATIENCE,
+                    operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job
                 )
             finally:
                 operator.close()
@@ -294,29 +310,28 @@ def status_command(
     """Which silos are connected, and what the latest jobs did; exit code 6 unless a round could
     begin.
     """
-    operator = Operator(kit)
-    needed, names = _needed(kit, plan)
+    opened = Kit.open(kit, "admin")
+    operator = opened.engine.operator(opened.path)
+    needed, names = _needed(opened, plan)
     try:
-        found = operator.system()
+        system = operator.system()
     finally:
         operator.close()
-    there = [name for name in found["silos"] if name in names or not names]
+    there = [name for name in system["silos"] if name in names or not names]
     enough = len(there) >= needed
     if json_:
-        print_json({**found, "needed": needed, "enough": enough})
+        print_json({**system, "needed": needed, "enough": enough})
         raise typer.Exit(0 if enough else EngineError.exit_code)
     console = screen()
-    console.print(f"server  {found['server']}", highlight=False)
+    console.print(f"server  {system['server']}")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("silo")
     table.add_column("last heard of")
-    for name, when in sorted(found["silos"].items()):
+    for name, when in sorted(system["silos"].items()):
         table.add_row(name, when)
     console.print(table)
-    for job in found["jobs"]:
-        console.print(
-            f"job     {job['job_name']}  {job['status']}  {job['submit_time']}", highlight=False
-        )
+    for job in system["jobs"]:
+        console.print(f"job     {job['job_name']}  {job['status']}  {job['submit_time']}")
     if not enough:
         absent = [name for name in names if name not in there]
         missing = f" Missing: {', '.join(absent)}." if absent else ""
@@ -326,95 +341,16 @@ def status_command(
         )
 
 
-def _needed(kit: Path, plan: Path | None) -> tuple[int, tuple[str, ...]]:
+def _needed(kit: Kit, plan: Path | None) -> tuple[int, tuple[str, ...]]:
     """How many silos a round needs and which there are: by the plan, otherwise all of the roster,
     otherwise anybody.
     """
-    chosen = plan or (kit / "plan.toml" if (kit / "plan.toml").is_file() else None)
-    if chosen is not None:
-        agreement = agree_on(load_plan(chosen, None))
+    kits_plan = kit.state / "plan.toml"
+    if plan is not None or kits_plan.is_file():
+        agreement = agree_on(load_plan(plan or kits_plan, None))
         return agreement.terms.minimum_survivors, tuple(
             silo.name for silo in agreement.design.silos
         )
-    roster = kit / "roster.toml"
+    roster = kit.state / "roster.toml"
     names = Roster.parse(roster.read_text()).names if roster.is_file() else ()
     return max(1, len(names)), names
-
-
-@final
-class _Waiting:
-    """Says who is waited for: soon after somebody is lost or the only one missing, then now and
-    then.
-
-    Args:
-        silos: N. While all of them compute nobody is missing.
-    """
-
-    def __init__(self, silos: int) -> None:
-        self._silos, self._told, self._when = silos, frozenset[str](), -math.inf
-
-    def line(self, awaited: Sequence[Mapping[str, Any]], now: float) -> str | None:
-        """The line for those who are awaited at a moment, None if there is nothing new to say."""
-        late = [
-            each
-            for each in awaited
-            if each["seconds"] >= _LATE_SECONDS and (each["away"] or len(awaited) < self._silos)
-        ]
-        names = frozenset(str(each["silo"]) for each in late)
-        if not late or (names == self._told and now - self._when < _AGAIN_SECONDS):
-            self._told = names
-            return None
-        self._told, self._when = names, now
-        who = ", ".join(
-            f"{each['silo']} ({'not connected' if each['away'] else 'no answer yet'})"
-            for each in late
-        )
-        limits = [each["left"] for each in late if each["left"] is not None]
-        more = f"{max(limits):.0f} s more at most" if limits else "until enough silos are there"
-        return f"waiting for {who}: {max(each['seconds'] for each in late):.0f} s so far, {more}"
-
-
-@contextmanager
-def _progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterator[Any]:
-    """A bar over the rounds with live ε, and every refusal once."""
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
-    target = rounded_up(agreement.account.epsilon)
-    told: set[str] = set()
-    with Progress(*columns, console=console, disable=quiet or not animates(console)) as bar:
-        task: TaskID = bar.add_task("round", total=agreement.plan.federation.rounds, state="")
-
-        waiting = _Waiting(len(agreement.design.silos))
-
-        def watch(news: Mapping[str, Any]) -> None:
-            line = waiting.line(news.get("waiting", ()), time.monotonic())
-            if not news["rounds"]:
-                bar.update(task, state=str(news["phase"]))
-            if line is not None:
-                console.print(line, style="yellow", highlight=False, soft_wrap=True)
-            for record in news["rounds"]:
-                accuracy = (
-                    ""
-                    if record["accuracy"] is None
-                    else f"accuracy {percent_text(record['accuracy'], record['accuracy_plus_minus'])}  "
-                )
-                missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
-                spent = record["epsilon_spent"]
-                bound = "no guarantee" if spent is None else f"ε ≤ {rounded_up(spent)} of {target}"
-                state = f"{accuracy}{bound}{missing}"
-                bar.update(task, completed=record["round"], state=state)
-                if not animates(console) and not quiet:
-                    console.print(f"round {record['round']:>3}  {state}", highlight=False)
-            for name, reason in news["refusals"].items():
-                if f"{name}: {reason}" not in told:
-                    told.add(f"{name}: {reason}")
-                    console.print(
-                        f"[red]silo {name} refused:[/red] {reason}", highlight=False, soft_wrap=True
-                    )
-
-        yield watch

@@ -11,9 +11,7 @@ from sumus.books import Ledger, Policy
 from sumus.cli.keys import fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.terminal import screen
-from sumus.engines.nvflare.executor import STATE_FOLDER
-from sumus.engines.nvflare.kits import CONNECTED, client_command, close_down_silo, kit_owner
-from sumus.engines.processes import supervise
+from sumus.engines import Kit
 from sumus.errors import DataError, PolicyError
 from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
 from sumus.plan import TrainingPlan
@@ -51,28 +49,25 @@ def join_command(
     """Join a federation: runs until it is stopped, and starts again what dies. Everything secret
     stays below KIT/sumus.
     """
-    state = kit / STATE_FOLDER
-    console = screen()
-    owner = kit_owner(kit)
-    me, rules = (
-        SiloIdentity.parse(_text(identity or state / "identity.key", "--identity")),
-        Policy.load(policy),
-    )
-    if me.name != owner:
+    opened = Kit.open(kit, "silo")
+    state, console = opened.state, screen()
+    me = SiloIdentity.parse(_text(identity or state / "identity.key", "--identity"))
+    rules = Policy.load(policy)
+    if me.name != opened.party:
         raise DataError(
-            f"the kit is {owner}'s, the identity {me.name}'s. Join with {owner}.key, or with the "
-            f"kit of {me.name}."
+            f"the kit is {opened.party}'s, the identity {me.name}'s. Join with "
+            f"{opened.party}.key, or with the kit of {me.name}."
         )
     roster = Roster.parse(_text(state / "roster.toml", "the kit"))
     source = str(Path(data).resolve()) if Path(data).exists() else data
     plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
-    console.print(f"silo                {me.name}", highlight=False)
-    console.print(f"roster fingerprint  {fingerprint(roster)}", highlight=False, soft_wrap=True)
+    console.print(f"silo                {me.name}")
+    console.print(f"roster fingerprint  {fingerprint(roster)}", soft_wrap=True)
     site = Site(data=source)
     ledger = Ledger.of_dataset(site.dataset, state=state)
-    for each in plans:
-        agreement = agree_on(each)
-        console.print(f"plan hash           {agreement.plan.hash}", highlight=False, soft_wrap=True)
+    for approved in plans:
+        agreement = agree_on(approved)
+        console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
         console.print(guarantee_text(agreement.account))
         require_silos_of(
             [silo.name for silo in agreement.design.silos],
@@ -84,19 +79,15 @@ def join_command(
         records = loaded.silos[0]
         console.print(
             f"  records      {len(records.train)} for training, {len(records.test)} for tests, all "
-            "stay here",
-            highlight=False,
+            "stay here"
         )
         if records.left_out:
-            told = (
-                f"{records.left_out} training records beyond the bound {records.bound} are left "
-                "out; nobody else is told"
-            )
-            console.print(f"  left out     {told}", highlight=False)
-        for line in loaded.remarks:
             console.print(
-                f"  notice       {line}; nobody else is told", highlight=False, markup=False
+                f"  left out     {records.left_out} training records beyond the bound "
+                f"{records.bound} are left out; nobody else is told"
             )
+        for line in loaded.remarks:
+            console.print(f"  notice       {line}; nobody else is told", markup=False)
     if check:
         require_unchanged(state, identity=me, roster=roster)
         console.print("ready to join; nothing was written")
@@ -105,18 +96,20 @@ def join_command(
         state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text()
     )
     approve(state, plans)
-    close_down_silo(kit)
+    from sumus.engines import supervise  # needs psutil, which `--check` does not
+
+    engine, log = opened.engine, kit / "silo.log"
+    command = engine.join(kit)
     console.print(
-        f"joining; log in {kit / 'silo.log'}, refusals in {state / 'refusals.log'}",
-        highlight=False,
+        f"joining; log in {log}, refusals in {state / 'refusals.log'}",
         soft_wrap=True,
     )
 
     def tell(line: str) -> None:
-        if CONNECTED in line:
-            console.print("connected to the server", highlight=False)
+        if engine.CONNECTED in line:
+            console.print("connected to the server")
 
-    raise typer.Exit(supervise(client_command(kit), log=kit / "silo.log", tell=tell))
+    raise typer.Exit(supervise(command, log=log, tell=tell))
 
 
 def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
@@ -126,16 +119,16 @@ def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
     path = state / "plan.toml"
     if not path.exists():
         raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
-    chosen = TrainingPlan.load(path)
-    if chosen.hash not in rules.allowed_plan_hashes:
+    proposed = TrainingPlan.load(path)
+    if proposed.hash not in rules.allowed_plan_hashes:
         fix = (
-            f'Read {path}, then add "{chosen.hash}" to allowed_plan_hashes, or join with --plan '
+            f'Read {path}, then add "{proposed.hash}" to allowed_plan_hashes, or join with --plan '
             f"{path}."
         )
         raise PolicyError(
-            f"the kit brings plan {chosen.hash[:8]}, which this silo's policy does not name. {fix}"
+            f"the kit brings plan {proposed.hash[:8]}, which this silo's policy does not name. {fix}"
         )
-    return chosen
+    return proposed
 
 
 def _text(path: Path, source: str) -> str:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson",
+    "Confidence",
     "Overrides",
+    "PlotFolder",
     "console",
     "guarantee_text",
     "load_plan",
@@ -42,6 +44,10 @@ Overrides = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="One JSON object on the last line, for scripts.")
 ]
+PlotFolder = Annotated[
+    Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")
+]
+Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
 
 
 def load_plan(

@@ -5,13 +5,14 @@ by side.
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sumus.errors import PlanError
 from sumus.guarantee import Account, AlgorithmCost, Comparison, NoiseDesign
+from sumus.report import GRID, INK, SOFT, plain_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +26,9 @@ _LOOKS = {
     "split-noise": ("split-noise, any model", "#1f77b4", "-"),
     "convex-pass": ("convex-pass, convex losses", "#15803d", "-"),
     "single-step": ("single-step, one batch a round", "#7c3aed", "-"),
-    "per-step": ("paper's theorem 4.5", "#9ca3af", (0, (5, 2))),
+    "per-step": ("Heikkilä's theorem 4.5", "#9ca3af", (0, (5, 2))),
 }
-_INK, _GRID = "#1f2937", "#e5e7eb"
+_LETTERS_A_LINE = 125  # of what is assumed, below the plot
 
 
 def draw(
@@ -39,31 +40,15 @@ def draw(
 ) -> list[Path]:
     """Write both plots as PNG and SVG; returns the files."""
     multipliers = {cost.analysis: cost.noise_multiplier for cost in costs}
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise PlanError(
-            "--plot", str(folder), "needs matplotlib", "Run: pip install 'sumus[report]'"
-        ) from None
-    mpl.use("Agg")
-    written: list[Path] = []
-    with mpl.rc_context(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "svg.fonttype": "path",
-            "svg.hashsalt": "sumus",
-        }
-    ):
-        for name, figure in (
-            ("epsilon-against-rounds", _epsilon_against_rounds(design, account, comparison)),
-            ("noise-against-silos", _noise_against_silos(account, comparison, multipliers)),
-        ):
-            for suffix in ("png", "svg"):
-                path = folder / f"{name}.{suffix}"
-                figure.savefig(path, dpi=160, metadata={"Date": None} if suffix == "svg" else None)
-                written.append(path)
-    return written
+    return save(
+        folder,
+        "epsilon-against-rounds",
+        lambda: _epsilon_against_rounds(design, account, comparison),
+    ) + save(
+        folder,
+        "noise-against-silos",
+        lambda: _noise_against_silos(account, comparison, multipliers),
+    )
 
 
 def _epsilon_against_rounds(
@@ -100,13 +85,13 @@ def _epsilon_against_rounds(
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlim(1, 2 * plan.federation.rounds)
     if account.target_epsilon is not None:
-        axes.axhline(account.target_epsilon, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.axhline(account.target_epsilon, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
         # below the line and right of the planned rounds, where the plan's own curve has left it
         axes.annotate(
             f"target ε = {account.target_epsilon:g}", (1, account.target_epsilon), (-4, -12), xycoords=("axes fraction", "data"),
             textcoords="offset points", fontsize=9, ha="right",
         )  # fmt: skip
-    axes.axvline(plan.federation.rounds, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.axvline(plan.federation.rounds, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
         f"{plan.federation.rounds} rounds", (plan.federation.rounds, 0), (4, 6), xycoords=("data", "axes fraction"),
         textcoords="offset points", fontsize=9,
@@ -137,7 +122,7 @@ def _noise_against_silos(
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(counts[0], counts[-1])
-    axes.axvline(comparison.silos, color=_INK, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.axvline(comparison.silos, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.annotate(
         f"{comparison.silos} silos",
         (comparison.silos, 0),
@@ -194,26 +179,25 @@ def _verdict(name: str, comparison: Comparison) -> str:
 
 
 def _figure(title: str, account: Account) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.2, 5.2), facecolor="white")
-    axes = figure.add_axes((0.085, 0.185, 0.615, 0.70))
-    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=12)
-    axes.grid(True, which="major", color=_GRID, linewidth=0.8)
-    axes.tick_params(colors=_INK, which="both", length=0)
+    figure = plain_figure(9.2, 5.2, constrained=False)
+    axes = figure.add_axes((0.085, 0.235, 0.615, 0.65))
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=12)
+    axes.grid(True, which="major", color=GRID, linewidth=0.8)
+    axes.tick_params(colors=INK, which="both", length=0)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(_GRID)
+        spine.set_color(GRID)
     target = (
         ""
         if account.target_epsilon is None
         else f"target ε = {account.target_epsilon:g} at δ = {account.delta:g}; "
     )
     assumptions = (
-        f"{account.neighbours}; {account.trust}\n{target}accountant {account.accountant}; solid "
+        f"{textwrap.fill(f'{account.neighbours}; {account.trust}', _LETTERS_A_LINE)}\n"
+        f"{target}accountant {account.accountant}; solid "
         "lines are proved analyses"
     )
-    figure.text(0.085, 0.022, assumptions, fontsize=8.5, color="#4b5563", linespacing=1.5)
+    figure.text(0.085, 0.022, assumptions, fontsize=8.5, color=SOFT, linespacing=1.5)
     return figure, axes
 
 

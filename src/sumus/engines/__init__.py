@@ -1,3 +1,44 @@
-"""Transports, a folder each: they move bytes between the parties."""
+"""Transports, a folder each: they move bytes between the parties.
+
+`engine` says what an engine offers, `registry` finds them by their folders, `federation_folder` has
+the kits that they make, `server_job` is what the server does in one job, `training` goes from job
+to job, `on_this_machine` brings up a whole federation, `processes` keeps its processes alive.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.files.doors import door
+
+if TYPE_CHECKING:
+    from sumus.engines.engine import (
+        Address as Address,
+        Engine as Engine,
+        Operator as Operator,
+        Outcome as Outcome,
+        Watch as Watch,
+    )
+    from sumus.engines.federation_folder import (
+        FederationFolder as FederationFolder,
+        Kit as Kit,
+        make_federation as make_federation,
+    )
+    from sumus.engines.on_this_machine import LocalProcesses as LocalProcesses
+    from sumus.engines.processes import supervise as supervise
+    from sumus.engines.registry import (
+        DEFAULT_ENGINE as DEFAULT_ENGINE,
+        ENGINES as ENGINES,
+        engine_named as engine_named,
+    )
+    from sumus.engines.training import train_across as train_across
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    engine="Address Engine Operator Outcome Watch",
+    federation_folder="FederationFolder Kit make_federation",
+    on_this_machine="LocalProcesses",
+    processes="supervise",
+    registry="DEFAULT_ENGINE ENGINES engine_named",
+    training="train_across",
+)

@@ -19,7 +19,7 @@ from typing import Self, final
 
 import psutil  # type: ignore[import-untyped]
 
-__all__ = ["OwnedProcess", "PartyProcesses", "free_port", "supervise"]
+__all__ = ["OwnedProcess", "PartyProcesses", "end_with_parent", "free_port", "supervise"]
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 
@@ -31,7 +31,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Have the kernel end this process when its parent dies, however it dies (Linux; elsewhere the
     engine notices later).
     """
@@ -61,7 +61,7 @@ class OwnedProcess:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
 
     @property

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from sumus.accounting import Release, Step, even_groups, joining_rate, noisy_step, unit_shift
+from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries, unit_shift
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
 
@@ -142,7 +142,7 @@ def _per_step(s: Setting) -> Release:
     sizes = even_groups(s.local_steps, s.slots or s.local_steps)
     return Release(
         tuple(
-            noisy_step(
+            noisy_queries(
                 s.total,
                 l2_grid=fused * s.l2_grid,
                 dimension=s.dimension,
@@ -166,10 +166,10 @@ def _split_noise(s: Setting) -> Release:
         )
         raise PlanError("training.algorithm", "split-noise", rule, "Use dp-sgd.")
     multiplier = split_noise_multiplier(s)
-    return _but_the_last(s, lambda count: Step(multiplier, s.sampling_rate, count))
+    return _but_the_last(s, lambda count: Queries(multiplier, s.sampling_rate, count))
 
 
-def _but_the_last(s: Setting, earlier: Callable[[int], Step]) -> Release:
+def _but_the_last(s: Setting, earlier: Callable[[int], Queries]) -> Release:
     """All steps of all rounds but the last of each as `earlier` says, the last ones with the noise
     of all counted silos.
 
@@ -181,8 +181,8 @@ def _but_the_last(s: Setting, earlier: Callable[[int], Step]) -> Release:
     return Release((earlier(before_the_last), last) if before_the_last else (last,))
 
 
-def _noisy(s: Setting, noise: Law, count: int) -> Step:
-    return noisy_step(
+def _noisy(s: Setting, noise: Law, count: int) -> Queries:
+    return noisy_queries(
         noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
     )
 
@@ -192,8 +192,8 @@ def _whole_update(s: Setting) -> Release:
 
 
 def _one_draw_per_round(s: Setting, noise: Law) -> Release:
-    step = noisy_step(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, surge_rate=s.surge_rate
+    step = noisy_queries(
+        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, doubling_rate=s.surge_rate
     )
     return Release((step,))
 

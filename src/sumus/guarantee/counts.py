@@ -21,7 +21,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.accounting import Release, noisy_step
+from sumus.accounting import Release, noisy_queries
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
 from sumus.plan import ResolvedPlan, TrainingPlan
@@ -133,7 +133,7 @@ def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> R
         known: counted silos whose noise the adversary knows after all.
     """
     total = count_noise(plan).sum_of(plan.noise_contributors - known)
-    step = noisy_step(
+    step = noisy_queries(
         total, l2_grid=COUNT_SENSITIVITY, dimension=METRIC_COORDINATES, count=measurements
     )
     return Release((step,))

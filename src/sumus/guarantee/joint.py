@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from sumus.accounting import Release, epsilon_of
+from sumus.accounting import Release, tightest
 from sumus.errors import GuaranteeError
 from sumus.guarantee.claims import Setting, calibrated_analysis, release_of
 from sumus.guarantee.counts import count_release
@@ -69,18 +69,14 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
         return 0.0
     counts = [count_release(run.plan, measurements=run.measurements) for run in measured]
     composed = Release(
-        tuple(step for release in [*map(_proved_release, designs), *counts] for step in release)
+        tuple(
+            queries for release in [*map(_proved_release, designs), *counts] for queries in release
+        )
     )
-    surges = sum(step.surge_rate > 0.0 for step in composed)
-    subsampled = any(step.sampling_rate < 1.0 for step in composed)
-    # loss distributions carry one kind of surging query, and only beside unsampled ones; Rényi
-    # curves carry any number beside anything
-    accountant = "renyi" if surges > (0 if subsampled else 1) else "pld"
+    accountant = tightest(composed)
     drawn = sum(map(inexactness_of, designs), Inexactness())
     drawn = sum((inexactness_of_counts(run.plan, run.measurements) for run in measured), drawn)
-    return drawn.paid_for(
-        lambda left: epsilon_of(composed, delta=left, accountant=accountant), delta=delta
-    )
+    return drawn.paid_for(lambda left: accountant.epsilon(composed, delta=left), delta=delta)
 
 
 def _shortened(run: PastRun) -> NoiseDesign:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from sumus.accounting import LARGEST_COINS, Release, Step, poisson_binomial_curve
+from sumus.accounting import LARGEST_COINS, Queries, Release, poisson_binomial_curve
 from sumus.errors import PlanError
 from sumus.noise import PoissonBinomial
 from sumus.plan import ResolvedPlan, TrainingPlan
@@ -68,8 +68,7 @@ def coin_release(resolved: ResolvedPlan, *, contributors: int | None = None) -> 
         theta=coins.theta,
         dimension=resolved.dimension,
     )
-    # the multiplier is never read: check_coins refuses the one accountant that would
-    return Release((Step(plan.noise.noise_multiplier, 1.0, plan.federation.rounds, curve),))
+    return Release((Queries(None, 1.0, plan.federation.rounds, curve),))
 
 
 def coin_log_ratio(resolved: ResolvedPlan) -> float:

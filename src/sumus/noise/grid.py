@@ -5,12 +5,14 @@ One clip norm C is `resolution` = r grid steps, so a grid step is C/r in gradien
 onto the grid, each with an integer L2 sensitivity it keeps for *every* input:
 
     truncated    every record apart, towards zero         Δ₂ = r
-    stochastic   every record apart, unbiased, retried    Δ₂ = √min{ (r + √d)², r² + d/4 + √(2·log(1/β))·(r + √d/2) }, β = e^(−1/2)
+    stochastic   every record apart, unbiased, retried    Δ₂ = √min{(r + √d)², r² + d/4 + (r + √d/2)}
     summed       a sum of floats, once, to nearest        Δ₂ = r + (1 + 2^-12)·√d + float slack
 
+Stochastic rounding is drawn again until the record is short enough, which has probability at least
+1 − β with β = e^(−1/2), whence the factor √(2·log(1/β)) = 1 of r + √d/2 (`sumus.gradients`).
+
 Reference: Kairouz, Liu, Steinke 2021 (arXiv:2102.06387), conditional rounding; the bound on a
-    summed update is the triangle
-inequality |round(a) − round(b)| ≤ |a − b| + 1 per coordinate.
+    summed update is the triangle inequality |round(a) − round(b)| ≤ |a − b| + 1 per coordinate.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
-from sumus.noise.laws import Law
-from sumus.randomness import RandomSource
 
 __all__ = ["LARGEST_RESOLUTION", "Grid", "Rounding", "lift", "summation_slack_grid", "to_ring"]
 
@@ -33,9 +33,6 @@ LARGEST_RESOLUTION = 1 << 24  # squared integer norms then stay exact in int64 a
 _LARGEST_COORDINATE_GRID = 2.0**40
 _SCALING_ERROR = 2.0**-12
 _ROUNDING_BETA = math.exp(-0.5)
-# each accepted with probability ≥ 1 − β = 0.39, so giving up has probability below 1e-27
-_ROUNDING_RETRIES = 128
-_CHERNOFF_RATES = 257
 
 
 class Rounding(StrEnum):
@@ -133,33 +130,6 @@ class Grid:
             integers[too_long] = np.trunc(scaled[too_long]).astype(np.int64)
         return integers
 
-    def encode_stochastic(
-        self, records: npt.NDArray[np.floating], source: RandomSource
-    ) -> npt.NDArray[np.int64]:
-        """Each record (last axis) clipped and rounded up or down at random, drawn again until it is
-        short enough.
-
-        Guarantee: the integer L2 norm is at most `sensitivity_grid(STOCHASTIC, d)` for every input
-            and every random word. Unconditioned it is unbiased; the condition holds with
-            probability at least 1 − e^(−1/2). Non-finite records become zero.
-        """
-        scaled = self._clipped_grid(records)
-        rows = scaled.reshape(-1, scaled.shape[-1])
-        longest2 = math.floor(self._stochastic_norm2_grid(rows.shape[1]))
-        floors = np.floor(rows)
-        # what is left if every retry fails
-        integers = self.encode_truncated(records).reshape(rows.shape)
-        pending = np.arange(len(rows))
-        for _ in range(_ROUNDING_RETRIES):
-            coins = source.uniforms(pending.size * rows.shape[1]).reshape(pending.size, -1)
-            rounded = (floors[pending] + (coins < (rows - floors)[pending])).astype(np.int64)
-            short = np.square(rounded).sum(axis=-1) <= longest2
-            integers[pending[short]] = rounded[short]
-            pending = pending[~short]
-            if not pending.size:
-                break
-        return integers.reshape(scaled.shape)
-
     def encode_summed(self, update: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
         """A whole update, already a sum over records, rounded to the nearest grid point.
 
@@ -176,58 +146,6 @@ class Grid:
         return np.rint(np.clip(scaled, -_LARGEST_COORDINATE_GRID, _LARGEST_COORDINATE_GRID)).astype(
             np.int64
         )
-
-    def decode(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Grid steps to gradient units."""
-        return np.asarray(total_grid, dtype=np.float64) * self.granularity
-
-    def overflow_probability(
-        self,
-        *,
-        expected_records: float,
-        sampled: bool,
-        noise: Law,
-        noise_draws: int,
-        dimension: int,
-        modulus_bits: int,
-        rounded_sums: int = 0,
-    ) -> float:
-        """A bound on the probability that any coordinate of the sum leaves [−m/2, m/2).
-
-        With B records in the sum a coordinate is at most r·B + rounded_sums + noise, either way.
-            Chernoff, for every s > 0: P[wrap] ≤ 2d·exp(log E e^(srB) + log E e^(s·noise) − s·(m/2 −
-            rounded_sums)),
-        where log E e^(srB) ≤ E·(e^(sr) − 1) for any sum of independent coins with mean E. The least
-        over 257 values of s.
-
-        Args:
-            expected_records: E, expected record gradients in one sum (N·S·b).
-            sampled: whether B is random (Poisson sampling) or exactly E.
-            noise: law of one draw; `noise_draws` of them are in the sum.
-            dimension: d, coordinates of one vector.
-            modulus_bits: log₂ m.
-            rounded_sums: vectors of kind `summed` in the sum, each up to one step longer than its
-                parts.
-        """
-        room = 2.0 ** (modulus_bits - 1) - rounded_sums
-        signal = self.resolution * expected_records
-        if signal >= room:
-            return 1.0
-        spread = noise_draws * noise.variance_grid + self.resolution * signal
-        least_log = 0.0
-        for rate in (room - signal) / spread * np.exp2(np.linspace(-6.0, 2.0, _CHERNOFF_RATES)):
-            growth = (
-                math.expm1(min(rate * self.resolution, 700.0))
-                if sampled
-                else rate * self.resolution
-            )
-            log_sum = (
-                expected_records * growth
-                + noise_draws * noise.log_mgf_bound(float(rate))
-                - rate * room
-            )
-            least_log = min(least_log, math.log(2.0 * dimension) + log_sum)
-        return math.exp(least_log)
 
     def _stochastic_norm2_grid(self, dimension: int) -> float:
         root = math.sqrt(dimension)

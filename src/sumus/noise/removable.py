@@ -15,14 +15,15 @@ Guarantee: with j missing, the noise of the honest silos in the sum has variance
     so their total is at least (N − c − j) · V / (N − c − j) = V. ∎ It holds for any law whose
     variances add under convolution within the family (Gaussian, Skellam).
 
-What could go wrong, and why it does not: - a silo vanishes after its vector was counted: its
-    components are in the sum and stay there; j counts only vectors that are missing,
-      and the survivor set is signed before any seed is opened. If its unneeded seeds cannot be
-      recovered, noise stays too high.
-    - colluders know their own seeds of *all* components: their noise was never counted (c in the
-    formula). - a server declares more silos dropped than are: j grows, fewer components are opened,
-    and the missing vectors stay masked. - two survivor sets in one round would open different
-    components: excluded by the quorum of signatures.
+What could go wrong, and why it does not:
+- A silo vanishes after its vector was counted: its components are in the sum and stay there; j
+  counts only vectors that are missing, and the survivor set is signed before any seed is opened. If
+  its unneeded seeds cannot be recovered, noise stays too high.
+- Colluders know their own seeds of *all* components: their noise was never counted (c above).
+- A server declares more silos dropped than are: j grows, fewer components are opened, and the
+  missing vectors stay masked.
+- Two survivor sets in one round would open different components: excluded by the quorum of
+  signatures.
 
 Reference: Jiang, Wang, Chen 2024, "Dordis" (arXiv:2209.12528), section 4 (there without colluders
     in the formula).
@@ -34,7 +35,7 @@ from fractions import Fraction
 
 from sumus.errors import PlanError
 
-__all__ = ["component_shares", "kept_share", "overprovision_saved"]
+__all__ = ["component_shares"]
 
 
 def component_shares(*, silos: int, dropouts: int, colluding: int = 0) -> tuple[Fraction, ...]:
@@ -56,37 +57,6 @@ def component_shares(*, silos: int, dropouts: int, colluding: int = 0) -> tuple[
             for lost in range(1, dropouts + 1)
         ),
     )
-
-
-def kept_share(*, silos: int, dropouts: int, missing: int, colluding: int = 0) -> Fraction:
-    """What one silo keeps when `missing` silos are not in the sum, as a fraction of V: 1 / (N − c −
-    missing).
-
-    Guarantee: raises when more are missing than were provided for, because the noise would then be
-        below its target.
-    """
-    if not 0 <= missing <= dropouts:
-        raise PlanError(
-            "missing",
-            missing,
-            f"must lie between 0 and the {dropouts} tolerated drop-outs",
-            "Abort the round.",
-        )
-    return sum(
-        component_shares(silos=silos, dropouts=dropouts, colluding=colluding)[: missing + 1],
-        Fraction(0),
-    )
-
-
-def overprovision_saved(*, silos: int, dropouts: int, missing: int, colluding: int = 0) -> Fraction:
-    """By what factor add-then-remove lowers the noise variance of the sum against shares sized for
-    the worst case.
-
-    Fixed shares leave (N − missing) / (N − c − D) of V in the sum, removable ones (N − missing) /
-    (N − c − missing).
-    """
-    kept = kept_share(silos=silos, dropouts=dropouts, missing=missing, colluding=colluding)
-    return kept_share(silos=silos, dropouts=dropouts, missing=dropouts, colluding=colluding) / kept
 
 
 def _require_contributors(*, silos: int, dropouts: int, colluding: int) -> None:

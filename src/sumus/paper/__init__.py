@@ -2,7 +2,7 @@
 
 Mikko A. Heikkilä, "On Using Secure Aggregation in Differentially Private Federated Learning with
 Multiple Local Steps", Transactions on Machine Learning Research, 2025.
-Nothing imports this room but the command line, by name.
+Nothing imports this room; the command line loads `commands` by its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.paper.experiments.comparison import Setting as Setting
+    from sumus.paper.aggregators.comparison import (
+        AGGREGATORS as AGGREGATORS,
+        compare_aggregators as compare_aggregators,
+        sum_with as sum_with,
+    )
+    from sumus.paper.experiments.comparison import PaperLine as PaperLine
     from sumus.paper.experiments.reproduce import (
         Options as Options,
         Reproduction as Reproduction,
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    experiments__comparison="Setting",
+    aggregators__comparison="AGGREGATORS compare_aggregators sum_with",
+    experiments__comparison="PaperLine",
     experiments__reproduce="Options Reproduction Watch reproduce reproduce_averaging reproduce_table1",
     theorem__regression="REGRESSIONS",
     theorem__theorem="TheoremAudit audit_theorem",

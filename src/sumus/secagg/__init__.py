@@ -1,8 +1,8 @@
 """Secure aggregation: the sum and nothing else.
 
 Transport-free states for silo and server, a `secure_sum` that runs them all in one process, and the
-keys and roster they rest on. Knows nothing of privacy accounting; imports only errors and
-randomness. docs/protocol.md has the protocol, its proof and its limits.
+keys and roster they rest on; `masking`, `schedule` and `secrets` also serve other aggregators.
+Knows nothing of privacy accounting. docs/protocol.md has the protocol, its proof and its limits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,26 @@ if TYPE_CHECKING:
         MemoryRoundGuard as MemoryRoundGuard,
         RoundGuard as RoundGuard,
     )
-    from sumus.secagg.in_process import InProcessFederation as InProcessFederation
+    from sumus.secagg.in_process import (
+        Drop as Drop,
+        InProcessFederation as InProcessFederation,
+        Traffic as Traffic,
+        check_drop as check_drop,
+        vanished as vanished,
+    )
     from sumus.secagg.keys import (
         Roster as Roster,
         SiloIdentity as SiloIdentity,
         session_digest as session_digest,
+    )
+    from sumus.secagg.masking import (
+        Words as Words,
+        add_masks as add_masks,
+        as_words as as_words,
+        pack as pack,
+        reduce_words as reduce_words,
+        unpack as unpack,
+        word_type as word_type,
     )
     from sumus.secagg.messages import (
         DroppedSet as DroppedSet,
@@ -30,6 +45,8 @@ if TYPE_CHECKING:
         SetCertificate as SetCertificate,
         decode_any as decode_any,
     )
+    from sumus.secagg.schedule import agree as agree, expand as expand
+    from sumus.secagg.secrets import pair_sign as pair_sign
     from sumus.secagg.server import (
         RoundSum as RoundSum,
         ServerCertifying as ServerCertifying,
@@ -47,17 +64,24 @@ if TYPE_CHECKING:
         SiloSubmitted as SiloSubmitted,
         answer as answer,
     )
-    from sumus.secagg.summing import SecureSum as SecureSum, secure_sum as secure_sum
+    from sumus.secagg.summing import (
+        SecureSum as SecureSum,
+        secure_sum as secure_sum,
+        terms_of as terms_of,
+    )
     from sumus.secagg.terms import Terms as Terms
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
-    in_process="InProcessFederation",
+    in_process="Drop InProcessFederation Traffic check_drop vanished",
     keys="Roster SiloIdentity session_digest",
+    masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
+    schedule="agree expand",
+    secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerSetup ServerUnmasking",
     silo="SiloDone SiloInvited SiloSession SiloSetup SiloSigned SiloSubmitted answer",
-    summing="SecureSum secure_sum",
+    summing="SecureSum secure_sum terms_of",
     terms="Terms",
 )

@@ -28,7 +28,7 @@ __all__ = [
     "pack",
     "packed_bytes",
     "raw_bytes",
-    "reduce",
+    "reduce_words",
     "unpack",
     "word_type",
     "write_masked",
@@ -73,7 +73,7 @@ def as_words(vector: npt.ArrayLike, *, modulus_bits: int, length: int) -> Words:
         length: d, the agreed number of words.
     """
     words = as_integers(vector, length).astype(word_type(modulus_bits), copy=True)
-    reduce(words, modulus_bits)
+    reduce_words(words, modulus_bits)
     return words
 
 
@@ -82,7 +82,7 @@ def raw_bytes(words: Words) -> memoryview:
     return words.data.cast("B")
 
 
-def reduce(words: Words, modulus_bits: int) -> None:
+def reduce_words(words: Words, modulus_bits: int) -> None:
     """Bring words into [0, 2^modulus_bits), in place."""
     if modulus_bits < 8 * words.itemsize:
         np.bitwise_and(words, words.dtype.type((1 << modulus_bits) - 1), out=words)
@@ -141,7 +141,7 @@ def write_masked(
         piece = words[: part.size]
         np.copyto(piece, part, casting="unsafe")  # negative numbers stand for their residues
         streams.apply(piece)
-        reduce(piece, modulus_bits)
+        reduce_words(piece, modulus_bits)
         start = packed_bytes(first, modulus_bits)
         room[start : start + packed_bytes(part.size, modulus_bits)] = pack(piece, modulus_bits)
 

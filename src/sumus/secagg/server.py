@@ -23,7 +23,7 @@ import numpy as np
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.keys import Roster, session_digest
-from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce, unpack, word_type
+from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce_words, unpack, word_type
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
@@ -390,7 +390,7 @@ class ServerUnmasking:
             }
         for start in range(0, len(masks), _MASKS_AT_ONCE):
             add_masks(self._inputs.masked_sum, masks[start : start + _MASKS_AT_ONCE])
-        reduce(self._inputs.masked_sum, self._inputs.session.terms.modulus_bits)
+        reduce_words(self._inputs.masked_sum, self._inputs.session.terms.modulus_bits)
         return RoundSum(
             total=self._inputs.masked_sum, survivors=self._survivors, removed_seeds=removed
         )

@@ -1,30 +1,22 @@
-"""`secure_sum`: a whole secure aggregation in one call, with drop-outs at will, over any of the
-aggregators.
-"""
+"""`secure_sum`: a whole secure aggregation in one call, with drop-outs at will."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Self, final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
-from sumus.secagg.alternatives.gopa import gopa_sum
-from sumus.secagg.alternatives.trusted import trusted_sum
-from sumus.secagg.alternatives.turbo import turbo_sum
 from sumus.secagg.in_process import Drop, InProcessFederation, Traffic, check_drop, vanished
 from sumus.secagg.masking import Words
 from sumus.secagg.terms import SPARSE_FROM, Graph, Terms
 
-__all__ = ["Protocol", "SecureSum", "default_threshold", "secure_sum"]
-
-Protocol = Literal["trusted", "secagg", "gopa", "turbo"]
-_PROTOCOLS: tuple[Protocol, ...] = ("trusted", "secagg", "gopa", "turbo")
+__all__ = ["SecureSum", "default_threshold", "secure_sum", "terms_of"]
 
 
 @final
@@ -45,6 +37,16 @@ class SecureSum:
     bytes_up: Mapping[int, int]
     bytes_down: Mapping[int, int]
 
+    @classmethod
+    def of(cls, total: Words, survivors: frozenset[int], traffic: Traffic, *, silos: int) -> Self:
+        """A sum with what was sent for it."""
+        return cls(
+            total,
+            survivors,
+            bytes_up={silo: traffic.up[silo] for silo in range(silos)},
+            bytes_down={silo: traffic.down[silo] for silo in range(silos)},
+        )
+
 
 def default_threshold(silos: int, *, colluding: int = 0) -> int:
     """The threshold that tolerates most: a bare majority up to 149 silos, nine tenths from there on
@@ -54,24 +56,52 @@ def default_threshold(silos: int, *, colluding: int = 0) -> int:
     return majority if silos < SPARSE_FROM else max(majority, silos - silos // 10)
 
 
+def terms_of(
+    vectors: Sequence[npt.ArrayLike],
+    *,
+    modulus_bits: int = 32,
+    threshold: int | None = None,
+    colluding: int = 0,
+    noise_contributors: int = 1,
+    graph: Graph = "auto",
+) -> Terms:
+    """The terms of a sum that stands alone; arguments as in `secure_sum`."""
+    silos = len(vectors)
+    if silos == 0:
+        raise PlanError(
+            "vectors", silos, "must hold at least one vector", "Pass one integer vector per silo."
+        )
+    if threshold is None:
+        threshold = default_threshold(silos, colluding=colluding)
+    return Terms(
+        plan_hash=hashlib.sha256(b"sumus secure_sum").digest(),
+        silos=silos,
+        length=np.size(vectors[0]),
+        modulus_bits=modulus_bits,
+        dropouts=silos - threshold,
+        colluding=colluding,
+        noise_contributors=noise_contributors,
+        graph=graph,
+    )
+
+
 def secure_sum(
     vectors: Sequence[npt.ArrayLike],
     *,
     modulus_bits: int = 32,
     threshold: int | None = None,
     drop: Drop | None = None,
-    protocol: Protocol = "secagg",
     colluding: int = 0,
     noise_contributors: int = 1,
     graph: Graph = "auto",
     random: RandomSource | None = None,
 ) -> SecureSum:
-    """Add integer vectors mod 2^modulus_bits, all parties in this process, as `protocol` would
-    between machines.
+    """Add integer vectors mod 2^modulus_bits with the protocol of this package, all parties in this
+    process.
 
     Guarantee: `total` is exactly the modular sum over `survivors`, or a `ProtocolError` is raised;
         with at most len(vectors) − threshold silos vanishing in all, at whatever stages, it is the
-        sum ("secagg", complete graph).
+        sum (complete graph).
 
     Args:
         vectors: one integer vector per silo, all of the same length.
@@ -79,56 +109,21 @@ def secure_sum(
         threshold: t with 2t > silos + colluding; by default the one that tolerates most drop-outs.
         drop: by stage ("keys", "shares", "masked", "consistency", "unmask"), the silos that vanish
             before sending at it.
-        protocol: "secagg", "trusted" (no protection), "gopa" or "turbo"; docs/protocol.md compares
-            them.
         colluding: silos that may share what they know with the server.
         noise_contributors: honest survivors below which the round is refused.
         graph: "complete", "sparse" or "auto".
         random: source of all keys; by default the operating system.
     """
-    silos = len(vectors)
-    if silos == 0:
-        raise PlanError(
-            "vectors", silos, "must hold at least one vector", "Pass one integer vector per silo."
-        )
-    if protocol not in _PROTOCOLS:
-        raise PlanError(
-            "protocol", protocol, f"must be one of {', '.join(_PROTOCOLS)}", 'Use "secagg".'
-        )
-    chosen = default_threshold(silos, colluding=colluding) if threshold is None else threshold
-    terms = Terms(
-        plan_hash=hashlib.sha256(b"sumus secure_sum").digest(),
-        silos=silos,
-        length=np.size(vectors[0]),
+    terms = terms_of(
+        vectors,
         modulus_bits=modulus_bits,
-        dropouts=silos - chosen,
+        threshold=threshold,
         colluding=colluding,
         noise_contributors=noise_contributors,
         graph=graph,
     )
     gone, source = drop or {}, random or RandomSource()
-    check_drop(gone, silos)
-    if protocol == "secagg":
-        total, survivors, traffic = _secagg_sum(vectors, terms, drop=gone, random=source)
-    elif protocol == "gopa":
-        total, survivors, traffic = gopa_sum(vectors, terms, drop=gone, random=source)
-    elif protocol == "turbo":
-        total, survivors, traffic = turbo_sum(vectors, terms, drop=gone, random=source)
-    else:
-        total, survivors, traffic = trusted_sum(vectors, terms, drop=gone)
-    up = {silo: traffic.up[silo] for silo in range(silos)}
-    return SecureSum(
-        total,
-        survivors,
-        bytes_up=up,
-        bytes_down={silo: traffic.down[silo] for silo in range(silos)},
-    )
-
-
-def _secagg_sum(
-    vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, random: RandomSource
-) -> tuple[Words, frozenset[int], Traffic]:
-    """One round of the protocol of this package."""
-    federation = InProcessFederation(terms, random=random, absent=vanished(drop, "keys"))
-    outcome = federation.run_round(random.bytes(32), lambda silo, _: vectors[silo], drop=drop)
-    return outcome.total, outcome.survivors, federation.traffic
+    check_drop(gone, terms.silos)
+    federation = InProcessFederation(terms, random=source, absent=vanished(gone, "keys"))
+    outcome = federation.run_round(source.bytes(32), lambda silo, _: vectors[silo], drop=gone)
+    return SecureSum.of(outcome.total, outcome.survivors, federation.traffic, silos=terms.silos)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sumus.report import blank_figure, save
+from sumus.report import blank_figure, colour_scale, save
 
 __all__ = ["draw_tuning"]
 
@@ -58,29 +58,26 @@ def _importance(study: Any, varied: list[str]) -> Any:
     import optuna
 
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    found = optuna.importance.get_param_importances(study, params=varied, evaluator=evaluator)
+    shares = optuna.importance.get_param_importances(study, params=varied, evaluator=evaluator)
     figure, (axes,) = blank_figure("which number mattered (PED-ANOVA)", 1)
-    keys = list(reversed(found))
-    axes.barh(keys, [found[key] for key in keys], color="#1f77b4")
+    keys = list(reversed(shares))
+    axes.barh(keys, [shares[key] for key in keys], color="#1f77b4")
     axes.set_xlabel("share of the variation among good runs")
     return figure
 
 
 def _parallel(complete: list[Any], varied: list[str], objective: str) -> Any:
     """One line per run through its values, each axis scaled to [0, 1]; colour is the score."""
-    import matplotlib as mpl
-
     figure, (axes,) = blank_figure(f"runs as lines, colour: {objective}", 1)
     columns = [_scaled([each.params[key] for each in complete]) for key in varied]
     scores = np.array([each.value for each in complete])
-    norm = mpl.colors.Normalize(float(scores.min()), float(scores.max()))
-    colours = mpl.colormaps["viridis"]
+    scale = colour_scale(float(scores.min()), float(scores.max()))
     for position in np.argsort(scores if objective == "accuracy" else -scores):
         heights = [column[0][position] for column in columns]
         axes.plot(
             range(len(varied)),
             heights,
-            color=colours(norm(scores[position])),
+            color=scale.to_rgba(scores[position]),
             alpha=0.8,
             linewidth=1.6,
         )
@@ -90,7 +87,7 @@ def _parallel(complete: list[Any], varied: list[str], objective: str) -> Any:
     axes.set_xticks(range(len(varied)), [key.replace(".", "\n") for key in varied])
     axes.tick_params(axis="x", pad=16)
     axes.set_yticks([])
-    figure.colorbar(mpl.cm.ScalarMappable(norm=norm, cmap=colours), ax=axes, label=objective)
+    figure.colorbar(scale, ax=axes, label=objective)
     return figure
 
 

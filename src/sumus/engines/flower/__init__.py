@@ -1,3 +1,52 @@
-"""Flower as the engine: the one most people know. Every message starts a process at the silo, which
-finds all it needs in its folder.
+"""Flower as the engine, for trials on one machine: every message starts a process at the silo,
+which finds all it needs in its folder.
+
+Flower's control interface has no authentication and shares a port with the nodes' interface:
+whoever reaches the server can submit code that runs at every silo. Kits for another host than this
+machine are therefore neither made nor joined.
+
+`kits` makes the kits, `start` starts SuperLink and SuperNodes, `client_app` and `server_app` are
+what a run names, `driver` carries the messages, `jobs` is the operator's end.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sumus.engines.engine import Address, Operator
+    from sumus.engines.federation_folder import FederationFolder
+
+__all__ = ["CONNECTED", "PACKAGE", "join", "make_kits", "operator", "serve"]
+
+PACKAGE = "flwr"
+CONNECTED = "SuperNode ID:"
+
+
+def make_kits(folder: FederationFolder, address: Address) -> None:
+    """See `Engine.make_kits`."""
+    from sumus.engines.flower.kits import write_kits
+
+    write_kits(folder, address)
+
+
+def serve(kit: Path) -> list[str]:
+    """See `Engine.serve`."""
+    from sumus.engines.flower.kits import server_command
+
+    return server_command(kit)
+
+
+def join(kit: Path) -> list[str]:
+    """See `Engine.join`."""
+    from sumus.engines.flower.kits import silo_command
+
+    return silo_command(kit)
+
+
+def operator(kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:
+    """See `Engine.operator`."""
+    from sumus.engines.flower.jobs import FlowerOperator
+
+    return FlowerOperator(kit, first_contact_seconds=first_contact_seconds)

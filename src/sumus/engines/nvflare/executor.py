@@ -15,16 +15,15 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from sumus.engines.federation_folder import STATE_FOLDER
 from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.errors import SumusError
 from sumus.parties import SiloParty, open_party
 
-__all__ = ["BODY", "STATE_FOLDER", "TOPIC", "SiloExecutor"]
+__all__ = ["BODY", "TOPIC", "SiloExecutor"]
 
 TOPIC = "sumus"
 BODY = "bytes"
-STATE_FOLDER = "sumus"
-"""The silo's folder below its kit; fixed, so that no message can name another."""
 
 
 @final

@@ -14,26 +14,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
+from sumus.engines.engine import Outcome, Watch
 from sumus.engines.nvflare.controller import PROGRESS
-from sumus.engines.nvflare.kits import ADMIN, SERVER_CLASS, SILO_CLASS
+from sumus.engines.nvflare.kits import OPERATOR, SERVER_CLASS, SILO_CLASS
 from sumus.errors import EngineError
 from sumus.parties import Agreement
 
-__all__ = ["Operator", "write_job"]
+__all__ = ["NvflareOperator", "job_folder", "write_job"]
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 15.0
 _FORGOTTEN_SECONDS = 30.0
 _AWAY_SECONDS = 300.0
 """Patience with a server that was there before: it is being started again."""
-
-Watch = Callable[[Mapping[str, Any]], None]
-"""Called with the news of a job: phase, new rounds, who is present, who refused."""
 
 
 def write_job(
@@ -66,14 +64,14 @@ def write_job(
 
 
 @final
-class Operator:
-    """Submits jobs with an operator's kit and follows them.
+class NvflareOperator:
+    """Submits jobs with an operator's kit and follows them; see `Operator` and `Engine.operator`."""
 
-    Args:
-        kit: the folder that `sumus federation init` made for the operator.
-        first_contact_seconds: patience with a server that was never there; more for one that has
-            just been started.
-    """
+    PATIENCE: ClassVar[Mapping[str, float]] = {
+        "set_up_seconds": 120.0,
+        "update_seconds": 600.0,
+        "stage_seconds": 60.0,
+    }
 
     def __init__(self, kit: Path, *, first_contact_seconds: float = 30.0) -> None:
         self._kit = kit.resolve()
@@ -88,6 +86,24 @@ class Operator:
             # the engine's remarks on connections are not for a terminal
             logging.getLogger().addHandler(logging.NullHandler())
 
+    def run(
+        self,
+        agreement: Agreement,
+        *,
+        rounds: int,
+        patience: Mapping[str, float],
+        out: Path,
+        watch: Watch,
+    ) -> Outcome:
+        """See `Operator.run`."""
+        with job_folder(agreement, rounds=rounds, patience=patience) as job:
+            ended = self.run_job(job, watch, silos=[silo.name for silo in agreement.design.silos])
+        return Outcome(
+            finished=ended["phase"] == "finished",
+            reason=str(ended.get("error") or ended.get("status")),
+            run=_fetched(ended, out),
+        )
+
     def run_job(self, job: Path, watch: Watch, *, silos: Sequence[str] = ()) -> dict[str, Any]:
         """Submit a job, follow it to its end, and return how it ended with the folder of its result
         (`result`).
@@ -100,25 +116,26 @@ class Operator:
         """
         identifier = self._patiently(lambda session: session.submit_job(str(job)))
         known, submitted = 0, time.monotonic()
-        seen = submitted
+        last_seen = submitted
         while True:
             status = self._patiently(lambda session: session.get_job_status(identifier))
             if status is None or str(status).startswith("FINISHED"):
                 break
             try:
                 news = self._connected().do_app_command(identifier, PROGRESS, {"after": known})
-                seen = time.monotonic()
+                last_seen = time.monotonic()
                 if isinstance(news, dict) and "phase" in news:
                     known += len(news["rounds"])
                     watch(news)
-            except JobNotRunning:  # not yet, or just ended; a server that was restarted calls a job it has forgotten running for ever
-                if str(status) == "RUNNING" and time.monotonic() - seen > _FORGOTTEN_SECONDS:
+            except JobNotRunning:  # not yet, or just ended
+                # a server that was restarted calls a job that it has forgotten running for ever
+                if str(status) == "RUNNING" and time.monotonic() - last_seen > _FORGOTTEN_SECONDS:
                     status = "forgotten by a restarted server"
                     break
                 if str(status) != "RUNNING":
                     self._tell_of_absent(silos, submitted, watch)
             except Exception:  # the server is away for a moment
-                seen = time.monotonic()
+                last_seen = time.monotonic()
             time.sleep(_POLL_SECONDS)
         return self._result(identifier, str(status), known, watch)
 
@@ -162,9 +179,7 @@ class Operator:
         return state | {"status": status, "result": outcome.parent, "download": folder}
 
     def system(self) -> dict[str, Any]:
-        """What the server says of itself: sites with the time they were last heard of, and its
-        latest jobs.
-        """
+        """See `Operator.system`."""
         info = self._patiently(lambda session: session.get_system_info())
         jobs = self._patiently(lambda session: session.list_jobs(limit=5, reverse=True))
         return {
@@ -188,11 +203,11 @@ class Operator:
         ]
 
     def wait_for_sites(self, count: int, *, seconds: float) -> list[str]:
-        """Wait until so many sites are connected, or the time is over."""
+        """See `Operator.wait_for_sites`."""
         until = time.monotonic() + seconds
-        while len(found := self.sites()) < count and time.monotonic() < until:
+        while len(connected := self.sites()) < count and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
-        return found
+        return connected
 
     def close(self) -> None:
         """End the session."""
@@ -204,7 +219,9 @@ class Operator:
     def _connected(self) -> Session:
         if self._session is None:
             with contextlib.redirect_stdout(io.StringIO()):  # it prints
-                self._session = new_secure_session(ADMIN, str(self._kit), timeout=_CONNECT_SECONDS)
+                self._session = new_secure_session(
+                    OPERATOR, str(self._kit), timeout=_CONNECT_SECONDS
+                )
         return self._session
 
     def _patiently(self, command: Callable[[Session], Any]) -> Any:
@@ -224,6 +241,20 @@ class Operator:
                     )
                     raise EngineError(f"the server does not answer ({error}). {fix}.") from None
                 time.sleep(_POLL_SECONDS)
+
+
+def _fetched(ended: Mapping[str, Any], out: Path) -> Path | None:
+    """Move the run folder out of a downloaded result."""
+    if "download" not in ended:
+        return None
+    record = next((Path(ended["result"]) / "run").glob("*/journal.jsonl"), None)
+    place = None
+    if record is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        place = out / record.parent.name
+        shutil.copytree(record.parent, place, dirs_exist_ok=True)
+    shutil.rmtree(ended["download"], ignore_errors=True)
+    return place
 
 
 def _moment(seconds: Any) -> str:

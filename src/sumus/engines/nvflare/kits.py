@@ -1,49 +1,47 @@
 """Start-up kits for server, silos and operator: provisioned by NVIDIA FLARE, then closed down.
 
-What a site of ours allows, whatever the server sends: - no job that carries code (`byoc`), and of
-    all classes one: `SiloExecutor` (`class_allow_list`), which takes no arguments - no upload of
-    logs: neither the streamer component nor streaming on demand - its job process is started again
-    when it is killed - its processes speak to each other with mutual TLS (local/comm_config.json),
-    so no other user of the machine joins in
-What it does at a request of the server is not for files to say, because the engine reads them only
-    if the request asks it to: sites and
-server are started through `sumus.engines.nvflare.start`, whose gate and agent refuse everything
-that our jobs do not need. The server keeps jobs and snapshots below its own kit and not in a folder
-for temporary files.
+What a site of ours allows, whatever the server sends:
+
+- no job that carries code (`byoc`), and of all classes one: `SiloExecutor` (`class_allow_list`),
+  which takes no arguments
+- no upload of logs: neither the streamer component nor streaming on demand
+- its job process is started again when it is killed
+- its processes speak to each other with mutual TLS (local/comm_config.json), so no other user of
+  the machine joins in
+
+These files do not decide what a site does at a request of the server: the engine reads them only if
+the request asks it to. Sites and server are therefore started through `sumus.engines.nvflare.start`,
+whose gate and agent refuse everything that our jobs do not need. The server keeps jobs and snapshots
+below its own kit and not in a folder for temporary files.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
-from sumus.errors import DataError, EngineError
+from sumus.engines.engine import Address
+from sumus.engines.federation_folder import ADMIN, SERVER, FederationFolder
+from sumus.errors import EngineError
 
 __all__ = [
-    "ADMIN",
-    "CONNECTED",
+    "OPERATOR",
     "SERVER_CLASS",
     "SILO_CLASS",
-    "Address",
     "client_command",
     "close_down_server",
     "close_down_silo",
-    "kit_owner",
-    "make_kits",
+    "provision",
     "server_command",
 ]
 
-ADMIN = "operator@sumus.local"
-CONNECTED = "Successfully registered client"
-"""What a silo's log says when the server has let it in."""
+OPERATOR = "operator@sumus.local"
 _START = "sumus.engines.nvflare.start"
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
@@ -62,7 +60,6 @@ _AMONG_ITSELF = {
 """How a party's processes reach each other; the engine's default is the loopback in clear, for
 whoever connects.
 """
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RIGHTS = {
     "submit_job": "any",
     "clone_job": "none",
@@ -76,82 +73,36 @@ _RIGHTS = {
 }
 
 
-@final
-@dataclass(frozen=True)
-class Address:
-    """Where the silos find the server."""
+def provision(folder: FederationFolder, address: Address) -> None:
+    """Make and close down one kit per party.
 
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """`host:port`."""
-        host, _, port = text.rpartition(":")
-        if (
-            not host
-            or not port.isdigit()
-            or not 0 < int(port) < 65536
-            or not re.fullmatch(r"[A-Za-z0-9.-]+", host)
-        ):
-            raise DataError(
-                f"--server must be host:port, got {text!r}. For example fl.example.org:8002."
-            )
-        return cls(host, int(port))
-
-
-def make_kits(folder: Path, *, silos: Sequence[str], address: Address) -> dict[str, Path]:
-    """Provision and close down one kit per party; returns their folders by name ("server", the
-    silos, "admin").
-
-    The certificate authority stays in `folder/authority`, readable by its owner only: whoever holds
-    it can let new sites connect (but not into the secure sum, whose keys are authenticated by the
-    roster).
+    The certificate authority stays in `authority` below the folder, readable by its owner only:
+    whoever holds it can let new sites connect (but not into the secure sum, whose keys are
+    authenticated by the roster).
     """
-    for name in silos:
-        if not _NAME.fullmatch(name) or name in ("server", "admin"):
-            raise DataError(
-                "silo name must be letters, digits, _ and -, and not server or admin, got "
-                f"{name!r}. Rename the silo."
-            )
-    authority, kits = folder / "authority", folder / "kits"
+    authority = folder.folder / "authority"
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
     project = authority / "project.yml"
-    project.write_text(json.dumps(_project(silos, address), indent=2))  # JSON is YAML
+    project.write_text(json.dumps(_project(folder.roster.names, address), indent=2))  # JSON is YAML
     command = [
-        sys.executable,
-        "-m",
-        "nvflare.cli",
-        "provision",
-        "-p",
-        str(project),
-        "-w",
-        str(authority),
-        "--force",
+        *(sys.executable, "-m", "nvflare.cli", "provision"),
+        *("-p", str(project), "-w", str(authority), "--force"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    made = sorted((authority / _PROJECT).glob("prod_*"))
-    if done.returncode or not made:
+    provisioned = sorted((authority / _PROJECT).glob("prod_*"))
+    if done.returncode or not provisioned:
         raise EngineError(
             f"nvflare provision failed: {(done.stderr or done.stdout).strip()[-300:]}. Check the "
             "names and the address."
         )
-    kits.mkdir(exist_ok=True)
-    places: dict[str, Path] = {}
-    for name in ("server", *silos, ADMIN):
-        places["admin" if name == ADMIN else name] = place = kits / (
-            "admin" if name == ADMIN else name
+    (folder.folder / "kits").mkdir(exist_ok=True)
+    for party in folder.parties:
+        shutil.move(
+            str(provisioned[-1] / (OPERATOR if party == ADMIN else party)), folder.kit(party)
         )
-        if place.exists():
-            raise EngineError(
-                f"{place} exists already. Use a new folder, or move the old kit away."
-            )
-        shutil.move(str(made[-1] / name), place)
-        place.chmod(0o700)
-    for name in silos:
-        close_down_silo(places[name])
-    close_down_server(places["server"])
-    return places
+    for silo in folder.roster.names:
+        close_down_silo(folder.kit(silo))
+    close_down_server(folder.kit(SERVER))
 
 
 def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
@@ -163,12 +114,12 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
         "fed_learn_port": address.port,
         "admin_port": address.port,
         "host_names": sorted({address.host, "localhost", "127.0.0.1"})
-        if address.host in ("localhost", "127.0.0.1")
+        if address.is_this_machine
         else [address.host],
         "default_host": address.host,
     }
     sites = [{"name": name, "type": "client", "org": _ORGANISATION} for name in silos]
-    admin = {"name": ADMIN, "type": "admin", "org": _ORGANISATION, "role": "project_admin"}
+    admin = {"name": OPERATOR, "type": "admin", "org": _ORGANISATION, "role": "project_admin"}
     return {
         "api_version": 3,
         "name": _PROJECT,
@@ -195,9 +146,9 @@ def close_down_silo(kit: Path) -> None:
         "allow_log_streaming": False,
     }
     resources["components"] = [
-        _silo_component(each)
-        for each in resources["components"]
-        if each["id"] != "site_log_streamer"
+        _silo_component(component)
+        for component in resources["components"]
+        if component["id"] != "site_log_streamer"
     ]
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
@@ -227,14 +178,16 @@ def close_down_server(kit: Path) -> None:
         storage / "snapshots"
     )
     resources["components"] = [
-        dict(each) for each in resources["components"] if each["id"] != "log_receiver"
+        dict(component)
+        for component in resources["components"]
+        if component["id"] != "log_receiver"
     ]
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(storage / "jobs")
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
-    _write_rights(kit, app_command="any")  # the question how far a job of ours has come
+    _write_rights(kit, app_command="any")  # lets the operator ask for progress
 
 
 def _write_rights(kit: Path, **more: str) -> None:
@@ -247,59 +200,32 @@ def _write_rights(kit: Path, **more: str) -> None:
 
 def server_command(kit: Path) -> list[str]:
     """The server's process."""
-    options = ["secure_train=true", f"org={_ORGANISATION}", "config_folder=config"]
-    return [
-        sys.executable,
-        "-u",
-        "-m",
-        _START,
-        "server",
-        "-m",
-        str(kit.resolve()),
-        "-s",
-        "fed_server.json",
-        "--set",
-        *options,
-    ]
-
-
-def kit_owner(kit: Path) -> str:
-    """The silo that a kit was made for."""
-    return str(_read(kit / "startup" / "fed_client.json")["client"]["fqsn"])
+    return _command("server", kit, "fed_server.json")
 
 
 def client_command(kit: Path) -> list[str]:
     """A silo's process."""
-    options = [
-        "secure_train=true",
-        f"uid={kit_owner(kit)}",
-        f"org={_ORGANISATION}",
-        "config_folder=config",
-    ]
+    owner = _read(kit / "startup" / "fed_client.json")["client"]["fqsn"]
+    return _command("silo", kit, "fed_client.json", f"uid={owner}")
+
+
+def _command(program: str, kit: Path, configuration: str, *options: str) -> list[str]:
     return [
-        sys.executable,
-        "-u",
-        "-m",
-        _START,
-        "silo",
-        "-m",
-        str(kit.resolve()),
-        "-s",
-        "fed_client.json",
-        "--set",
-        *options,
+        *(sys.executable, "-u", "-m", _START, program, "-m", str(kit.resolve())),
+        *("-s", configuration, "--set", "secure_train=true", *options),
+        *(f"org={_ORGANISATION}", "config_folder=config"),
     ]
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not JSON"
         raise EngineError(
             f"{path} cannot be read: {reason}. Is this a kit that `sumus federation init` made?"
         ) from None
-    return dict(found)
+    return dict(content)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

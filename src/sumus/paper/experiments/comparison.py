@@ -1,4 +1,4 @@
-"""What an experiment compares: settings (a plan, a name, a group), and at which rounds, ε and silos
+"""What an experiment of Heikkilä 2025 compares: settings (a plan, a name, a group), and at which rounds, ε and silos
 each of them is measured.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, final
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
 
-__all__ = ["GROUPS", "Experiment", "Line", "Setting"]
+__all__ = ["GROUPS", "Experiment", "Line", "PaperLine"]
 
 GROUPS = ("paper", "proved", "no privacy")
 _Number = TypeVar("_Number", int, float)
@@ -19,7 +19,7 @@ _Number = TypeVar("_Number", int, float)
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class PaperLine:
     """One line of a table and one curve of a figure.
 
     Args:
@@ -106,7 +106,7 @@ class Experiment:
         silos: Sequence[int] = (),
         quick: bool = False,
         only: Sequence[str] = (),
-    ) -> list[Setting]:
+    ) -> list[PaperLine]:
         """All settings, the headline number of rounds first.
 
         Where several lists are given, each of them varies while the others stay at the experiment's
@@ -149,7 +149,7 @@ class Experiment:
         kept = {each.key: each for each in made if not only or each.name in only}
         return list(kept.values())
 
-    def _setting(self, line: Line, point: _Point) -> Setting:
+    def _setting(self, line: Line, point: _Point) -> PaperLine:
         changes: dict[str, Any] = {**self.base, "privacy.epsilon": point.epsilon, **line.changes}
         changes |= {"federation.rounds": point.rounds, "federation.silos": point.silos}
         key = f"{line.name}-{point.rounds}-rounds"
@@ -170,7 +170,7 @@ class Experiment:
         ):
             changes |= tuned or {}
         plan = TrainingPlan().with_overrides(changes)
-        return Setting(
+        return PaperLine(
             experiment=self.name,
             name=line.name,
             key=key,

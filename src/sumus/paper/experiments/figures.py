@@ -13,7 +13,7 @@ import numpy as np
 
 from sumus.paper.experiments.averaging import AveragingRow
 from sumus.paper.experiments.results import Summary
-from sumus.report import INK, blank_figure
+from sumus.report import INK, blank_figure, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +38,6 @@ _DASHES = {"paper": (0, (5, 2)), "proved": "-", "no privacy": (0, (1, 1.5))}
 
 def draw_rounds(title: str, summaries: Sequence[Summary]) -> Figure:
     """Test accuracy and loss after every round, for settings with one number of rounds."""
-    from matplotlib.ticker import MaxNLocator
-
     figure, (left, right) = blank_figure(title, 2)
     for number, each in enumerate(summaries):
         colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[each.first.group]
@@ -67,7 +65,7 @@ def draw_rounds(title: str, summaries: Sequence[Summary]) -> Figure:
     right.set_ylabel("test loss, nats")
     for axes in (left, right):
         axes.set_xlabel("round")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole_numbers(axes)
     _limit_loss(right, summaries)
     _legend(figure, left)
     return figure

@@ -19,7 +19,7 @@ import torch
 from sumus.books import NoLedger
 from sumus.data import FederatedData, Records, load
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify
-from sumus.paper.experiments.comparison import Setting
+from sumus.paper.experiments.comparison import PaperLine
 from sumus.paper.experiments.results import Measurement
 from sumus.parties import Simulation, SimulationMetrics, federation_in_process
 from sumus.plan import TrainingPlan
@@ -84,7 +84,7 @@ def _without_records(data: FederatedData, *, convex: bool) -> FederatedData:
 
 
 def measure(
-    setting: Setting,
+    setting: PaperLine,
     seed: int,
     *,
     benches: Benches,

@@ -21,7 +21,7 @@ from sumus.paper.experiments.averaging import (
     train_and_average,
     trained_table,
 )
-from sumus.paper.experiments.comparison import Setting
+from sumus.paper.experiments.comparison import PaperLine
 from sumus.paper.experiments.figures import draw_averaging, draw_final, draw_frontier, draw_rounds
 from sumus.paper.experiments.measure import Benches, measure
 from sumus.paper.experiments.results import Measurement, Store, Summary, summarise
@@ -74,7 +74,7 @@ class Reproduction:
     left_out: tuple[str, ...] = ()
 
 
-Watch = Callable[[Setting, int, int, float | None], None]
+Watch = Callable[[PaperLine, int, int, float | None], None]
 """Called with setting, seed, round and accuracy; round 0 before the first."""
 
 
@@ -109,7 +109,7 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
                 def progress(
                     number: int,
                     accuracy: float | None,
-                    setting: Setting = setting,
+                    setting: PaperLine = setting,
                     seed: int = seed,
                 ) -> None:
                     if watch is not None:
@@ -136,13 +136,13 @@ def reproduce(name: str, options: Options, *, watch: Watch | None = None) -> Rep
     return replace(_write(name, summaries, options), left_out=tuple(left_out))
 
 
-def _by_features(settings: Sequence[Setting]) -> list[Setting]:
+def _by_features(settings: Sequence[PaperLine]) -> list[PaperLine]:
     """Settings that share prepared records one after the other."""
     groups = list(dict.fromkeys(_records(each) for each in settings))
     return sorted(settings, key=lambda each: groups.index(_records(each)))
 
 
-def _records(setting: Setting) -> tuple[object, ...]:
+def _records(setting: PaperLine) -> tuple[object, ...]:
     training = setting.plan.training
     return setting.plan.federation.silos, training.features, training.algorithm == "convex-pass"
 

@@ -1,5 +1,5 @@
 """Silos that differ: learning rates, clip norms, noise levels, step counts and sampling rates of
-their own (appendix A.3 of the paper).
+their own (Heikkilä 2025, appendix A.3).
 
 Write γ_i = γ₁/l_i. One step contributes −γ₁ Σ_i (g_i + ξ_i)/l_i with ‖g_i‖ ≤ C_i per record and ξ_i
 of standard deviation C_i·σ_i, so
@@ -8,7 +8,7 @@ of standard deviation C_i·σ_i, so
     variance of the sum        Σ_i (C_i·σ_i / l_i)²
     accounted variance         Σ_i (C_i·σ_i / (l_i·C*))²
 
-The paper's last formula leaves l_i out of the sum (`Σ (C_i σ_i / C*)²`), which counts noise that a
+Heikkilä's last formula leaves l_i out of the sum (`Σ (C_i σ_i / C*)²`), which counts noise that a
 small learning rate has scaled away; the factor is needed. A record of silo i moves the sum by
 C_i/l_i only, so every silo has a noise multiplier, and an ε, of its own.
 """
@@ -20,20 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from sumus.accounting.accountant import epsilon_of
-from sumus.accounting.release import Release, Step
+from sumus.accounting import Queries, Release, epsilon_of, even_groups, joining_rate
 from sumus.errors import PlanError
-
-__all__ = [
-    "FusedSteps",
-    "SiloSetting",
-    "best_fusing",
-    "common_noise_multiplier",
-    "counted_variance",
-    "even_groups",
-    "joining_rate",
-    "silo_noise_multiplier",
-]
 
 
 @final
@@ -125,7 +113,7 @@ def best_fusing(
     not_counted: int = 0,
 ) -> FusedSteps:
     """The number of slots, between one and the smallest step count, that gives the smallest
-    worst-silo ε per the paper's theorem 4.5.
+    worst-silo ε per Heikkilä's theorem 4.5.
 
     Steps are fused as evenly as possible, larger groups in the earlier slots of every silo alike.
     This is per-step accounting: proved only where a single slot of single steps remains (every S_i
@@ -151,12 +139,6 @@ def best_fusing(
     return best
 
 
-def even_groups(steps: int, slots: int) -> tuple[int, ...]:
-    """`steps` steps fused into `slots` groups as evenly as possible, larger groups first."""
-    small, larger = divmod(steps, slots)
-    return (small + 1,) * larger + (small,) * (slots - larger)
-
-
 def _fused_release(
     silos: Sequence[SiloSetting],
     sizes: tuple[tuple[int, ...], ...],
@@ -170,13 +152,8 @@ def _fused_release(
     for fused in sorted(set(sizes[victim])):
         count = rounds * sizes[victim].count(fused)
         steps.append(
-            Step(std / (fused * silo.sensitivity), joining_rate(silo.sampling_rate, fused), count)
+            Queries(
+                std / (fused * silo.sensitivity), joining_rate(silo.sampling_rate, fused), count
+            )
         )
     return Release(tuple(steps))
-
-
-def joining_rate(sampling_rate: float, fused: int) -> float:
-    """1 − (1 − q)^f: probability that a record joins at least one of f fused steps."""
-    if fused == 1 or sampling_rate == 1.0:
-        return sampling_rate
-    return min(1.0, -math.expm1(fused * math.log1p(-sampling_rate)))

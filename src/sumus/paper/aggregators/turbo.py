@@ -27,18 +27,27 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sumus.errors import RoundAborted
-from sumus.randomness import RandomSource
-from sumus.secagg.alternatives.galois import (
+from sumus.paper.aggregators.galois import (
     Matrix,
     degree_for,
     evaluation_weights,
     multiply_blocks,
     power_rows,
 )
-from sumus.secagg.in_process import Drop, Traffic, vanished
-from sumus.secagg.masking import Words, as_words, pack, unpack, word_type
-from sumus.secagg.schedule import agree, expand
-from sumus.secagg.terms import Terms
+from sumus.randomness import RandomSource
+from sumus.secagg import (
+    Drop,
+    Terms,
+    Traffic,
+    Words,
+    agree,
+    as_words,
+    expand,
+    pack,
+    unpack,
+    vanished,
+    word_type,
+)
 
 __all__ = ["turbo_groups", "turbo_sum"]
 

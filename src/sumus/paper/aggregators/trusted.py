@@ -1,4 +1,4 @@
-"""The ideal the paper assumes: everybody hands the plain vector to somebody who adds up and
+"""The ideal that Heikkilä 2025 assumes: everybody hands the plain vector to somebody who adds up and
 forgets.
 
 Offered for comparison and for simulations; whoever runs the server sees every silo's vector.
@@ -12,17 +12,27 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import RoundAborted
-from sumus.secagg.in_process import Drop, Traffic, vanished
-from sumus.secagg.masking import Words, as_words, pack, reduce, unpack, word_type
-from sumus.secagg.terms import Terms
+from sumus.randomness import RandomSource
+from sumus.secagg import (
+    Drop,
+    Terms,
+    Traffic,
+    Words,
+    as_words,
+    pack,
+    reduce_words,
+    unpack,
+    vanished,
+    word_type,
+)
 
 __all__ = ["trusted_sum"]
 
 
 def trusted_sum(
-    vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop
+    vectors: Sequence[npt.ArrayLike], terms: Terms, *, drop: Drop, random: RandomSource
 ) -> tuple[Words, frozenset[int], Traffic]:
-    """Σ of the vectors that arrived; one message per silo."""
+    """Σ of the vectors that arrived; one message per silo, and nothing random in it."""
     traffic = Traffic()
     total: Words = np.zeros(terms.length, dtype=word_type(terms.modulus_bits))
     survivors = frozenset(range(terms.silos)) - vanished(drop, "masked")
@@ -40,5 +50,5 @@ def trusted_sum(
         np.add(
             total, unpack(message, modulus_bits=terms.modulus_bits, length=terms.length), out=total
         )
-    reduce(total, terms.modulus_bits)
+    reduce_words(total, terms.modulus_bits)
     return total, survivors, traffic

@@ -1,5 +1,5 @@
-"""A federation of real processes on this machine: server and silos with mutual TLS over loopback,
-brought up and taken down together.
+"""A federation of real processes on this machine: server and silos over loopback, brought up and
+taken down together.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import final
 
 from sumus.books import Policy
-from sumus.engines.nvflare.federation_folder import Federation, make_federation
-from sumus.engines.nvflare.jobs import Operator
-from sumus.engines.nvflare.kits import Address, client_command, close_down_server, server_command
+from sumus.engines.engine import Address, Operator
+from sumus.engines.federation_folder import ADMIN, SERVER, make_federation
 from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
+from sumus.engines.registry import DEFAULT_ENGINE, engine_named
 from sumus.errors import EngineError
 from sumus.parties import Agreement, approve, settle
 from sumus.secagg import SiloIdentity
@@ -28,6 +28,7 @@ class LocalProcesses(PartyProcesses):
         root: a folder for kits, states and logs; must not exist yet.
         agreement: the plan that every silo approves.
         data: silo → its own file, or one name of an embedded data set for all.
+        engine: what carries the messages.
         policies: silo → its policy; by default only proved guarantees are accepted.
         environment: added to every process.
         host: where the silos find the server.
@@ -40,16 +41,22 @@ class LocalProcesses(PartyProcesses):
         agreement: Agreement,
         *,
         data: Mapping[str, str] | str,
+        engine: str = DEFAULT_ENGINE,
         policies: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         host: str = "localhost",
         prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         super().__init__(root, environment or {})
+        self._engine, self._prefixes = engine_named(engine), dict(prefixes or {})
         names = [silo.name for silo in agreement.design.silos]
-        address, self._prefixes = Address(host, free_port()), dict(prefixes or {})
-        self.federation: Federation = make_federation(
-            root, silos=names, address=address, public_keys=None, agreement=agreement
+        self.federation = make_federation(
+            root,
+            engine=engine,
+            silos=names,
+            address=Address(host, free_port()),
+            public_keys=None,
+            agreement=agreement,
         )
         for name in names:
             state, text = self.federation.state(name), (policies or {}).get(name, "")
@@ -66,19 +73,14 @@ class LocalProcesses(PartyProcesses):
     def start(self, party: str) -> OwnedProcess:
         """Start the server or a silo."""
         kit = self.federation.kit(party)
-        if party == "server":
-            close_down_server(kit)
-        command = [
-            *self._prefixes.get(party, ()),
-            *(server_command(kit) if party == "server" else client_command(kit)),
-        ]
-        return self._run(party, command)
+        command = self._engine.serve(kit) if party == SERVER else self._engine.join(kit)
+        return self._run(party, [*self._prefixes.get(party, ()), *command])
 
     def start_all(self, *, seconds: float = 90.0) -> Operator:
         """Start everybody and wait until all silos are connected."""
-        for party in ("server", *self.federation.roster.names):
+        for party in (SERVER, *self.federation.roster.names):
             self.start(party)
-        operator = Operator(self.federation.kit("admin"), first_contact_seconds=seconds)
+        operator = self._engine.operator(self.federation.kit(ADMIN), first_contact_seconds=seconds)
         there = operator.wait_for_sites(len(self.federation.roster), seconds=seconds)
         if len(there) < len(self.federation.roster):
             operator.close()

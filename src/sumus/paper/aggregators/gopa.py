@@ -26,11 +26,21 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from sumus.errors import RoundAborted
 from sumus.randomness import RandomSource
-from sumus.secagg.in_process import Drop, Traffic, vanished
-from sumus.secagg.masking import Words, add_masks, as_words, pack, reduce, unpack, word_type
-from sumus.secagg.schedule import agree
-from sumus.secagg.secrets import pair_sign
-from sumus.secagg.terms import Terms
+from sumus.secagg import (
+    Drop,
+    Terms,
+    Traffic,
+    Words,
+    add_masks,
+    agree,
+    as_words,
+    pack,
+    pair_sign,
+    reduce_words,
+    unpack,
+    vanished,
+    word_type,
+)
 
 __all__ = ["gopa_neighbours", "gopa_sum"]
 
@@ -78,7 +88,7 @@ def gopa_sum(
         )
         signs = (pair_sign(silo, partner) for partner in partners[silo])
         add_masks(words, list(zip(seeds, signs, strict=True)))
-        reduce(words, terms.modulus_bits)
+        reduce_words(words, terms.modulus_bits)
         message = pack(words, terms.modulus_bits)
         traffic.up[silo] += len(message)
         np.add(
@@ -95,5 +105,5 @@ def gopa_sum(
             traffic.up[silo] += _SEED_BYTES
             seed = agree(keys[silo], publics[gone], session=terms.digest(), peer=f"silo {gone}")
             add_masks(total, [(seed, -pair_sign(silo, gone))])
-    reduce(total, terms.modulus_bits)
+    reduce_words(total, terms.modulus_bits)
     return total, survivors, traffic

@@ -1,0 +1,142 @@
+"""What an engine is: one folder below `engines/` whose `__init__` offers the functions of `Engine`.
+
+An engine carries bytes between the parties and decides nothing. It imports its package only when
+one of its functions is called, so that every other command runs without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
+
+from sumus.errors import DataError
+
+if TYPE_CHECKING:
+    from sumus.engines.federation_folder import FederationFolder
+    from sumus.parties import Agreement
+
+__all__ = ["Address", "Engine", "Operator", "Outcome", "Watch"]
+
+Watch = Callable[[Mapping[str, Any]], None]
+"""Called with the news of a job: phase, new rounds, who is present, who refused, who is awaited."""
+
+
+@final
+@dataclass(frozen=True)
+class Address:
+    """Where the silos find the server."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`host:port`."""
+        host, _, port = text.rpartition(":")
+        if (
+            not re.fullmatch(r"[A-Za-z0-9.-]+", host)
+            or not re.fullmatch(r"[0-9]{1,5}", port)
+            or not 0 < int(port) < 65536
+        ):
+            raise DataError(
+                f"--server must be host:port, got {text!r}. For example fl.example.org:8002."
+            )
+        return cls(host, int(port))
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether nobody but processes of this machine can reach it."""
+        return self.host in ("localhost", "127.0.0.1")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a job ended.
+
+    Args:
+        finished: whether the plan's last round is done.
+        reason: otherwise, why the job ended.
+        run: the run folder as it was fetched, if the job left one.
+    """
+
+    finished: bool
+    reason: str
+    run: Path | None
+
+
+class Operator(Protocol):
+    """Whoever starts training: submits a plan, follows it, and fetches its run folder."""
+
+    PATIENCE: ClassVar[Mapping[str, float]]
+    """set_up_seconds for silos that join, update_seconds for local steps, stage_seconds for answers
+    that need no computation, where nothing else is asked for.
+    """
+
+    def run(
+        self,
+        agreement: Agreement,
+        *,
+        rounds: int,
+        patience: Mapping[str, float],
+        out: Path,
+        watch: Watch,
+    ) -> Outcome:
+        """Train at most `rounds` rounds of a plan in one job, going on after the last finished one.
+
+        Args:
+            patience: see `PATIENCE`.
+            out: where the run folder is copied to.
+            watch: is told of every change.
+        """
+        ...
+
+    def system(self) -> dict[str, Any]:
+        """What the server says of itself: `server` in words, `silos` that are connected with the
+        time they were last heard of, its latest `jobs`.
+        """
+        ...
+
+    def wait_for_sites(self, count: int, *, seconds: float) -> list[str]:
+        """Wait until so many silos are connected, or the time is over; returns those who are."""
+        ...
+
+    def close(self) -> None:
+        """End the session with the server."""
+        ...
+
+
+class Engine(Protocol):
+    """A transport. A process that it starts relays bytes and decides nothing."""
+
+    PACKAGE: str
+    """What must be installed for it; `pip install 'sumus[NAME]'` brings it."""
+    CONNECTED: str
+    """What a silo's log says when the server has let it in."""
+
+    def make_kits(self, folder: FederationFolder, address: Address) -> None:
+        """Make a kit for every party, at `folder.kit(party)`, without any secret of a silo."""
+        ...
+
+    def serve(self, kit: Path) -> list[str]:
+        """Close the server's kit down, and return the command line of the server's process."""
+        ...
+
+    def join(self, kit: Path) -> list[str]:
+        """Close a silo's kit down, and return the command line of the silo's process."""
+        ...
+
+    def operator(self, kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:
+        """The operator of a kit.
+
+        Args:
+            first_contact_seconds: patience with a server that was never there; more for one that
+                has just been started.
+        """
+        ...

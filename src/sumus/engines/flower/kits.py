@@ -1,0 +1,125 @@
+"""Kits for SuperLink, SuperNodes and operator, all on one machine.
+
+KIT/ca.crt                       of every party: the authority of this federation
+KIT/server.crt, server.key       of the server
+KIT/nodes/NAME.pub               of the server: which nodes it lets in
+KIT/node, node.pub               of a silo: the key of its node (not the silo's identity)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sumus.engines.engine import Address
+from sumus.engines.federation_folder import SERVER, FederationFolder, Kit
+from sumus.engines.flower.certificates import make_certificates, make_node_key
+from sumus.errors import EngineError
+
+__all__ = [
+    "CONNECTION",
+    "environment",
+    "flwr",
+    "installed",
+    "server_command",
+    "silo_command",
+    "write_kits",
+]
+
+CONNECTION = "sumus"
+"""The server's name in the configuration of Flower's command line."""
+_START = "sumus.engines.flower.start"
+
+
+def write_kits(folder: FederationFolder, address: Address) -> None:
+    """Certificates for the server and a key for every silo's node."""
+    _require_this_machine(address)
+    for party in folder.parties:
+        folder.kit(party).mkdir(parents=True, mode=0o700)
+    server = folder.kit(SERVER)
+    make_certificates(server, host=address.host)
+    (server / "nodes").mkdir(mode=0o700)
+    for silo in folder.roster.names:
+        make_node_key(folder.kit(silo) / "node")
+        shutil.copy(folder.kit(silo) / "node.pub", server / "nodes" / f"{silo}.pub")
+    for party in folder.parties:
+        if party != SERVER:
+            shutil.copy(server / "ca.crt", folder.kit(party) / "ca.crt")
+
+
+def server_command(kit: Path) -> list[str]:
+    """The server's process: a SuperLink that lets the kit's nodes in."""
+    _require_this_machine(Kit.open(kit, "server").address)
+    return [sys.executable, "-u", "-m", _START, "server", str(kit.resolve())]
+
+
+def silo_command(kit: Path) -> list[str]:
+    """A silo's process: a SuperNode."""
+    _require_this_machine(Kit.open(kit, "silo").address)
+    return [sys.executable, "-u", "-m", _START, "silo", str(kit.resolve())]
+
+
+def environment(kit: Path) -> dict[str, str]:
+    """For every process of the engine: no telemetry, no search for updates, no file outside of the
+    kit, and commands of the environment that this Python runs in, because the engine starts some of
+    its own.
+    """
+    commands = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {
+        **os.environ,
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_HOME": str(kit.resolve() / "flwr"),
+        "PATH": commands,
+    }
+
+
+def installed(command: Sequence[str]) -> list[str]:
+    """A command of the environment that this Python runs in."""
+    return [str(Path(sys.executable).parent / command[0]), *command[1:]]
+
+
+def flwr(kit: Kit, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:
+    """What `flwr …` answers, asked of the server that a kit names."""
+    home = kit.path.resolve() / "flwr"
+    home.mkdir(exist_ok=True, mode=0o700)
+    (home / "config.toml").write_text(  # anew, because the kit may have moved
+        f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{kit.address.port}"\n'
+        f'root-certificates = "{kit.path.resolve() / "ca.crt"}"\n'
+    )
+    try:
+        done = subprocess.run(
+            installed(["flwr", *arguments, "--format", "json", CONNECTION]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+            env=environment(kit.path),
+            cwd=kit.path,
+        )
+        answer = json.loads(done.stdout)
+        reason = None if answer["success"] else answer.get("error-message")
+    except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        reason, answer = type(error).__name__, {"success": False}
+    if not answer["success"]:
+        said = " ".join(str(reason).split())[-400:]
+        raise EngineError(
+            f"flwr {' '.join(arguments[:2])} failed: {said}. Check that `sumus federation start` "
+            "runs, and its log."
+        )
+    return dict(answer)
+
+
+def _require_this_machine(address: Address) -> None:
+    if not address.is_this_machine:
+        raise EngineError(
+            f"Flower's server at {address} would run the code of whoever reaches it at every silo, "
+            "because its control interface has no authentication. Use --server localhost:PORT for "
+            "a trial, or --engine nvflare."
+        )

@@ -1,0 +1,132 @@
+"""One job at the server, whatever the engine: opens the plan's run folder, lets the server party
+train a bounded number of rounds, and knows how far it is.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from sumus.errors import SumusError
+from sumus.files import plain_json, read_bytes
+from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on
+from sumus.plan import TrainingPlan
+from sumus.runs import finish, is_over, open_run
+from sumus.secagg import Roster
+
+__all__ = ["ServerJob"]
+
+
+@final
+class ServerJob:
+    """Trains a plan for a while.
+
+    Args:
+        plan: TOML text of the agreed plan.
+        rounds: the most rounds that this job trains.
+        most_incomplete: the job ends after so many rounds with a silo missing. None: it goes on.
+        patience: with the silos.
+        changed: called after every change of the state.
+    """
+
+    def __init__(
+        self,
+        plan: str,
+        *,
+        rounds: int,
+        patience: Patience,
+        most_incomplete: int | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._plan, self._rounds, self._patience = plan, rounds, patience
+        self._most_incomplete, self._changed = most_incomplete, changed
+        self._lock = threading.Lock()
+        self._state: dict[str, Any] = {
+            "phase": "starting",
+            "rounds": [],
+            "present": [],
+            "refusals": {},
+            "error": None,
+            "run": None,
+        }
+
+    def state(self, *, after: int = 0) -> dict[str, Any]:
+        """How far it is, in plain JSON, with the rounds after the first `after` ones."""
+        with self._lock:
+            state = self._state | {"rounds": self._state["rounds"][after:]}
+        return dict(plain_json(state))
+
+    def run(
+        self,
+        folder: Path,
+        connect: Callable[[tuple[str, ...]], Driver],
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Train; what stops it is told as the state's error.
+
+        Args:
+            folder: the server's own, with roster and runs.
+            connect: the engine's driver to silos of these names.
+            stopped: whether the job was aborted.
+        """
+        try:
+            agreement = agree_on(TrainingPlan.from_toml(self._plan))
+            roster = Roster.parse(read_bytes(folder / "roster.toml").decode())
+            driver = connect(roster.names)
+            try:
+                self._train(agreement, roster, driver, folder / "runs", stopped)
+            finally:
+                driver.close()
+        except SumusError as error:
+            self._tell(phase="failed", error=str(error))
+
+    def _train(
+        self,
+        agreement: Agreement,
+        roster: Roster,
+        driver: Driver,
+        runs: Path,
+        stopped: Callable[[], bool],
+    ) -> None:
+        party = ServerParty(
+            agreement, SecureSum(agreement, roster, driver, patience=self._patience)
+        )
+        self._tell(phase="greeting")
+        try:
+            party.greet()
+        finally:
+            self._tell(refusals=dict(party.refusals), present=list(party.present))
+        with open_run(agreement, roster, runs, simulated=party.simulated) as run:
+            lines = [_line(record) for record in run.rounds()]
+            self._tell(phase="training", run=str(run.path), rounds=lines)
+            if run.summary is None:
+                incomplete = 0
+                for record in party.train(run, rounds=self._rounds):
+                    lines = [*lines, _line(record)]
+                    self._tell(
+                        rounds=lines, present=list(party.present), refusals=dict(party.refusals)
+                    )
+                    incomplete += len(party.present) < len(roster)
+                    if stopped() or incomplete == self._most_incomplete:
+                        break
+                if is_over(run):
+                    finish(run, party)
+            self._tell(phase="finished" if run.summary is not None else "paused")
+
+    def _tell(self, **news: Any) -> None:
+        with self._lock:
+            self._state.update(news)
+        self._changed()
+
+
+def _line(record: Any) -> dict[str, Any]:
+    measured = ("accuracy", "accuracy_plus_minus", "loss", "loss_plus_minus")
+    kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
+    promised = math.isfinite(record.epsilon_spent)
+    return {key: getattr(record, key) for key in kept} | (
+        {} if promised else {"epsilon_spent": None}
+    )

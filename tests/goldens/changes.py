@@ -1,0 +1,38 @@
+"""What a rebuild may change without being wrong; everything else must stay bit for bit.
+
+    RENAMED    a key has another name: in plans, in `--set`, in JSON, among a checkpoint's arrays
+    ADDED      a key of the plan is new, and its default is what the plan meant without it
+    REWORDED   a text has other words: only the numbers in it are compared
+    INTENDED   a value is another on purpose: it is not compared, and the reason stands here
+    LAST_BITS  floats are computed in another order: compared with a tolerance on every machine
+
+Names are matched by `fnmatch` on the dotted path of a value, under today's names:
+`dp-sgd-momentum.run.rounds.0.bytes_up`.
+
+Plan hashes hang on the names of keys, and noise that can be removed hangs on the plan hash.
+So that a renamed key changes neither, `surfaces.old_names` gives every plan the hash that it has
+under its old names: with RENAMED and ADDED filled in, all other values stay bit for bit.
+Hashes under today's names stand apart, as `plan_hash` of every entry, and `make.py --hashes` writes
+them anew without touching anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+RENAMED: dict[str, str] = {"noise_share": "std_factor"}
+"""Old key → new key, for example `{"noise_share": "std_factor"}`."""
+
+ADDED: dict[str, Any] = {}
+"""`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
+
+REWORDED: tuple[str, ...] = ()
+"""Paths of texts, for example `("*.text.*", "*.error")`."""
+
+INTENDED: dict[str, str] = {
+    "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
+}
+"""Path → why the value is another."""
+
+LAST_BITS: dict[str, str] = {}
+"""Name of an entry → why its floats have another order, for example `{"own-layer-norm": "…"}`."""
