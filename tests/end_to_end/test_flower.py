@@ -22,6 +22,7 @@ from sumus.engines import FederationFolder
 from sumus.engines.processes import PartyProcesses, free_port
 from sumus.training import prepare
 from support.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
+from support.small_federation import simulated
 
 pytestmark = IN_TEST_NETWORK
 
