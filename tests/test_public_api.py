@@ -88,6 +88,7 @@ PINNED = {
         "ServerSession",
         "ServerSetup",
         "ServerUnmasking",
+        "SetCertificate",
         "SiloDone",
         "SiloIdentity",
         "SiloInvited",

@@ -372,7 +372,7 @@ def test_lines_that_the_checkpoint_knows_cannot_vanish(tmp_path: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-2]))
     with pytest.raises(StorageError, match="lacks lines that checkpoint"):
         RunFolder.open(path, resume=True)
-    with pytest.raises(StorageError, match=r"record\.jsonl lacks the lines"):
+    with pytest.raises(StorageError, match=r"journal\.jsonl lacks the lines"):
         RunFolder.open(path).verify()
 
 
@@ -414,7 +414,7 @@ def test_a_forged_record_with_a_valid_chain_but_wrong_types_is_refused(
         from sumus.books.round import round_body
 
         run._chain = run._chain.appended("round", round_body(made_round(1)) | {field: value})
-    with pytest.raises(StorageError, match=r"record\.jsonl, line 2"):
+    with pytest.raises(StorageError, match=r"journal\.jsonl, line 2"):
         RunFolder.open(run.path).rounds()
 
 

@@ -131,15 +131,15 @@ def test_silos_of_one_process_do_not_calibrate_for_themselves(
 ) -> None:
     from sumus.runs import run as runs
 
-    calls: list[TrainingPlan] = []
+    chosen, calls = plan({"federation.rounds": 1}), list[TrainingPlan]()
 
-    def counting(chosen: TrainingPlan, facts: Any) -> NoiseDesign:
-        calls.append(chosen)
-        return calibrated(chosen, facts)
+    def counting(given: TrainingPlan, facts: Any) -> NoiseDesign:
+        calls.append(given)
+        return calibrated(given, facts)
 
     monkeypatch.setattr(runs, "calibrated", counting)
     monkeypatch.setattr("sumus.parties.agreement.calibrated", counting)
-    train(plan({"federation.rounds": 1}), options=RunOptions(root=tmp_path, ledger=False))
+    train(chosen, options=RunOptions(root=tmp_path, ledger=False))
     assert len(calls) == 1
 
 
@@ -172,7 +172,9 @@ def test_removable_noise_has_keys_of_its_own_in_every_round(
     monkeypatch: pytest.MonkeyPatch, removable: bool
 ) -> None:
     data = small_data(silos=5)
-    design = design_of({"noise.removable": removable, "federation.dropouts": 1}, data=data)
+    one_query = {"training.algorithm": "single-step", "federation.local_steps": 1}
+    overrides = {**one_query, "noise.removable": removable, "federation.dropouts": 1}
+    design = design_of(overrides, data=data)
     parameters, everybody = np.zeros(design.resolved.dimension), frozenset(range(5))
     sessions = []
     for _ in range(2):

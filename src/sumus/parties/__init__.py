@@ -2,8 +2,8 @@
 
 `round` is the algorithm on one page, `server` and `silo` are its two ends, `secure_sum` and
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
-between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps, `work`
-what it computes, `watchers` who is told, `entries` what is written down, `site` a silo's folder.
+between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
+`watchers` who is told, `entries` what is written down, `site` a silo's folder.
 """
 
 from __future__ import annotations

@@ -38,9 +38,8 @@ from sumus.parties.silo import SiloParty, WatchUpdate, Work
 from sumus.parties.trusted_sum import TrustedSum, too_few
 from sumus.parties.vanishing import DropOuts, Vanishing
 from sumus.parties.watchers import LocalUpdates, SimulationMetrics, Stopwatch
-from sumus.parties.work import LocalWork
 from sumus.randomness import RandomSource
-from sumus.training import Prepared, select_silos
+from sumus.training import LocalWork, Prepared, select_silos
 
 __all__ = ["InProcess", "SumsInProcess", "federation_in_process"]
 

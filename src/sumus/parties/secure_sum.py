@@ -9,9 +9,9 @@ Whoever misses an exchange is left out of the next round until it answers a gree
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,15 @@ from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAbo
 from sumus.parties.agreement import Agreement
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.round import Summed
-from sumus.parties.sums import pack_model, round_identifier, secure_round
+from sumus.parties.sums import pack_model, round_identifier
 from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
-from sumus.secagg import Roster, ServerSession, ServerSetup, session_digest
+from sumus.secagg import Roster, RoundSum, ServerSession, ServerSetup, session_digest
 from sumus.training import lifted_sum
 
-__all__ = ["Patience", "RoundLostError", "SecureSum", "TooFewSilosError"]
+__all__ = ["Patience", "RoundLostError", "SecureSum", "TooFewSilosError", "secure_round"]
 
+Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+"""Send each silo its message and return the replies that arrived in time."""
 _MOST_GREETINGS = 3
 
 
@@ -298,3 +300,38 @@ class SecureSum:
 
     def _name(self, silo: int) -> str:
         return self._agreement.names[self._places[silo]]
+
+
+def secure_round(
+    session: ServerSession,
+    exchange: Exchange,
+    *,
+    round_id: bytes,
+    payload: bytes,
+    participants: frozenset[int] | None = None,
+) -> RoundSum:
+    """One round of the protocol over any transport: three exchanges, each ending when the replies
+    that will come have come.
+
+    Guarantee: returns the sum of exactly the survivors that a quorum of silos signed for, or
+        raises; a reply that does not fit counts as no reply.
+    """
+    collecting, invitation = session.invite(round_id, payload=payload, participants=participants)
+    _collect(collecting, exchange(dict.fromkeys(collecting.waiting_for, invitation)))
+    certifying, proposal = collecting.close()
+    _collect(certifying, exchange(dict.fromkeys(certifying.waiting_for, proposal)))
+    unmasking, certificate = certifying.close()
+    _collect(unmasking, exchange(dict.fromkeys(unmasking.waiting_for, certificate)))
+    return unmasking.close()
+
+
+class _Receiving(Protocol):
+    def receive(self, message: bytes, *, sender: int | None = None) -> None: ...
+
+
+def _collect(state: _Receiving, replies: Mapping[int, bytes]) -> None:
+    for silo, message in replies.items():
+        try:
+            state.receive(message, sender=silo)
+        except PeerProtocolError:
+            continue  # a broken reply is a drop-out, not the end of the round

@@ -89,9 +89,9 @@ def work_on(load: LoadData) -> OpenWork:
     """Work on the records that `load` finds; torch is loaded with them."""
 
     def open_work(agreement: Agreement, name: str) -> Work:
-        from sumus.parties.work import LocalWork
+        from sumus.training import LocalWork
 
-        return LocalWork.of_silo(agreement, name, load(agreement.plan, name))
+        return LocalWork.of_silo(agreement.design, name, load(agreement.plan, name))
 
     return open_work
 

@@ -1,35 +1,29 @@
-"""What every sum of vectors has in common: its name, the model that goes out with it, the terms of
-the secure protocol and its three exchanges.
+"""What every sum of vectors has in common: its name, the model that goes out with it, and the terms
+of the secure protocol.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PeerProtocolError
 from sumus.plan import TrainingPlan
-from sumus.secagg import RoundSum, ServerSession, Terms
+from sumus.secagg import Terms
 
 __all__ = [
     "PURPOSES",
-    "Exchange",
     "pack_model",
     "round_identifier",
-    "secure_round",
     "terms_of",
     "unpack_model",
 ]
 
 PURPOSES = ("model", "metrics")
 """What a secure sum is for: to move the model, or to measure the model that a round released."""
-Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
-"""Send each silo its message and return the replies that arrived in time."""
 
 
 def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
@@ -46,41 +40,6 @@ def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
         noise_contributors=plan.noise_contributors,
         removable=plan.federation.dropouts if plan.noise.removable else 0,
     )
-
-
-def secure_round(
-    session: ServerSession,
-    exchange: Exchange,
-    *,
-    round_id: bytes,
-    payload: bytes,
-    participants: frozenset[int] | None = None,
-) -> RoundSum:
-    """One round of the protocol over any transport: three exchanges, each ending when the replies
-    that will come have come.
-
-    Guarantee: returns the sum of exactly the survivors that a quorum of silos signed for, or
-        raises; a reply that does not fit counts as no reply.
-    """
-    collecting, invitation = session.invite(round_id, payload=payload, participants=participants)
-    _collect(collecting, exchange(dict.fromkeys(collecting.waiting_for, invitation)))
-    certifying, proposal = collecting.close()
-    _collect(certifying, exchange(dict.fromkeys(certifying.waiting_for, proposal)))
-    unmasking, certificate = certifying.close()
-    _collect(unmasking, exchange(dict.fromkeys(unmasking.waiting_for, certificate)))
-    return unmasking.close()
-
-
-class _Receiving(Protocol):
-    def receive(self, message: bytes, *, sender: int | None = None) -> None: ...
-
-
-def _collect(state: _Receiving, replies: Mapping[int, bytes]) -> None:
-    for silo, message in replies.items():
-        try:
-            state.receive(message, sender=silo)
-        except PeerProtocolError:
-            continue  # a broken reply is a drop-out, not the end of the round
 
 
 def pack_model(number: int, parameters: npt.NDArray[np.float64], purpose: str = "model") -> bytes:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LocalUpdater as LocalUpdater,
         local_updater as local_updater,
     )
+    from sumus.training.local.work import LocalWork as LocalWork
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
         require_same as require_same,
@@ -43,6 +44,7 @@ __getattr__, __dir__, __all__ = door(
     evaluation="Metrics SecureMetrics evaluate",
     local__plain_steps="plain_steps",
     local__updaters="LocalUpdate LocalUpdater local_updater",
+    local__work="LocalWork",
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",

@@ -13,9 +13,10 @@ from torch import nn
 
 from sumus.data import FederatedData, SiloRecords
 from sumus.guarantee import NoiseDesign, SiloDesign
-from sumus.parties.agreement import Agreement
 from sumus.randomness import RandomSource
-from sumus.training import LocalUpdate, SecureMetrics, local_updater, prepare
+from sumus.training.evaluation import SecureMetrics
+from sumus.training.local.updaters import LocalUpdate, local_updater
+from sumus.training.preparation import prepare
 
 __all__ = ["LocalWork"]
 
@@ -38,12 +39,12 @@ class LocalWork:
         self._update = local_updater(design, silo, records.train, model)
 
     @classmethod
-    def of_silo(cls, agreement: Agreement, name: str, data: FederatedData) -> LocalWork:
+    def of_silo(cls, design: NoiseDesign, name: str, data: FederatedData) -> LocalWork:
         """The work of the silo of this name, from its own records."""
-        prepared = prepare(agreement.plan, data)
+        prepared = prepare(design.plan, data)
         records = next(silo for silo in prepared.data.silos if silo.name == name)
-        silo = next(silo for silo in agreement.design.silos if silo.name == name)
-        return cls(agreement.design, silo, records, prepared.model)
+        silo = next(silo for silo in design.silos if silo.name == name)
+        return cls(design, silo, records, prepared.model)
 
     def update(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
