@@ -91,14 +91,14 @@ def opacus_behind_flower(steps: int = 11, batch: int = 512) -> float:
     from opacus.grad_sample import GradSampleModule
 
     _, data = images()
-    model = build_model("cnn", shape=(1, 28, 28), classes=10)
+    model = build_model("cnn", shape=(1, 28, 28), outputs=10)
     weights = ArrayRecord(model.state_dict())
     loss = torch.nn.CrossEntropyLoss(reduction="sum")
     begin = time.perf_counter()
     replies = []
     for silo in data.silos:  # type: ignore[attr-defined]
         content = RecordDict({"arrays": weights})
-        local = build_model("cnn", shape=(1, 28, 28), classes=10)
+        local = build_model("cnn", shape=(1, 28, 28), outputs=10)
         local.load_state_dict(content["arrays"].to_torch_state_dict())
         hooked = GradSampleModule(local)
         x, y = torch.from_numpy(silo.train.x), torch.from_numpy(silo.train.y)

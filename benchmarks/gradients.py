@@ -39,7 +39,7 @@ WORKLOADS = {"cnn": ("cnn", (1, 28, 28), 512), "linear": ("softmax", (1280,), 25
 
 def model_for(workload: str) -> nn.Module:
     name, shape, _ = WORKLOADS[workload]
-    model = build_model(name, shape=shape, classes=10)
+    model = build_model(name, shape=shape, outputs=10)
     generator = torch.Generator().manual_seed(0)
     load_flat(model, 0.05 * torch.randn(flat_parameters(model).numel(), generator=generator))
     return model

@@ -7,6 +7,7 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from support.small_federation import federation as federation  # a fixture of ma
 
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
+_SHARED = Path(__file__).parents[2] / "shared" / "data"
+if _SHARED.is_dir():  # data sets beside the checkout, for tests that need one that is not embedded
+    os.environ.setdefault("SUMUS_DATA", str(_SHARED.resolve()))
 
 # Folders whose tests all train, start processes or calibrate: `make quick` does not even import them.
 DEEP_FOLDERS = frozenset(

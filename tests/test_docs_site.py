@@ -67,7 +67,7 @@ def test_the_site_builds_and_no_page_loads_anything_from_elsewhere(tmp_path: Pat
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     assert done.returncode == 0, done.stderr
     pages = sorted((tmp_path / "site").rglob("*.html"))

@@ -44,6 +44,7 @@ def _noise_of(name: str, *, steps: int, rate: float) -> float:
     return least_noise(release, epsilon=1.0, delta=1e-5)
 
 
+@pytest.mark.deep
 def test_the_table_of_the_last_step_is_what_the_code_computes() -> None:
     """S = 2, 4, 11 at k = 10: the noise of every step by itself against that of theorem 7."""
     rows = [tuple(map(float, cells)) for cells in ROW.findall(PAGE)]

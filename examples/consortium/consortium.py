@@ -1,9 +1,10 @@
 """Five hospitals and a server as separate processes with mutual TLS, each hospital with its own
 file; one is killed in the middle.
 
-    python examples/consortium/consortium.py                   # over loopback
-    python examples/consortium/consortium.py --namespaces      # every hospital in a network namespace of its own (needs root)
+    python examples/consortium/consortium.py                 # over loopback
+    python examples/consortium/consortium.py --namespaces    # needs root
 
+With --namespaces every hospital is in a network namespace of its own.
 Ends with a model, a report and five ledgers in ./consortium-run (choose another folder with --out).
 The records are synthetic.
 """
@@ -37,21 +38,21 @@ def main() -> int:
     )
     options.add_argument("--namespaces", action="store_true")
     options.add_argument("--out", type=Path, default=Path("consortium-run"))
-    chosen = options.parse_args()
-    if chosen.out.exists():
-        print(f"{chosen.out} exists. Move it away, or choose another folder with --out.")
+    arguments = options.parse_args()
+    if arguments.out.exists():
+        print(f"{arguments.out} exists. Move it away, or choose another folder with --out.")
         return 2
     agreement = agree_on(TrainingPlan.load(HERE / "plan.toml"))
     print(agreement.account)
     hospitals = [silo.name for silo in agreement.design.silos]
-    if chosen.namespaces and (reason := namespaces_missing()):
+    if arguments.namespaces and (reason := namespaces_missing()):
         print(f"skipped: network namespaces cannot be made here ({reason})")
         return 0
-    chosen.out.mkdir()
-    tables = write_tables(chosen.out / "records", hospitals)
-    with network(hospitals) if chosen.namespaces else loopback() as (host, prefixes):
+    arguments.out.mkdir()
+    tables = write_tables(arguments.out / "records", hospitals)
+    with network(hospitals) if arguments.namespaces else loopback() as (host, prefixes):
         processes = LocalProcesses(
-            chosen.out / "federation",
+            arguments.out / "federation",
             agreement,
             data=tables,
             policies=dict.fromkeys(hospitals, (HERE / "policy.toml").read_text()),
@@ -59,7 +60,7 @@ def main() -> int:
             prefixes=prefixes,
         )
         with processes:
-            path = train(processes, agreement, chosen.out, victim=hospitals[2])
+            path = train(processes, agreement, arguments.out, victim=hospitals[2])
     show(path, processes, hospitals)
     return 0
 

@@ -30,6 +30,7 @@ def _event(rate: float, multiplier: float, steps: int) -> dp_accounting.DpEvent:
     return dp_accounting.SelfComposedDpEvent(one, steps)
 
 
+@pytest.mark.deep
 @given(rate=RATES, multiplier=MULTIPLIERS, steps=STEPS)
 @settings(max_examples=25, deadline=None)
 def test_renyi_agrees_with_dp_accounting_and_opacus(
@@ -63,6 +64,7 @@ def test_renyi_agrees_with_dp_accounting_and_opacus(
     )
 
 
+@pytest.mark.deep
 @given(rate=st.floats(0.005, 0.7), multiplier=st.floats(0.8, 20.0), steps=st.integers(1, 500))
 @settings(max_examples=8, deadline=None)
 def test_privacy_loss_agrees_with_dp_accounting(rate: float, multiplier: float, steps: int) -> None:

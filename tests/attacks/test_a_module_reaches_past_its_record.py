@@ -21,6 +21,7 @@ from sumus.gradients import PerRecordGradients
 from sumus.purity import chunks as chunk_function, constants, recording
 from sumus.purity.recording import record
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS
 from sumus.training import flat_parameters, plain_steps
 from support import module_zoo
 from support.module_zoo import (
@@ -253,6 +254,7 @@ def update_of_the_second_silo(first_record: float, *, recorded: bool) -> np.ndar
     for records in (first, x):
         update = plain_steps(
             model,
+            TASKS["classification"],
             start,
             records,
             y,
@@ -293,6 +295,7 @@ def test_the_mean_of_recorded_gradients_is_the_gradient_of_the_mean_loss() -> No
     def update(steps: PerRecordGradients | None) -> np.ndarray:
         return plain_steps(
             model,
+            TASKS["classification"],
             start,
             x,
             y,

@@ -18,12 +18,13 @@ import torch
 from sumus.data import Records, from_arrays
 from sumus.errors import DataError, GuaranteeError
 from sumus.features import feature_map
-from sumus.gradients import PerRecordGradients, per_record as gradients
+from sumus.gradients import PerRecordGradients, examination
 from sumus.guarantee import calibrated
 from sumus.plan import TrainingPlan
 from sumus.purity import certified, chunks as chunk_function
 from sumus.randomness import RandomSource
 from sumus.runs import RunOptions, train
+from sumus.tasks import TASKS
 from sumus.training import SecureMetrics, evaluate, flat_parameters
 from support import module_zoo
 from support.module_zoo import STATEFUL, Centred, EnvironmentMemory, Live, Normaliser, model_with
@@ -85,7 +86,7 @@ def without_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         certified, "require_pure", lambda compute, **words: [compute(record) for record in range(3)]
     )
     monkeypatch.setattr(certified, "require_apart", lambda *values, **words: None)
-    monkeypatch.setattr(gradients, "_require_repeatable", lambda *values: None)
+    monkeypatch.setattr(examination, "_require_repeatable", lambda *values: None)
 
 
 def without_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +220,12 @@ def test_a_model_is_measured_by_the_function_that_was_trained(
     x = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
     theta = flat_parameters(model).numpy().astype(np.float64)
     answer = int(model(torch.zeros(1, 8)).argmax())
-    assert evaluate(model, theta, Records(x, np.full(100, answer))).accuracy == 1.0
+    assert (
+        evaluate(model, theta, Records(x, np.full(100, answer)), task=TASKS["classification"])[
+            "accuracy"
+        ]
+        == 1.0
+    )
 
 
 def test_a_constant_that_is_changed_during_a_run_changes_nothing() -> None:

@@ -70,7 +70,7 @@ def movement(
     given: Callable[[Path, np.ndarray, np.ndarray], FederatedData],
 ) -> float:
     """How far the noiseless update of silo A moves when its first row goes, in sensitivities."""
-    monkeypatch.setattr("sumus.training.local.updaters.draw_noise", lambda *_, **__: 0)
+    monkeypatch.setattr("sumus.training.local.noisy_steps.draw_noise", lambda *_, **__: 0)
     x, y = chosen_rows()
     datasets = [given(folder, x, y), given(folder, x[1:], y[1:])]
     facts = datasets[0].facts()

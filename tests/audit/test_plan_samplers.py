@@ -18,6 +18,7 @@ from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import PoissonBinomial
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 
 DRAWS = 200_000
 
@@ -36,7 +37,7 @@ def _design(algorithm: str, **changes: dict[str, object]) -> NoiseDesign:
         table["training"] |= {"sampling_rate": 0.1}
     for section, values in changes.items():
         table[section] = table.get(section, {}) | values
-    facts = PublicFacts("samplers", ("a", "b", "c"), (100,) * 3, (8,), 2, ("0", "1"))
+    facts = PublicFacts("samplers", ("a", "b", "c"), (100,) * 3, (8,), LabelFacts(("0", "1")))
     return calibrated(TrainingPlan.from_table(table), facts)
 
 

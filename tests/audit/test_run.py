@@ -25,6 +25,7 @@ from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import Law, Skellam
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 
 CONFIDENCE = 1.0 - 1e-6
 
@@ -57,7 +58,7 @@ def _design(
         }
     )
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("audit", names, (200,) * silos, (128,), 2, ("0", "1"))
+    facts = PublicFacts("audit", names, (200,) * silos, (128,), LabelFacts(("0", "1")))
     return calibrated(plan, facts)
 
 
@@ -204,7 +205,7 @@ def test_finds_noise_that_is_used_again_in_the_next_round() -> None:
 def test_convex_pass_finds_a_step_without_the_public_divisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sumus.training.local import updaters as local_update
+    from sumus.training.local import convex_pass as local_update
 
     real = local_update.convex_pass
 

@@ -86,9 +86,8 @@ def test_numbers_from_numpy_and_beyond_json_survive(tmp_path: Path) -> None:
     assert read.guarantee is None
     assert read.void == "no noise at all"
     (only,) = read.rounds()
-    assert (only.nonfinite, only.accuracy, only.epsilon_spent) == (3, 0.5, math.inf)
-    assert only.loss is not None
-    assert math.isnan(only.loss)
+    assert (only.nonfinite, only.metrics["accuracy"], only.epsilon_spent) == (3, 0.5, math.inf)
+    assert math.isnan(only.metrics["loss"])
 
 
 def test_names_are_safe_and_tell_data_time_and_plan() -> None:
@@ -395,7 +394,7 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("accuracy", "<script>"),
+        ("metrics", {"accuracy": "<script>"}),
         ("round", 1.5),
         ("survivors", "north"),
         ("seconds", {"local": "long"}),

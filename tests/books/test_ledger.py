@@ -332,6 +332,7 @@ def test_the_ledger_of_another_data_set_under_this_name_is_refused(
         Ledger("other", ledger.path).entries()
 
 
+@pytest.mark.deep
 def test_a_full_disk_refuses_the_release_and_keeps_the_ledger(ledger: Ledger) -> None:
     ledger.enter(made_entry("one", 1, 0.5))
     done = under_file_limit(

@@ -166,6 +166,7 @@ def test_account_of_a_folder_that_is_no_run(
 # -- plan
 
 
+@pytest.mark.deep
 def test_plan_turns_a_target_into_numbers(
     capsys: pytest.CaptureFixture[str], plan_file: str, tmp_path: Path
 ) -> None:
@@ -217,6 +218,7 @@ def test_plan_reproduces_the_comparison_of_the_theory(capsys: pytest.CaptureFixt
     assert costs["last-step"] == pytest.approx(0.960 * 54.6, rel=5e-3)
 
 
+@pytest.mark.deep
 def test_plan_draws(capsys: pytest.CaptureFixture[str], plan_file: str, tmp_path: Path) -> None:
     folder = tmp_path / "plots"
     found = _json(capsys, "plan", plan_file, "--json", "--plot", str(folder))
@@ -440,6 +442,7 @@ def test_help_lists_commands_without_importing_them() -> None:
     assert "ε of a plan, or of what a run really released" in done.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("override", "code"),
     [("privacy.epsilon=0", 2), ("noise.noise_multiplier=2.0", 3)],

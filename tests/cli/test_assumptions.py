@@ -62,6 +62,7 @@ def _json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[st
     return body
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", ["account", "plan"])
 def test_account_and_plan_show_what_is_assumed(
     command: str, plan_file: Path, expected: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -133,6 +134,7 @@ def test_the_page_that_is_signed_shows_what_is_assumed(
     assert "<dt>Records</dt><dd>at most " in terms
 
 
+@pytest.mark.deep
 def test_what_the_data_set_has_spent_stands_beside_a_new_guarantee(
     plan_file: Path,
     capsys: pytest.CaptureFixture[str],

@@ -47,6 +47,7 @@ def _run(*arguments: str) -> tuple[int, dict[str, object]]:
     return result.exit_code, json.loads(result.stdout.splitlines()[-1])
 
 
+@pytest.mark.deep
 def test_theorem(tmp_path: Path) -> None:
     code, found = _run(
         "theorem",

@@ -70,6 +70,7 @@ def test_a_folder_of_keys_that_is_not_there_is_named(
     assert not folder.exists()
 
 
+@pytest.mark.deep
 def test_a_silo_sees_that_its_roster_and_its_plan_do_not_fit(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, plan: str
 ) -> None:

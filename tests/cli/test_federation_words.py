@@ -80,6 +80,7 @@ def kit(
     return tmp_path / "f" / "kits" / "admin"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("connected", "code", "words"),
     [
@@ -106,6 +107,7 @@ def test_status_fails_unless_enough_silos_are_connected(
     assert (told["needed"], told["enough"]) == (2, code == 0)
 
 
+@pytest.mark.deep
 def test_status_without_a_plan_wants_everybody_of_the_roster(
     kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +182,7 @@ def test_the_server_tells_the_operator_who_is_waited_for() -> None:
     ]
 
 
+@pytest.mark.deep
 def test_before_a_job_begins_the_absent_silos_are_named(kit: Path) -> None:
     operator, news = NvflareOperator(kit), []
     session = SimpleNamespace(

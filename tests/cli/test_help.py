@@ -65,6 +65,7 @@ def test_without_arguments_there_is_help_and_not_an_error_line(
     assert "error:" not in shown.err
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("words", "offered"),
     [

@@ -84,6 +84,7 @@ def _as_a_user(*arguments: str | Path, **environment: str) -> subprocess.Complet
     return subprocess.run(command, env=kept | environment, capture_output=True, check=False)
 
 
+@pytest.mark.deep
 def test_an_ascii_terminal_reads_epsilon_and_delta_in_words(plan_file: Path) -> None:
     done = _as_a_user("account", plan_file, PYTHONIOENCODING="ascii")
     assert done.returncode == 0

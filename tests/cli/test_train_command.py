@@ -59,6 +59,7 @@ def test_a_private_run_shows_how_much_of_its_bound_each_round_spends(
     assert "nan" not in out
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("options", "row"),
     [
@@ -108,6 +109,7 @@ def test_a_plan_with_secure_metrics_trains_and_tells_how_far_off_its_accuracy_ma
     ), "only the last model is measured"
 
 
+@pytest.mark.deep
 def test_the_total_of_the_data_set_stands_below_every_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

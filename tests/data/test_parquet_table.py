@@ -173,7 +173,9 @@ def test_booleans_are_the_same_classes_and_categories_from_csv_and_parquet(tmp_p
         }
         first, second = load(_plan(text, **options)), load(_plan(packed, **options))
         assert (
-            first.class_names == second.class_names == tuple(listed.get("label", ("False", "True")))
+            first.labels.names
+            == second.labels.names
+            == tuple(listed.get("label", ("False", "True")))
         )
         for one, other in zip(first.silos, second.silos, strict=True):
             assert np.array_equal(one.train.x, other.train.x)

@@ -130,9 +130,9 @@ def test_a_silo_may_lose_its_last_record(tmp_path: Path, suffix: str) -> None:
     ) == [0, 1]
     for plan in (one, none):
         own = load_silo(plan, "A")
-        assert (own.shape, own.classes, own.facts().records_per_silo, own.assumptions) == (
+        assert (own.shape, own.labels.names, own.facts().records_per_silo, own.assumptions) == (
             (2,),
-            2,
+            ("0", "1"),
             (5,),
             (),
         )

@@ -85,7 +85,7 @@ def test_nothing_but_path_silo_and_label_just_works_and_says_what_it_assumed(tmp
     data, facts = load(plan), public_facts(plan)
     assert facts == data.facts()
     assert facts.silo_names == HOSPITALS
-    assert data.class_names == ("no", "yes")
+    assert data.labels.names == ("no", "yes")
     assert sum(len(silo) for silo in data.silos) == 400
     for word in (
         "numbers in age",
@@ -317,7 +317,7 @@ def test_classes_and_silos_are_ordered_as_numbers_and_decimals_do_not_matter(tmp
         for silo, label in (("10", "2.0"), ("9", "10"), ("9", "2"), ("10", "1"))
     ] * 2
     data = load(_plan(_table(tmp_path, rows)))
-    assert data.class_names == ("1", "2", "10")
+    assert data.labels.names == ("1", "2", "10")
     assert [silo.name for silo in data.silos] == ["9", "10"]
 
 
@@ -335,7 +335,7 @@ def test_a_silo_alone_encodes_its_records_as_the_whole_federation_does(tmp_path)
     own_rows = [[row[2], row[3], row[0], row[1]] for row in ROWS if row[0] == "B"]
     alone = _table(tmp_path, own_rows, header=["ward", "label", "hospital", "age"])
     own = load_silo(_plan(alone, **DECLARED), "B")
-    assert (own.shape, own.classes) == (whole.shape, whole.classes)
+    assert (own.shape, own.labels) == (whole.shape, whole.labels)
     assert np.array_equal(own.silos[0].train.x, whole.silos[1].train.x)
     assert np.array_equal(own.silos[0].train.y, whole.silos[1].train.y)
 

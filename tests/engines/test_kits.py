@@ -329,10 +329,9 @@ def test_declared_facts_are_those_of_the_records(tmp_path: Path) -> None:
     rows = table.read_text().splitlines()
     table.write_text("\n".join(row for row in rows if not row.startswith("Toledo")) + "\n")
     loaded, declared = load(plan.replace("data", path=str(table))).facts(), declared_facts(plan)
-    assert (loaded.shape, loaded.classes, loaded.class_names, loaded.silo_names) == (
+    assert (loaded.shape, loaded.labels, loaded.silo_names) == (
         declared.shape,
-        declared.classes,
-        declared.class_names,
+        declared.labels,
         declared.silo_names,
     )
 

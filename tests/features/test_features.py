@@ -40,6 +40,7 @@ def images(count: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(1).random((count, *shape), dtype=np.float32)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", [GREY, COLOUR])
 @pytest.mark.parametrize("name", ["none", *IMAGE_MAPS])
 def test_sizes_without_torch_are_the_real_ones(name: str, shape: tuple[int, ...]) -> None:
@@ -83,6 +84,7 @@ def test_a_map_whose_bits_depend_on_company_is_applied_one_by_one(
     feature_map.cache_clear()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", [(40,), GREY])
 def test_random_maps_depend_on_the_public_seed_only(shape: tuple[int, ...]) -> None:
     records = images(4, shape)

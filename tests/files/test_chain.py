@@ -55,6 +55,7 @@ def test_another_origin_is_refused(tmp_path: Path) -> None:
         Chain.read(tmp_path / "c.jsonl", origin="11" * 32)
 
 
+@pytest.mark.deep
 @settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

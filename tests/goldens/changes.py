@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import Any
 
-RENAMED: dict[str, str] = {"noise_share": "std_factor"}
+RENAMED: dict[str, str] = {"noise_share": "std_factor", "silo_accuracies": "silo_scores"}
 """Old key → new key, for example `{"noise_share": "std_factor"}`."""
 
-ADDED: dict[str, Any] = {}
+ADDED: dict[str, Any] = {"training.task": "classification"}
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 
 REWORDED: tuple[str, ...] = ()

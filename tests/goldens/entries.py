@@ -232,7 +232,7 @@ def ledger(folder: Path, base: str, *changes: str) -> dict[str, Any]:
     with surfaces.old_names(), surfaces.state_folder(folder / "state"):
         trained = command("train", str(path), *sets(changes), *out).json()
         run_folder = Path(trained["run"])
-        measured = {"accuracy", "loss", "accuracy_plus_minus", "loss_plus_minus"}
+        measured = {"metrics", "accuracy", "loss", "accuracy_plus_minus", "loss_plus_minus"}
         summary = without(trained, measured | _TIMES_AND_PATHS | {"baselines"})
         spent = [
             without(entry, {"run", "time", "round_id"})

@@ -141,7 +141,17 @@ def round_entries(folder: Path) -> list[dict[str, Any]]:
     from sumus.books import RunFolder
     from sumus.files import plain_json
 
-    return [plain_json(asdict(entry)) for entry in RunFolder.open(folder).rounds()]
+    return [
+        _with_plain_metrics(plain_json(asdict(entry))) for entry in RunFolder.open(folder).rounds()
+    ]
+
+
+def _with_plain_metrics(entry: dict[str, Any]) -> dict[str, Any]:
+    """A round with each of its metrics under a key of its own, None where it was not measured."""
+    values, widths = entry.pop("metrics"), entry.pop("metrics_plus_minus")
+    for name in ("accuracy", "loss"):
+        entry |= {name: values.get(name), f"{name}_plus_minus": widths.get(name)}
+    return entry
 
 
 def promised(folder: Path) -> dict[str, Any] | None:
@@ -153,7 +163,10 @@ def promised(folder: Path) -> dict[str, Any] | None:
 
 def summary(folder: Path) -> dict[str, Any]:
     """What a run's folder says about its end."""
-    return dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+    told = dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+    metrics = told.pop("metrics")
+    assert all(told[name] == value for name, value in metrics.items())
+    return told
 
 
 def checkpoint(folder: Path) -> dict[str, np.ndarray]:

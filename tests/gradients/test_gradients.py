@@ -18,6 +18,7 @@ from oracles.naive_gradients import clipped_on_grid, record_gradients
 from sumus.errors import DataError, PlanError
 from sumus.gradients import PerRecordGradients
 from sumus.noise import Grid, Rounding
+from sumus.paper.theorem.regression import LeastSquares
 from sumus.randomness import RandomSource
 from sumus.training import flat_parameters, load_flat
 from sumus.training.models import build_model
@@ -66,7 +67,7 @@ def tokens_then_pool() -> nn.Module:
 def case(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with random parameters and a batch that is no multiple of any chunk."""
     makers = {
-        "cnn": (lambda: build_model("cnn", shape=(1, 28, 28), classes=10), (1, 28, 28), 10, 70),
+        "cnn": (lambda: build_model("cnn", shape=(1, 28, 28), outputs=10), (1, 28, 28), 10, 70),
         "strided": (
             lambda: nn.Sequential(
                 nn.Conv2d(3, 5, (3, 2), (2, 1), (0, 1)), nn.ReLU(), nn.Flatten(), nn.Linear(160, 4)
@@ -75,15 +76,15 @@ def case(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
             4,
             67,
         ),
-        "mlp": (lambda: build_model("mlp", shape=(20,), classes=5, hidden=(16, 9)), (20,), 5, 131),
-        "softmax": (lambda: build_model("softmax", shape=(33,), classes=7), (33,), 7, 300),
+        "mlp": (lambda: build_model("mlp", shape=(20,), outputs=5, hidden=(16, 9)), (20,), 5, 131),
+        "softmax": (lambda: build_model("softmax", shape=(33,), outputs=7), (33,), 7, 300),
         "no bias": (
-            lambda: build_model("softmax", shape=(33,), classes=7, bias=False),
+            lambda: build_model("softmax", shape=(33,), outputs=7, bias=False),
             (33,),
             7,
             20,
         ),
-        "logistic": (lambda: build_model("logistic", shape=(11,), classes=2), (11,), 2, 300),
+        "logistic": (lambda: build_model("logistic", shape=(11,), outputs=1), (11,), 2, 300),
         "attention": (Attention, (6, 8), 3, 66),
         "tokens": (tokens_then_pool, (5, 12), 4, 70),
     }
@@ -98,6 +99,7 @@ CASES = ["cnn", "strided", "mlp", "softmax", "no bias", "logistic", "attention",
 PATHS = {"attention": "vmap", "softmax": "linear", "no bias": "linear", "logistic": "linear"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("share_clipped", ["all", "half", "none"])
 def test_record_rounding_equals_naive_autograd(name: str, share_clipped: str) -> None:
@@ -147,7 +149,7 @@ def test_least_squares_equals_the_closed_form(model: nn.Module, path: str) -> No
     )
     rows = (x @ theta - y)[:, None] * x
     clip_norm = float(np.median(np.linalg.norm(rows, axis=1)))
-    gradients = PerRecordGradients(model.double(), loss="least-squares")
+    gradients = PerRecordGradients(model.double(), loss=LeastSquares())
     assert gradients.path == path
     tensors = torch.from_numpy(theta), torch.from_numpy(x), torch.from_numpy(y)
     found = gradients.clipped_sum(*tensors, clip_norm=clip_norm, resolution=RESOLUTION)
@@ -160,11 +162,12 @@ def test_least_squares_equals_the_closed_form(model: nn.Module, path: str) -> No
 def test_least_squares_needs_one_output() -> None:
     model, x, y = case("softmax")
     with pytest.raises(PlanError, match="one output"):
-        PerRecordGradients(model, loss="least-squares").clipped_sum(
+        PerRecordGradients(model, loss=LeastSquares()).clipped_sum(
             flat_parameters(model), x, y, clip_norm=1.0, resolution=RESOLUTION
         )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
 def test_equals_opacus(name: str) -> None:
     from opacus.grad_sample import GradSampleModule
@@ -188,6 +191,7 @@ def test_equals_opacus(name: str) -> None:
     assert relative < math.sqrt(len(theta)) * len(x) / total_grid.norm() + 1e-5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_a_sum_rounded_once_equals_naive_autograd(name: str) -> None:
     model, x, y = case(name)
@@ -295,6 +299,7 @@ def test_frozen_parameters_are_not_in_the_vector() -> None:
     assert result.integers.shape == (gradients.dimension,)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["cnn", "mlp", "attention"])
 def test_a_small_memory_cap_gives_the_same_sum(name: str) -> None:
     model, x, y = case(name)

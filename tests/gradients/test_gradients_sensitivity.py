@@ -16,7 +16,7 @@ from torch import nn
 
 from oracles.naive_gradients import integer_norm2
 from sumus.errors import GuaranteeError, PlanError
-from sumus.gradients import PerRecordGradients, per_record as gradients_module
+from sumus.gradients import PerRecordGradients, examination, per_record as gradients_module
 from sumus.gradients.parts import Positions
 from sumus.noise import summation_slack_grid
 from sumus.plan import float_sum_terms
@@ -62,6 +62,7 @@ def gradient_is_the_record(size: int) -> PerRecordGradients:
     return PerRecordGradients(nn.Linear(size, 1, bias=False), loss=lambda logits, y: logits.sum())
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(
     record=hnp.arrays(np.float32, st.integers(1, 40), elements=EDGES),
@@ -109,6 +110,7 @@ def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, valu
         assert integer_norm2(integers) <= resolution**2
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(
     x=hnp.arrays(np.float32, 6, elements=EDGES),
@@ -120,7 +122,7 @@ def test_equal_coordinates_cannot_round_their_way_past_the_bound(size: int, valu
 def test_closed_form_records_stay_below_the_bound(
     x: np.ndarray, logits: np.ndarray, label: int, clip_norm: float, resolution_bits: int
 ) -> None:
-    gradients = PerRecordGradients(build_model("softmax", shape=(6,), classes=3))
+    gradients = PerRecordGradients(build_model("softmax", shape=(6,), outputs=3))
     theta = torch.cat([torch.zeros(18), torch.from_numpy(logits)])
     result = gradients.clipped_sum(
         theta,
@@ -136,6 +138,7 @@ def test_closed_form_records_stay_below_the_bound(
         assert not result.integers.any()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rounding", ["record", "sum"])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 3e38])
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
@@ -178,11 +181,12 @@ def make(name: str) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model with random parameters and a batch of 75 records."""
     torch.manual_seed(5)
     shape = {"cnn": (1, 28, 28), "mlp": (30,), "softmax": (30,), "attention": (5, 8)}[name]
-    model = Attention() if name == "attention" else build_model(name, shape=shape, classes=3)
+    model = Attention() if name == "attention" else build_model(name, shape=shape, outputs=3)
     load_flat(model, 0.2 * torch.randn(flat_parameters(model).numel()))
     return model, torch.randn(75, *shape), torch.randint(0, 3, (75,))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("name", ["cnn", "mlp", "softmax", "attention"])
 def test_a_batch_is_exactly_the_sum_of_its_records(
@@ -241,7 +245,7 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
     do not.
     """
     torch.manual_seed(0)
-    model = build_model(name, shape=(width,), classes=classes, hidden=(7, 20))
+    model = build_model(name, shape=(width,), outputs=classes, hidden=(7, 20))
     gradients = PerRecordGradients(model)
     x, y = torch.randn(70, width), torch.randint(0, classes, (70,))
     theta = torch.randn(gradients.dimension)
@@ -252,14 +256,14 @@ def test_odd_widths_do_not_need_single_records(name: str, width: int, classes: i
         for rows in (slice(0, 33), slice(33, 70))
     ]
     assert torch.equal(total, halves[0] + halves[1])
-    assert gradients._chunks[Form((width,))][0] > 1
+    assert gradients._examined._chunks[Form((width,))][0] > 1
 
 
 def test_many_records_on_one_coordinate_do_not_overflow() -> None:
     """300 records that all use their whole norm on the same number, at the finest grid: 300 · 2^24
     does not fit 32 bits.
     """
-    gradients = PerRecordGradients(build_model("logistic", shape=(1,), classes=2, bias=False))
+    gradients = PerRecordGradients(build_model("logistic", shape=(1,), outputs=1, bias=False))
     options = {"clip_norm": 0.1, "resolution": 1 << 24}
     one = gradients.clipped_sum(torch.zeros(1), torch.ones(1, 1), torch.ones(1), **options).integers
     many = gradients.clipped_sum(
@@ -310,10 +314,10 @@ def test_a_machine_that_leaks_gets_single_records(monkeypatch: pytest.MonkeyPatc
     wide = PerRecordGradients(model).clipped_sum(
         flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16
     )
-    monkeypatch.setattr(gradients_module, "is_isolated", lambda compute, x, y, **options: False)
+    monkeypatch.setattr(examination, "is_isolated", lambda compute, x, y, **options: False)
     careful = PerRecordGradients(model)
     narrow = careful.clipped_sum(flat_parameters(model), x, y, clip_norm=0.4, resolution=1 << 16)
-    assert careful._chunks[Form((30,))][0] == 1
+    assert careful._examined._chunks[Form((30,))][0] == 1
     assert (wide.integers - narrow.integers).abs().max() <= 8
 
 
@@ -439,6 +443,7 @@ def test_hidden_state_and_randomness_in_forward_are_refused(model: nn.Module) ->
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("logit", [300.0, 366.0, 368.3, 371.0, 372.0, 373.5, 380.0])
 @pytest.mark.parametrize("clip_norm", [1e-12, 1e-9, 1e-7])
 @pytest.mark.parametrize("rounding", ["record", "sum"])

@@ -14,6 +14,7 @@ from sumus.gradients import PerRecordGradients
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.totals import Totals
 from sumus.noise import Grid
+from sumus.tasks import TASKS, Link
 
 RESOLUTION = 1 << 16
 
@@ -42,7 +43,9 @@ def test_every_shape_gives_the_exact_gradients(
     x = generator.normal(size=(records, features)).astype(np.float32)
     y = generator.integers(0, max(outputs, 2), records)
     theta = generator.normal(scale=0.3, size=outputs * (features + bias)).astype(np.float32)
-    linear = LinearModel(outputs, features, bias=bias, squared=False).at(torch.from_numpy(theta))
+    linear = LinearModel(
+        outputs, features, bias=bias, link=TASKS["classification"].link(outputs)
+    ).at(torch.from_numpy(theta))
     integers = np.zeros(theta.size, np.int64)
     deltas, clipped, nonfinite = linear.add(
         torch.from_numpy(x), torch.from_numpy(y), grid=Grid(0.5, RESOLUTION), integers=integers
@@ -106,7 +109,7 @@ def test_very_long_and_very_short_records_keep_their_digits(exponent: int) -> No
     """
     direction = np.random.default_rng(1).normal(size=50)
     x = np.ldexp(direction / np.linalg.norm(direction), exponent).astype(np.float32)
-    linear = LinearModel(2, 50, bias=False, squared=False).at(torch.zeros(100))
+    linear = LinearModel(2, 50, bias=False, link=Link.SOFTMAX).at(torch.zeros(100))
     integers = np.zeros(100, np.int64)
     clip_norm = float(np.ldexp(1e-3, exponent))
     linear.add(

@@ -41,6 +41,7 @@ def test_convolution_equals_torch(
     assert torch.allclose(back, expected_back, atol=1e-12)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "window",
     [

@@ -29,7 +29,9 @@ from sumus.accounting import (
 )
 from sumus.errors import PlanError
 from sumus.guarantee import release_of
-from sumus.guarantee.claims import ANALYSES, Setting, applicable, split_noise_multiplier
+from sumus.guarantee.algorithms import STATEMENTS, applicable
+from sumus.guarantee.algorithms.split_noise import split_noise_multiplier
+from sumus.guarantee.claims import Setting
 
 BASE = Setting(
     algorithm="dp-sgd",
@@ -169,7 +171,7 @@ def test_what_is_composed() -> None:
     assert convex == Queries(6.0, 1.0, 20, None, 1e-6)
     (silo,) = release_of("silo", replace(setting, algorithm="silo"))
     assert silo == Queries(6.0, 1.0, 20)
-    assert set(ANALYSES) == {
+    assert set(STATEMENTS) == {
         "single-step",
         "last-step",
         "local",

@@ -43,6 +43,7 @@ def built(**overrides: object):
     return calibrated(plan, data.facts()), data
 
 
+@pytest.mark.deep
 def test_calibration_lands_on_the_safe_side_and_close() -> None:
     design, _ = built()
     account = certify(design)
@@ -63,6 +64,7 @@ def test_epsilon_is_that_of_the_published_mechanism() -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("protocol", ["trusted", "secagg"])
 def test_a_round_estimates_the_mean_of_the_clipped_updates(protocol: str) -> None:
     design, data = built(

@@ -26,10 +26,11 @@ from sumus.guarantee import (
 )
 from sumus.guarantee.accounts import metrics_epsilon
 from sumus.guarantee.delta import delta_caution, protected_units
-from sumus.guarantee.exactness import breach_of, inexactness_of
+from sumus.guarantee.exactness import breach_of
 from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.secagg import Terms
 from sumus.secagg.terms import SECURITY_BITS, SPARSE_FROM
+from sumus.tasks import LabelFacts
 
 DIGITS = str(Path(__file__).parents[2] / "plans" / "digits.toml")
 PLANS = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
@@ -37,7 +38,7 @@ PLANS = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
 
 def _built(*, silos: int = 5, records: int = 200, **overrides: object) -> NoiseDesign:
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("made-up", names, (records,) * silos, (4,), 2, ("a", "b"))
+    facts = PublicFacts("made-up", names, (records,) * silos, (4,), LabelFacts(("a", "b")))
     base = {
         "privacy.epsilon": 1.0,
         "federation.rounds": 10,
@@ -204,7 +205,11 @@ def test_silos_are_counted_where_a_silo_is_the_unit() -> None:
 
 def _facts(silos: int) -> PublicFacts:
     return PublicFacts(
-        "made-up", tuple(f"silo-{i}" for i in range(silos)), (200,) * silos, (4,), 2, ("a", "b")
+        "made-up",
+        tuple(f"silo-{i}" for i in range(silos)),
+        (200,) * silos,
+        (4,),
+        LabelFacts(("a", "b")),
     )
 
 
@@ -401,8 +406,8 @@ def test_a_small_delta_pays_for_the_sparse_graph() -> None:
         )
         for silos in (150, 149)
     )
-    assert inexactness_of(sparse).breach == 2.0**-40
-    assert inexactness_of(complete).breach == 0.0
+    assert sparse.mechanism.inexactness().breach == 2.0**-40
+    assert complete.mechanism.inexactness().breach == 0.0
     spared = 1e-12 - 2.0**-40
     exact = [_gaussian_epsilon(math.sqrt(10.0) / 60.0, delta) for delta in (spared, 1e-12)]
     assert exact[1] < 0.97 * exact[0]

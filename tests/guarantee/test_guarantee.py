@@ -28,17 +28,17 @@ from sumus.guarantee import (
     search_epsilon,
 )
 from sumus.guarantee.accounts import spent
-from sumus.guarantee.design import convex_float_slack_grid
-from sumus.guarantee.exactness import Inexactness, inexactness_of
+from sumus.guarantee.algorithms.convex_pass import convex_float_slack_grid
+from sumus.guarantee.exactness import Inexactness
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
+from sumus.tasks import LabelFacts
 
 FACTS = PublicFacts(
     name="made-up",
     silo_names=tuple(f"silo-{i}" for i in range(10)),
     records_per_silo=(5600,) * 10,
     shape=(20,),
-    classes=10,
-    class_names=tuple(map(str, range(10))),
+    labels=LabelFacts(tuple(map(str, range(10)))),
 )
 CONVEX = """
 [privacy]
@@ -226,7 +226,7 @@ def test_a_silo_with_less_noise_costs_itself_and_the_others() -> None:
 def test_the_samplers_distance_from_its_law_is_paid_for() -> None:
     """ε + 2nρ and (δ − (1+e^ε)·n·τ)·e^{−nρ}, n the draws of all counted silos."""
     built = _design(STEPS, training__algorithm="split-noise")
-    slack, delta = inexactness_of(built).budget(1.0, 1e-5)
+    slack, delta = built.mechanism.inexactness().budget(1.0, 1e-5)
     # the last step of a round has no unsent noise
     draws = 10 * 20 * (11 + 10) * (built.plan.training.dimension or 0)
     ratio = draws * built.share.log_ratio_slack
@@ -243,7 +243,7 @@ def test_every_component_of_removable_noise_is_paid_for() -> None:
     built = _design(CONVEX, federation__dropouts=2, federation__colluding=1, noise__removable=True)
     worst = max((9 - missing) * (missing + 1) for missing in (0, 1, 2))
     sums = 20 * (built.plan.training.dimension or 0)
-    assert inexactness_of(built).log_ratio == pytest.approx(
+    assert built.mechanism.inexactness().log_ratio == pytest.approx(
         worst * sums * built.share.log_ratio_slack
     )
     assert worst == 21
@@ -445,6 +445,7 @@ def test_tuning_is_accounted_when_asked_for() -> None:
     assert "with the accounted tuning runs" in str(found)
 
 
+@pytest.mark.deep
 def test_a_search_is_paid_for_by_the_silo_that_it_costs_most() -> None:
     """The silo with the largest ε of one run need not be the one that a search costs most: its
     Rényi curve may fall off faster.
@@ -563,6 +564,7 @@ def test_what_cannot_be_certified_is_refused() -> None:
         _design(CONVEX, federation__silos=11)
 
 
+@pytest.mark.deep
 def test_a_fresh_calibration_is_always_certified() -> None:
     for source, changes in (
         (CONVEX, {}),

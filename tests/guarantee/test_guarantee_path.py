@@ -25,6 +25,7 @@ from sumus.guarantee import (
 )
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 from sumus.training import local_updater, poisson_batch
 from sumus.training.models import build_model
 
@@ -48,7 +49,7 @@ STEPS: Mapping[str, object] = {
 
 def _built(overrides: Mapping[str, object], *, silos: int = 4, records: int = 60) -> NoiseDesign:
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("test", names, (records,) * silos, (FEATURES,), CLASSES, ("a", "b", "c"))
+    facts = PublicFacts("test", names, (records,) * silos, (FEATURES,), LabelFacts(("a", "b", "c")))
     return calibrated(TrainingPlan().with_overrides(overrides), facts)
 
 
@@ -75,7 +76,7 @@ def test_a_silo_draws_one_kth_of_the_accounted_variance(
     built = _built({**overrides, **trust})
     counted = 4 - len(trust)
     convex = built.plan.training.algorithm == "convex-pass"
-    model = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    model = build_model("softmax", shape=(FEATURES,), outputs=CLASSES)
     updater = local_updater(built, built.silos[0], _nothing(FEATURES), model)
     dimension = built.plan.training.dimension or 0
     drawn = [
@@ -146,7 +147,7 @@ def test_the_worst_record_of_a_convex_pass_moves_it_by_one_clip_norm(
     x[0, 2] = 1.0
     weights = np.zeros((outputs, FEATURES))
     weights[-1, 2] = 40.0
-    network = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    network = build_model("softmax", shape=(FEATURES,), outputs=CLASSES)
     moved = local_updater(built, built.silos[0], Records(x, np.zeros(1, dtype=np.int64)), network)(
         weights.reshape(-1), RandomSource()
     )

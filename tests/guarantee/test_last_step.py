@@ -15,7 +15,9 @@ from oracles import divergences, local_steps
 from sumus.accounting import ORDERS, Queries, Release, epsilon_gaussian, epsilon_of, renyi_values
 from sumus.errors import PlanError
 from sumus.guarantee import release_of
-from sumus.guarantee.claims import Setting, applicable, calibrated_analysis, split_noise_multiplier
+from sumus.guarantee.algorithms import applicable, calibrated_analysis
+from sumus.guarantee.algorithms.split_noise import split_noise_multiplier
+from sumus.guarantee.claims import Setting
 
 TWO_SILOS_TWO_STEPS = Setting(
     algorithm="dp-sgd",

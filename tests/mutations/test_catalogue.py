@@ -64,6 +64,7 @@ def test_no_mutation_is_caught_only_because_it_uses_an_unknown_name(tmp_path: Pa
     assert ruff.returncode == 0, ruff.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", [60, 160])
 def test_no_formatter_moves_a_mutation_away(columns: int, tmp_path: Path) -> None:
     shutil.copytree(

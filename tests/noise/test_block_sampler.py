@@ -30,6 +30,7 @@ def oracle_log_pmf(law: Law, point: int) -> mp.mpf:
     return pmf.discrete_gaussian_log_pmf(point, law.scale2_grid)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_drawn_probabilities_stay_within_the_declared_log_ratio_out_to_the_tail(
     law: Law,

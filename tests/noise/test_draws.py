@@ -186,11 +186,13 @@ def failures(draws: Draws, law: Law) -> list[str]:
     return [check.__name__ for check in CHECKS if check(draws, law) < FALSE_ALARM]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_draws_have_the_declared_law(law: Law) -> None:
     assert failures(law.sample(DRAWS, RandomSource.simulation(2026, str(law))), law) == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("law", [Skellam(1e6), Skellam(2.0**46), DiscreteGaussian(1e9)], ids=str)
 def test_variance_is_right_to_two_parts_in_a_thousand(law: Law) -> None:
     """Sixteen million draws: a sampler that keeps its refused candidates has a variance 0.3 % too
@@ -251,6 +253,7 @@ MUTATIONS: dict[str, tuple[float, Callable[[Draws], Draws]]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", list(MUTATIONS))
 def test_mutated_samplers_are_caught(name: str) -> None:
     variance, mutate = MUTATIONS[name]

@@ -28,6 +28,7 @@ def log_pmf_error(law: Law, point: int, oracle: mp.mpf) -> float:
     return abs(float(mp.mpf(declared) - oracle))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("variance", VARIANCES)
 def test_skellam_log_pmf_has_thirteen_digits_out_to_the_tail_cut(variance: float) -> None:
     law = Skellam(variance)
@@ -41,6 +42,7 @@ def test_skellam_log_pmf_has_thirteen_digits_out_to_the_tail_cut(variance: float
         assert log_pmf_error(law, point, oracle) < 2e-14 * (1 + abs(float(oracle)) / 16)
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(variance=variances, deviations=st.floats(0, 30))
 def test_skellam_log_pmf_is_accurate_everywhere(variance: float, deviations: float) -> None:
@@ -62,6 +64,7 @@ def test_discrete_gaussian_log_pmf_and_variance(scale2: float) -> None:
         )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("scale2", "count"),
     [(0.25, 2), (0.3, 7), (0.5, 51), (1.0, 10), (2.5, 3), (3.99, 20), (4.0, 20), (9.0, 5)],

@@ -335,8 +335,8 @@ def test_secure_metrics_are_of_the_model_that_is_released(
     for number in range(3):
         before = run.server.released
         found, truth = run.round(number).metrics, run.evaluate()
-        assert found.accuracy == pytest.approx(truth.accuracy, abs=1e-12)
-        assert found.loss == pytest.approx(truth.loss, abs=4.0 / 1024)  # the grid of the loss
+        assert found["accuracy"] == pytest.approx(truth["accuracy"], abs=1e-12)
+        assert found["loss"] == pytest.approx(truth["loss"], abs=4.0 / 1024)  # the grid of the loss
         assert found.records == truth.records
         assert all(
             np.array_equal(each, run.server.released.astype(np.float32)) for each in measured[-3:]
@@ -382,7 +382,7 @@ def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None
         data=data,
     )
     outcome = run.round(0)
-    assert abs(outcome.metrics.accuracy - run.evaluate().accuracy) < 0.05
+    assert abs(outcome.metrics["accuracy"] - run.evaluate()["accuracy"]) < 0.05
     assert abs(outcome.metrics.records - 1200) < 60
     found = account_of(run.design).metrics_epsilon
     assert found is not None

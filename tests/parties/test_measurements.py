@@ -42,12 +42,17 @@ def exact(across: LocalFederation, parameters: np.ndarray) -> tuple[float, float
     """Accuracy and loss of a model on all silos' test records, in the clear."""
     bench = prepare(across.agreement.plan, load(across.agreement.plan))
     found = [
-        evaluate(bench.model, parameters.astype(np.float32).astype(np.float64), silo.test)
+        evaluate(
+            bench.model,
+            parameters.astype(np.float32).astype(np.float64),
+            silo.test,
+            task=across.agreement.plan.task,
+        )
         for silo in bench.data.silos
     ]
     records = sum(each.records for each in found)
-    return sum(each.accuracy * each.records for each in found) / records, sum(
-        each.loss * each.records for each in found
+    return sum(each["accuracy"] * each.records for each in found) / records, sum(
+        each["loss"] * each.records for each in found
     ) / records
 
 
@@ -75,7 +80,7 @@ def test_the_accuracy_that_is_told_is_that_of_the_released_model(
     told, truth = [], []
     with across.run_folder() as run:
         for record in server.train(run):
-            told.append((record.accuracy, record.loss))
+            told.append((record.metrics.get("accuracy"), record.metrics.get("loss")))
             truth.append(exact(across, server.server.released))
         finish(run, server)
         summary = run.summary
@@ -106,7 +111,7 @@ def test_a_server_killed_while_it_measures_asks_again_word_for_word(
     again.greet()
     with RunFolder.open(run.path, resume=True) as resumed:
         assert resumed.last_round == 3
-        assert resumed.rounds()[-1].accuracy is None
+        assert not resumed.rounds()[-1].metrics
         assert not is_over(resumed) or stage < 3
         assert list(again.train(resumed)) == []
         finish(resumed, again)
@@ -114,7 +119,7 @@ def test_a_server_killed_while_it_measures_asks_again_word_for_word(
     design = across.agreement.design
     alone = simulated(design, prepare(design.plan, load(design.plan)), 3)
     *_, outcome = alone.rounds()
-    assert (last.accuracy, last.loss) == (outcome.metrics.accuracy, outcome.metrics.loss)
+    assert last.metrics == outcome.metrics.numbers
     assert all(metrics_rounds(across, name) == [3] for name in across.roster.names)
 
 
@@ -136,7 +141,7 @@ def test_a_server_that_ends_before_it_measures_does_so_when_it_is_back(
         again.greet()
         assert [record.round for record in again.train(resumed)] == [2, 3]
         assert is_over(resumed)
-        assert resumed.rounds()[-1].accuracy is not None
+        assert resumed.rounds()[-1].metrics
 
 
 def test_when_the_last_round_is_lost_the_model_before_it_is_measured(federation) -> None:
@@ -154,7 +159,7 @@ def test_when_the_last_round_is_lost_the_model_before_it_is_measured(federation)
         finish(resumed, again)
         (measured,) = resumed.measurements()
         assert (measured.round, measured.of_round) == (2, 1)
-        assert resumed.rounds()[-1].accuracy == resumed.summary["accuracy"] == measured.accuracy
+        assert resumed.rounds()[-1].metrics == resumed.summary["metrics"] == measured.metrics
         assert resumed.summary["lost_rounds"] == 1
 
 
@@ -182,7 +187,7 @@ def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(
         assert run.last_round == 3
         assert is_over(run)
         finish(run, server)
-        assert [record.accuracy is None for record in run.rounds()] == [False, False, True]
+        assert [not record.metrics for record in run.rounds()] == [False, False, True]
         assert (run.summary["accuracy"], run.summary["metrics_are"]) == (None, "none")
         assert any(
             event == "aborted" and detail["purpose"] == "metrics" for event, detail in run.events

@@ -12,7 +12,9 @@ from hypothesis import given, settings, strategies as st
 
 from sumus.errors import PlanError
 from sumus.plan import PublicFacts, TrainingPlan, resolve
-from sumus.plan.sections import ALGORITHMS, SECTIONS
+from sumus.plan.algorithms import RULES
+from sumus.plan.sections import SECTIONS
+from sumus.tasks import LabelFacts
 
 GOLDEN = """
 [privacy]
@@ -130,7 +132,10 @@ def test_unknown_keys_are_refused(section: str, key: str) -> None:
 
 @given(
     st.text(alphabet=string.ascii_lowercase, min_size=1, max_size=12).filter(
-        lambda title: title not in {*SECTIONS, "silo"}
+        lambda title: (
+            title not in {*SECTIONS, "silo"}
+            and not any(section.has(title) for section in SECTIONS.values())
+        )
     )
 )
 @settings(max_examples=30, deadline=None)
@@ -342,10 +347,9 @@ def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
         silo_names=("a", "b"),
         records_per_silo=(90, 120),
         shape=(4,),
-        classes=2,
-        class_names=("0", "1"),
+        labels=LabelFacts(("0", "1")),
     )
-    for algorithm in ALGORITHMS:
+    for algorithm in RULES:
         plan = TrainingPlan().with_overrides(
             {
                 "training.algorithm": algorithm,
@@ -400,4 +404,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "f60ea842f2685bb88046301b09bf65587707f6eda541f041ddc5b55640d00d50"
+HASH = "ac45410028cb7471be688e5bf38cbc802f6a01cbf31bedba17e8d867cc95c000"

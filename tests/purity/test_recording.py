@@ -99,7 +99,7 @@ def test_a_users_code_sees_no_batch_of_a_whole_silo() -> None:
         return self.head(torch.sin(x))
 
     data = small_data()
-    model = own(forward, head=nn.Linear(data.shape[0], data.classes))
+    model = own(forward, head=nn.Linear(data.shape[0], len(data.labels.names)))
     options = {
         "privacy.unit": "silo", "privacy.epsilon": 20.0, "training.algorithm": "silo", "training.sampling_rate": 1.0,
         "training.dimension": len(flat_parameters(model)), "evaluation.metrics": "none",

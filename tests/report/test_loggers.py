@@ -45,7 +45,7 @@ def test_tensorboard_reads_back_every_round(run: RunFolder) -> None:
     events.Reload()
     accuracy = events.Scalars("accuracy")
     assert [each.step for each in accuracy] == [1, 2, 3]
-    assert accuracy[2].value == pytest.approx(made_round(3).accuracy, rel=1e-6)
+    assert accuracy[2].value == pytest.approx(made_round(3).metrics["accuracy"], rel=1e-6)
     # a loss that is no number is left out, not drawn as zero
     assert [each.step for each in events.Scalars("loss")] == [1, 3]
     assert "seconds/local" in events.Tags()["scalars"]
@@ -61,6 +61,7 @@ def test_tensorboard_reads_back_every_round(run: RunFolder) -> None:
         assert needed in shown
 
 
+@pytest.mark.deep
 def test_mlflow_reads_back_every_round_and_the_plan(run: RunFolder) -> None:
     tracking = pytest.importorskip("mlflow.tracking")
     logged(run, "mlflow")
@@ -72,7 +73,7 @@ def test_mlflow_reads_back_every_round_and_the_plan(run: RunFolder) -> None:
     assert stored.data.params["training.algorithm"] == "convex-pass"
     history = client.get_metric_history(stored.info.run_id, "accuracy")
     assert [each.step for each in history] == [1, 2, 3, 4]
-    assert history[0].value == pytest.approx(made_round(1).accuracy)
+    assert history[0].value == pytest.approx(made_round(1).metrics["accuracy"])
     assert "one record of one silo, add or remove" in stored.data.tags["guarantee"]
 
 
@@ -108,8 +109,8 @@ def test_no_logger_imports_nothing(run: RunFolder, monkeypatch: pytest.MonkeyPat
 def test_only_finite_numbers_are_logged() -> None:
     numbers = scalars_of(
         made_round(
-            1, loss=float("inf"), accuracy=None, epsilon_spent=float("inf"), silo_accuracies=None
+            1, loss=float("inf"), accuracy=None, epsilon_spent=float("inf"), silo_scores=None
         )
     )
-    assert not {"loss", "accuracy", "epsilon_spent", "silo_accuracy/worst"} & numbers.keys()
+    assert not {"loss", "accuracy", "epsilon_spent", "silo_score/lowest"} & numbers.keys()
     assert numbers["survivors"] == 5.0

@@ -291,7 +291,7 @@ def test_an_unfinished_run_and_one_without_rounds_have_pages_too(tmp_path: Path)
 
 def test_values_that_are_missing_or_not_finite_leave_their_chart_out(tmp_path: Path) -> None:
     path = run_with(
-        tmp_path, loss=math.nan, accuracy=None, silo_accuracies=None, clipped_fraction=None, update_norm=math.inf, noise_norm_expected=None,
+        tmp_path, loss=math.nan, accuracy=None, silo_scores=None, clipped_fraction=None, update_norm=math.inf, noise_norm_expected=None,
         seconds={}, bytes_up=0, bytes_down=0, headroom_bits=None,
     )  # fmt: skip
     assert Page(rendered(path)).figures() == {"epsilon"}
@@ -316,7 +316,7 @@ def test_what_metrics_cost_stands_beside_the_guarantee(tmp_path: Path) -> None:
 
 
 def test_a_noisy_accuracy_is_shown_with_its_error_and_its_model(tmp_path: Path) -> None:
-    secure = {"metrics_are": "secure", "silo_accuracies": None, "counts_are": "none"}
+    secure = {"metrics_are": "secure", "silo_scores": None, "counts_are": "none"}
     plan = made_plan(
         federation__rounds=2, evaluation__metrics="secure", evaluation__noise_multiplier=4.0
     )
@@ -359,7 +359,7 @@ def test_a_noisy_accuracy_is_shown_with_its_error_and_its_model(tmp_path: Path) 
 
 
 MEASURED = {
-    "round": 2, "of_round": 1, "accuracy": 0.95, "loss": 0.5, "accuracy_plus_minus": 0.1111, "loss_plus_minus": 0.125,
+    "round": 2, "of_round": 1, "metrics": {"accuracy": 0.95, "loss": 0.5}, "metrics_plus_minus": {"accuracy": 0.1111, "loss": 0.125},
     "seconds": 0.5, "bytes_up": 7, "bytes_down": 8,
 }  # fmt: skip
 
@@ -390,7 +390,7 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
 def test_runs_on_different_records_say_so(tmp_path: Path) -> None:
     paths = [made_run(tmp_path / name, rounds=2, data__name=name) for name in ("digits", "income")]
     assert (
-        "different records (digits, income): their accuracies and losses do not compare"
+        "different records (digits, income): their measures do not compare"
         in Page(rendered(*paths)).text
     )
 
@@ -430,7 +430,7 @@ def test_the_charts_hold_the_recorded_values(tmp_path: Path) -> None:
     }
     columns = json.loads(str(charts["Accuracy per round"]["data-columns"]))
     assert [column["rows"][0][2] for column in columns] == [
-        f"{100 * (each.accuracy or 0.0):.1f}\u00a0%" for each in rounds
+        f"{100 * each.metrics['accuracy']:.1f}\u00a0%" for each in rounds
     ]
     stacked = json.loads(str(charts["Seconds per stage and round"]["data-columns"]))
     assert [row[0] for row in stacked[0]["rows"]] == [

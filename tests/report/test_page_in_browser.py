@@ -44,6 +44,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["one", "two", "hostile"])
 def test_a_page_loads_without_complaint_and_without_the_network(
     browser: Browser, pages: Path, name: str
@@ -93,7 +94,7 @@ def test_pointing_at_a_chart_shows_the_nearest_round(browser: Browser, pages: Pa
     shown = browser.evaluate("document.getElementById('tip').innerText")
     assert "round 12" in shown
     last = RunFolder.open(next((pages / "a").iterdir())).rounds()[-1]
-    assert f"{100 * (last.accuracy or 0):.1f}\u00a0%" in shown
+    assert f"{100 * last.metrics['accuracy']:.1f}\u00a0%" in shown
     tip = browser.evaluate(
         "(b => [b.left, b.right, b.top])(document.getElementById('tip').getBoundingClientRect())"
     )

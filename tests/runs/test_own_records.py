@@ -267,7 +267,7 @@ def test_silos_without_test_records_are_not_measured_and_never_not_a_number(
     run = train(plan, silos=from_arrays(silos, tests=tests), options=options(compare=True))
     assert (run.accuracy is None) == (run.loss is None) == (not tested)
     assert ("non_private" in run.baselines) == bool(tested)
-    assert run.rounds[0].silo_accuracies == ((None, run.accuracy, None) if tested else None)
+    assert run.rounds[0].silo_scores == ((None, run.accuracy, None) if tested else None)
     assert ("not measured: no test records" in run._repr_html_()) == (not tested)
     for name in ("journal.jsonl", "summary.json"):
         assert '"nan"' not in (run.path / name).read_text().lower()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumus.secagg import messages, server, silo
+from sumus.secagg import messages, server, server_setup, silo, silo_setup
 from sumus.secagg.diagram import render, steps_of
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -18,7 +18,7 @@ def test_the_documentation_shows_the_diagrams_of_this_code() -> None:
 
 
 def test_every_message_is_sent_by_one_side_and_taken_by_the_other() -> None:
-    silo_steps, server_steps = steps_of(silo), steps_of(server)
+    silo_steps, server_steps = steps_of(silo_setup, silo), steps_of(server_setup, server)
     for kind in messages._KINDS.values():
         name = kind.__name__
         sent = [
@@ -34,7 +34,9 @@ def test_every_message_is_sent_by_one_side_and_taken_by_the_other() -> None:
 
 
 def test_a_round_takes_three_exchanges() -> None:
-    replies = [step for step in steps_of(silo) if step.sends and step.sends != ("KeyAdvert",)]
+    replies = [
+        step for step in steps_of(silo_setup, silo) if step.sends and step.sends != ("KeyAdvert",)
+    ]
     assert {sent for step in replies for sent in step.sends} == {
         "MaskedInput",
         "SetSignature",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sumus.errors import PeerProtocolError, StorageError
+from sumus.files import Chain
 from sumus.secagg import FileRoundGuard, MemoryRoundGuard, RoundGuard
 
 ROUND = bytes(range(32))
@@ -70,6 +71,25 @@ def test_any_other_damage_is_refused(tmp_path: Path, place: int) -> None:
     path.write_bytes(raw)
     with pytest.raises(StorageError, match="damaged"):
         FileRoundGuard(path)
+
+
+def test_a_line_that_was_taken_out_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    first = FileRoundGuard(path)
+    for step in ("transcript", "input", "survivors"):
+        first.claim(ROUND, step, b"one")
+    first.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(StorageError, match=r"damaged.*fresh keys"):
+        FileRoundGuard(path)
+
+
+def test_a_chain_that_holds_no_claims_is_refused(tmp_path: Path) -> None:
+    FileRoundGuard(tmp_path / "rounds").close()
+    Chain.read(tmp_path / "rounds", origin="sumus round memory 1").appended("claim", {"round": 7})
+    with pytest.raises(StorageError, match="damaged"):
+        FileRoundGuard(tmp_path / "rounds")
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def random_vectors(silos: int, length: int, bits: int, seed: int) -> list[npt.ND
     ]
 
 
+@pytest.mark.deep
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_sum_is_exact_for_all_moduli_and_tolerated_drop_outs(data: st.DataObject) -> None:
@@ -72,6 +73,7 @@ def test_one_drop_out_too_many_aborts_cleanly(stage: str) -> None:
         secure_sum(vectors, drop={stage: {0, 2, 4}})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("silos", "dropouts", "graph"), [(20, 3, "sparse"), (160, 12, "auto")])
 def test_the_sparse_graph_gives_the_same_sum(silos: int, dropouts: int, graph: str) -> None:
     vectors = random_vectors(silos, 5, 32, seed=silos)

@@ -5,6 +5,7 @@ clean refusal.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -18,6 +19,8 @@ from sumus.secagg import (
     SiloInvited,
     answer,
 )
+
+pytestmark = pytest.mark.deep
 
 
 class RoundUnderFire(RuleBasedStateMachine):

@@ -85,7 +85,7 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
 def made_round(
     number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS, seed: int = 0, **changes: Any
 ) -> RoundEntry:
-    """A plausible round."""
+    """A plausible round; `accuracy`, `loss` and their `…_plus_minus` are changes of its metrics."""
     draw = np.random.default_rng((seed, number))
     reached = 0.91 - 0.62 * math.exp(-number / (0.22 * rounds)) - 0.02 * seed
     spread = np.clip(reached + draw.normal(0.0, 0.03, len(silos)), 0.0, 1.0)
@@ -97,9 +97,7 @@ def made_round(
         "delta": 1e-5,
         "survivors": tuple(name for name in silos if name not in dropped),
         "dropped": dropped,
-        "accuracy": float(spread.mean()),
-        "loss": 2.3 * math.exp(-number / (0.3 * rounds)) + 0.35 + 0.02 * seed,
-        "silo_accuracies": tuple(map(float, spread)),
+        "silo_scores": tuple(map(float, spread)),
         "clipped_fraction": 0.4 * math.exp(-number / rounds),
         "headroom_bits": 3.4 + 0.1 * float(draw.normal()),
         "update_norm": 1.9 * math.exp(-number / (0.5 * rounds)) + 0.3,
@@ -116,6 +114,16 @@ def made_round(
         "metrics_are": "simulation-only",
         "counts_are": "simulation-only",
     }
+    metrics: dict[str, Any] = {
+        "accuracy": float(spread.mean()),
+        "loss": 2.3 * math.exp(-number / (0.3 * rounds)) + 0.35 + 0.02 * seed,
+    }
+    widths: dict[str, Any] = {}
+    for name in ("accuracy", "loss"):
+        metrics[name] = changes.pop(name, metrics[name])
+        widths[name] = changes.pop(f"{name}_plus_minus", None)
+    for field, numbers in (("metrics", metrics), ("metrics_plus_minus", widths)):
+        values[field] = {name: value for name, value in numbers.items() if value is not None}
     return RoundEntry(**(values | changes))
 
 
@@ -149,8 +157,7 @@ def made_run(
             }
             run.finish(
                 {
-                    "accuracy": last.accuracy,
-                    "loss": last.loss,
+                    **last.metrics,
                     "seconds": 0.45 * rounds,
                     "rounds": rounds,
                     "baselines": baselines,

@@ -10,9 +10,11 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import entr, expit
 
 from sumus.errors import DataError, GuaranteeError
+from sumus.gradients.kernels import to_capped_residual
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.randomness import RandomSource
-from sumus.training.local.convex_pass import _to_residual, convex_pass
+from sumus.tasks import TASKS, Link
+from sumus.training.local.convex_pass import convex_pass
 
 
 class FixedBins:
@@ -76,6 +78,7 @@ def test_the_compiled_pass_is_the_formula(outputs: int, decay: float, t: float) 
         weights,
         x,
         y,
+        task=TASKS["classification"],
         passes=1,
         bin_cap=5,
         feature_bound=1.0,
@@ -113,6 +116,7 @@ def test_a_record_moves_the_result_by_at_most_gamma_c_over_b(
     step = room * 2.0 / (smoothness * cap)
     weights = spread * rng.normal(size=(outputs, features))
     options = {
+        "task": TASKS["classification"],
         "bins": bins,
         "passes": passes,
         "step": step,
@@ -145,7 +149,7 @@ def test_a_capped_residual_is_a_gradient_of_a_convex_loss_of_the_same_smoothness
     residuals = []
     for z in points:
         residual = z.copy()
-        _to_residual(residual, label, t)
+        to_capped_residual(residual, label, Link.SOFTMAX, t)
         residuals.append(residual)
         p = residual + np.eye(classes)[label]
         assert p.min() >= 0.0
@@ -205,6 +209,7 @@ def test_a_record_that_pushes_the_weights_over_the_edge_stops_nobody(
     weights = rng.normal(size=(outputs, 3))
     weights *= LARGEST_WEIGHT_NORM * (1.0 - 1e-12) / np.linalg.norm(weights)
     options = {
+        "task": TASKS["classification"],
         "bins": bins,
         "passes": 1,
         "step": step,
@@ -236,6 +241,7 @@ def test_an_overfull_bin_at_most_doubles_the_influence(seed, outputs, cap, t) ->
     step = 2.0 / (smoothness * cap)
     weights = rng.normal(size=(outputs, 3))
     options = {
+        "task": TASKS["classification"],
         "bins": 1,
         "passes": 1,
         "step": step,
@@ -260,6 +266,7 @@ def test_without_the_cap_the_bound_would_fail() -> None:
     # the last record is alone in the first bin
     assigned = np.append(np.repeat(np.arange(1, bins), per_bin), 0)
     options = {
+        "task": TASKS["classification"],
         "bins": bins,
         "passes": 1,
         "step": step,
@@ -281,6 +288,7 @@ def test_without_the_cap_the_bound_would_fail() -> None:
 def test_records_over_the_bound_and_bad_labels_are_refused() -> None:
     weights, source = np.zeros((3, 2)), RandomSource()
     options = {
+        "task": TASKS["classification"],
         "bins": 2,
         "passes": 1,
         "step": 0.1,

@@ -33,7 +33,7 @@ def _resolved(path: Path) -> tuple[NoiseDesign, tuple[int, ...], int]:
         facts = public_facts(plan)
     except DataError as error:
         pytest.skip(f"{path.name}: {error}")
-    return calibrated(plan, facts), facts.shape, facts.classes
+    return calibrated(plan, facts), facts.shape, len(facts.labels.names)
 
 
 def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int) -> np.ndarray:
@@ -47,10 +47,10 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
         nothing = Records(
             np.zeros((0, dimension // outputs), dtype=np.float32), np.zeros(0, dtype=np.int64)
         )
-        model = build_model("softmax", shape=(2,), classes=2)
+        model = build_model("softmax", shape=(2,), outputs=2)
     else:
         nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
-        model = build_model(training.model, shape=behind, classes=classes, hidden=training.hidden)
+        model = build_model(training.model, shape=behind, outputs=classes, hidden=training.hidden)
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
     sums = sums_in_process(built, updaters, rounds=rounds)
     everybody, zeros = frozenset(range(len(updaters))), np.zeros(dimension)

@@ -13,16 +13,20 @@ from hypothesis import given, settings, strategies as st
 
 from sumus.data import Records, from_arrays
 from sumus.errors import PlanError
-from sumus.guarantee import METRIC_COORDINATES, count_noise, counts_of
-from sumus.guarantee.counts import COUNT_SENSITIVITY, LOSS_CAP, count_release
+from sumus.guarantee import count_noise
+from sumus.guarantee.counts import count_release
 from sumus.noise import Skellam
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS
+from sumus.tasks.classification import COUNT_SENSITIVITY, LOSS_CAP
 from sumus.training import SecureMetrics, evaluate
-from sumus.training.evaluation import _per_record
+from sumus.training.evaluation import _scores
 from sumus.training.models import build_model
 from support.small_federation import SmallFederation
 
 FEATURES, CLASSES = 6, 3
+TASK = TASKS["classification"]
+METRIC_COORDINATES = TASK.counts.length
 
 
 def _records(count: int, seed: int, scale: float) -> Records:
@@ -38,18 +42,18 @@ def _records(count: int, seed: int, scale: float) -> Records:
 def test_a_removed_record_changes_no_other_records_result(
     count: int, seed: int, scale: float, data: st.DataObject
 ) -> None:
-    model = build_model("mlp", shape=(FEATURES,), classes=CLASSES, hidden=(5,))
+    model = build_model("mlp", shape=(FEATURES,), outputs=CLASSES, hidden=(5,))
     records, gone = _records(count, seed, scale), data.draw(st.integers(0, count - 1))
     parameters = np.random.default_rng(seed).normal(size=sum(p.numel() for p in model.parameters()))
     kept = np.delete(np.arange(count), gone)
-    correct, losses = _per_record(model, parameters, records)
+    correct, losses = _scores(TASK, model, parameters, records)
     if len(kept):
-        again = _per_record(model, parameters, Records(records.x[kept], records.y[kept]))
+        again = _scores(TASK, model, parameters, Records(records.x[kept], records.y[kept]))
         assert np.array_equal(correct[kept], again[0])
         assert np.array_equal(losses[kept], again[1])
-    plain = evaluate(model, parameters, records)
-    assert plain.accuracy == pytest.approx(correct.mean(), abs=2.0 / count)
-    assert plain.loss == pytest.approx(losses.mean(), rel=1e-4)
+    plain = evaluate(model, parameters, records, task=TASK)
+    assert plain["accuracy"] == pytest.approx(correct.mean(), abs=2.0 / count)
+    assert plain["loss"] == pytest.approx(losses.mean(), rel=1e-4)
 
 
 @pytest.fixture
@@ -137,7 +141,7 @@ def test_the_length_of_one_records_counts_is_three_units_on_the_grid() -> None:
     for right in (False, True):
         for loss in losses:
             first, second, third = (
-                int(value) for value in counts_of(np.array([right]), np.array([loss]))
+                int(value) for value in TASK.count(np.array([right]), np.array([loss]))[0]
             )
             assert (abs(first), second) == (512, 512)
             assert abs(third) <= 256
@@ -154,9 +158,9 @@ def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
         512 * CLASSES,
         256 * CLASSES,
     ]
-    model = build_model("softmax", shape=(FEATURES,), classes=CLASSES)
+    model = build_model("softmax", shape=(FEATURES,), outputs=CLASSES)
     parameters = np.ones(sum(each.numel() for each in model.parameters()))
-    assert evaluate(model, parameters, Records(x, np.arange(CLASSES))).accuracy == 0.0
+    assert evaluate(model, parameters, Records(x, np.arange(CLASSES)), task=TASK)["accuracy"] == 0.0
 
 
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
@@ -191,7 +195,7 @@ def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
     run = federation({"evaluation.metrics": "secure", "privacy.epsilon": 0.3})
     draw = np.random.default_rng(2)
     correct, losses = draw.random(150) < 0.8, draw.exponential(0.7, 150)
-    exact = counts_of(correct, losses)
+    exact = TASK.count(correct, losses).sum(axis=0)
     noise = (
         count_noise(run.design.plan)
         .sample((2000, 4, METRIC_COORDINATES), RandomSource())
@@ -200,19 +204,16 @@ def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
     found = [SecureMetrics(run.design).decode(exact + each, survivors=4) for each in noise]
     truth = correct.mean(), np.minimum(losses, LOSS_CAP).mean()
     assert (
-        np.mean(
-            [abs(each.accuracy - truth[0]) <= (each.accuracy_plus_minus or 0.0) for each in found]
-        )
+        np.mean([abs(each["accuracy"] - truth[0]) <= each.plus_minus["accuracy"] for each in found])
         > 0.9
     )
     assert (
-        np.mean([abs(each.loss - truth[1]) <= (each.loss_plus_minus or 0.0) for each in found])
-        > 0.9
+        np.mean([abs(each["loss"] - truth[1]) <= each.plus_minus["loss"] for each in found]) > 0.9
     )
     alone = [SecureMetrics(run.design).decode(exact + each, survivors=1) for each in noise]
     half = np.mean(
         [
-            (one.accuracy_plus_minus or 1.0) / (each.accuracy_plus_minus or 1.0)
+            one.plus_minus["accuracy"] / each.plus_minus["accuracy"]
             for one, each in zip(alone, found, strict=True)
         ]
     )
@@ -238,10 +239,9 @@ def test_silos_without_test_records_take_part_in_metrics(
     )
     found = run.round(0).metrics
     assert found is not None
-    assert 0.0 <= found.accuracy <= 1.0
-    assert found.accuracy_plus_minus is not None
+    assert 0.0 <= found["accuracy"] <= 1.0
     if empty == 3:
-        assert found.accuracy_plus_minus > 0.3
+        assert found.plus_minus["accuracy"] > 0.3
 
 
 def test_counts_of_single_records_are_no_guarantee_for_a_silo(

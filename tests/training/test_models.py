@@ -14,8 +14,14 @@ from torch import nn
 
 from sumus.errors import PlanError
 from sumus.plan.sizes import parameter_count
+from sumus.tasks import TASKS, LabelFacts
 from sumus.training import flat_parameters, load_flat
 from sumus.training.models import build_model
+
+
+def outputs_of(name: str, classes: int) -> int:
+    labels = LabelFacts(tuple(map(str, range(classes))))
+    return TASKS["classification"].outputs(labels, name)
 
 
 def counted(model: nn.Module) -> int:
@@ -23,8 +29,8 @@ def counted(model: nn.Module) -> int:
 
 
 def test_the_papers_network_has_26010_parameters() -> None:
-    assert parameter_count("cnn", shape=(1, 28, 28), classes=10) == 26_010
-    assert counted(build_model("cnn", shape=(1, 28, 28), classes=10)) == 26_010
+    assert parameter_count("cnn", shape=(1, 28, 28), outputs=10) == 26_010
+    assert counted(build_model("cnn", shape=(1, 28, 28), outputs=10)) == 26_010
 
 
 @settings(max_examples=40, deadline=None)
@@ -43,18 +49,18 @@ def test_counts_without_torch_equal_counts_with_torch(
 ) -> None:
     if (name == "cnn" and len(shape) == 1) or (name == "logistic" and classes != 2):
         with pytest.raises(PlanError):
-            parameter_count(name, shape=shape, classes=classes)
+            parameter_count(name, shape=shape, outputs=outputs_of(name, classes))
         return
-    model = build_model(name, shape=shape, classes=classes, hidden=hidden, bias=bias)
-    assert parameter_count(name, shape=shape, classes=classes, hidden=hidden, bias=bias) == counted(
+    outputs = outputs_of(name, classes)
+    model = build_model(name, shape=shape, outputs=outputs, hidden=hidden, bias=bias)
+    assert parameter_count(name, shape=shape, outputs=outputs, hidden=hidden, bias=bias) == counted(
         model
     )
-    outputs = model(torch.zeros(3, *shape))
-    assert outputs.shape == (3, 1 if name == "logistic" else classes)
+    assert model(torch.zeros(3, *shape)).shape == (3, 1 if name == "logistic" else classes)
 
 
 def test_counting_does_not_import_torch() -> None:
-    count = "parameter_count('cnn', shape=(1, 28, 28), classes=2)"
+    count = "parameter_count('cnn', shape=(1, 28, 28), outputs=2)"
     program = (
         f"import sys; from sumus.plan.sizes import *; {count}; sys.exit('torch' in sys.modules)"
     )
@@ -64,24 +70,24 @@ def test_counting_does_not_import_torch() -> None:
 def test_first_parameters_depend_on_the_public_seed_only() -> None:
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
-    first = flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=3))
+    first = flat_parameters(build_model("cnn", shape=(1, 28, 28), outputs=10, init_seed=3))
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(8)
     assert torch.equal(
-        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=3))
+        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), outputs=10, init_seed=3))
     )
     assert not torch.equal(
-        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), classes=10, init_seed=4))
+        first, flat_parameters(build_model("cnn", shape=(1, 28, 28), outputs=10, init_seed=4))
     )
 
 
 @pytest.mark.parametrize("name", ["softmax", "linear", "logistic"])
 def test_convex_models_start_at_zero(name: str) -> None:
-    assert not flat_parameters(build_model(name, shape=(5,), classes=2, init_seed=9)).any()
+    assert not flat_parameters(build_model(name, shape=(5,), outputs=2, init_seed=9)).any()
 
 
 def test_flat_vector_goes_in_and_out_unchanged() -> None:
-    model = build_model("mlp", shape=(6,), classes=3, hidden=(4,))
+    model = build_model("mlp", shape=(6,), outputs=3, hidden=(4,))
     wanted = torch.arange(counted(model), dtype=torch.float32)
     load_flat(model, wanted)
     assert torch.equal(flat_parameters(model), wanted)
@@ -91,7 +97,7 @@ def test_flat_vector_goes_in_and_out_unchanged() -> None:
 
 
 def test_a_users_class_is_called_with_the_numbers_it_names() -> None:
-    model = build_model("torch.nn:Identity", shape=(4,), classes=2)
+    model = build_model("torch.nn:Identity", shape=(4,), outputs=2)
     assert isinstance(model, nn.Identity)
 
 
@@ -113,5 +119,5 @@ def test_bad_models_are_refused_in_one_line(
     name: str, shape: tuple[int, ...], classes: int, message: str
 ) -> None:
     with pytest.raises(PlanError, match=message) as caught:
-        build_model(name, shape=shape, classes=classes)
+        build_model(name, shape=shape, outputs=outputs_of(name, classes))
     assert "\n" not in str(caught.value)

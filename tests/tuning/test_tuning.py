@@ -16,8 +16,7 @@ from sumus.books import Ledger
 from sumus.data import FederatedData, Records, load, write_patients
 from sumus.data.synthetic import HOSPITALS
 from sumus.errors import GuaranteeError, PlanError
-from sumus.plan import TrainingPlan
-from sumus.plan.sections import ALGORITHMS
+from sumus.plan import RULES, TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.tuning import SearchSpace, accounted as accounted, default_space, search as tuning
 
@@ -43,7 +42,7 @@ def options(out: Path, **changes: object) -> tuning.TuneOptions:
     return replace(tuning.TuneOptions(out=out, runs=3), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", RULES)
 def test_every_algorithm_has_a_default_space_of_plan_keys(algorithm: str) -> None:
     unit = "silo" if algorithm == "silo" else "record"
     plan = PLAN.replace("federation", local_steps=None).with_overrides(

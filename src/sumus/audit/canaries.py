@@ -283,4 +283,4 @@ def _classes(design: NoiseDesign) -> int:
     """Rows of a softmax; public, but the plan holds only the product with the features."""
     from sumus.data import public_facts
 
-    return public_facts(design.plan).classes
+    return len(public_facts(design.plan).labels.names)

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.func import functional_call, jvp
-from torch.nn import functional
 
 from sumus.audit.confidence import bound_by_extremes
 from sumus.books import NoLedger
@@ -29,6 +28,7 @@ from sumus.gradients import one_torch_thread
 from sumus.guarantee import NoiseDesign
 from sumus.parties import RunSecret, federation_in_process
 from sumus.randomness import RandomSource
+from sumus.tasks import Task
 from sumus.training import Prepared, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]
@@ -73,10 +73,8 @@ def audit_real_records(
             f"the first silo has {len(own)} records; an audit with real records needs at least 4."
         )
     chosen = source.permutation(len(own))[:count]
-    wrong = own.y.copy()
-    wrong[chosen] = (
-        own.y[chosen] + 1 + source.below(max(data.classes - 1, 1), count)
-    ) % data.classes
+    wrong, classes = own.y.copy(), len(data.labels.names)
+    wrong[chosen] = (own.y[chosen] + 1 + source.below(max(classes - 1, 1), count)) % classes
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
@@ -85,7 +83,7 @@ def audit_real_records(
         bench.model,
         bench.first_parameters,
     )
-    losses = _CanaryLosses(ready, Records(own.x[chosen], wrong[chosen]))
+    losses = _CanaryLosses(built.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
     resolved = built.resolved.replace("evaluation", metrics="none")
     federation = federation_in_process(
         replace(built, resolved=resolved),
@@ -114,8 +112,8 @@ def audit_real_records(
 class _CanaryLosses:
     """The canaries' losses as a function of the model's parameters."""
 
-    def __init__(self, bench: Prepared, records: Records) -> None:
-        self._model = bench.model
+    def __init__(self, task: Task, bench: Prepared, records: Records) -> None:
+        self._task, self._model = task, bench.model
         self._shapes = [
             (name, value.shape)
             for name, value in bench.model.named_parameters()
@@ -145,9 +143,4 @@ class _CanaryLosses:
         return pieces
 
     def _losses(self, pieces: dict[str, torch.Tensor]) -> torch.Tensor:
-        logits = functional_call(self._model, pieces, (self._x,))
-        if logits.shape[1] == 1:
-            return functional.binary_cross_entropy_with_logits(
-                logits[:, 0], self._y.to(logits.dtype), reduction="none"
-            )
-        return functional.cross_entropy(logits, self._y, reduction="none")
+        return self._task.loss(functional_call(self._model, pieces, (self._x,)), self._y)

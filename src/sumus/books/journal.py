@@ -75,7 +75,7 @@ class RunFolder(StoredRun):
         Args:
             plan: resolved and calibrated.
             account: its guarantee; None for a run without privacy.
-            silos: names, in the order of `silo_accuracies`.
+            silos: names, in the order of `silo_scores`.
             void: why the guarantee does not hold for this run although the plan has one, for
                 example a public seed for the noise.
             own_model: class of a module that is trained instead of the model that the plan names.

@@ -37,14 +37,14 @@ from sumus.files import (
     text,
     whole,
 )
+from sumus.guarantee import STATEMENTS
 from sumus.plan import TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
-
 __all__ = ["Policy"]
 
-_ANALYSES = ("single-step", "last-step", "local", "per-step", "split-noise", "convex-pass", "silo")
+_ANALYSES = tuple(STATEMENTS)
 _UNITS = ("record", "silo")
 
 

@@ -21,12 +21,11 @@ class RoundEntry:
         round_id: binds the round's protocol messages and its ledger entry.
         epsilon_spent: of everything released up to and including this round, in the analysis of the
             run's guarantee; infinite without one, and where it is void.
-        accuracy: of the model that this round released, on test records; None where it was not
-            measured. `loss`: likewise.
-        accuracy_plus_minus: half-width of its 95 % interval where it is a noisy sum; None where it
-            is exact. `loss_plus_minus`: likewise.
-        silo_accuracies: one per silo, in the order of the run's silos, None for one without test
-            records; known only where silos are simulated.
+        metrics: the task's measures of the model that this round released, on test records, by
+            name; empty where it was not measured.
+        metrics_plus_minus: half-widths of 95 % intervals, of those that are noisy sums.
+        silo_scores: the task's headline measure, one per silo, in the order of the run's silos,
+            None for one without test records; known only where silos are simulated.
         clipped_fraction: share of sampled records whose gradient was clipped; exact, see
             `counts_are`.
         nonfinite: records whose gradient was not finite and therefore counted as zero; likewise.
@@ -38,7 +37,7 @@ class RoundEntry:
         seconds: wall-clock time by stage: local, protocol, server, and evaluate where the model is
             measured; noise apart from local where silos are simulated.
         bytes_up: sent by all silos together; `bytes_down`: received by them.
-        metrics_are: how accuracy and loss left the silos: "simulation-only", "secure" (noisy sums
+        metrics_are: how the metrics left the silos: "simulation-only", "secure" (noisy sums
             that are accounted) or "none".
         counts_are: where the three exact counts come from: "simulation-only" (this process plays
             all silos; no guarantee covers the counts, do not publish them for private data) or
@@ -52,11 +51,9 @@ class RoundEntry:
     delta: float
     survivors: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    accuracy: float | None = None
-    loss: float | None = None
-    accuracy_plus_minus: float | None = None
-    loss_plus_minus: float | None = None
-    silo_accuracies: tuple[float | None, ...] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics_plus_minus: Mapping[str, float] = field(default_factory=dict)
+    silo_scores: tuple[float | None, ...] | None = None
     clipped_fraction: float | None = None
     nonfinite: int | None = None
     saturated: int | None = None
@@ -71,16 +68,16 @@ class RoundEntry:
     previous: str = ""
 
     @property
-    def known_silo_accuracies(self) -> tuple[float, ...]:
+    def known_silo_scores(self) -> tuple[float, ...]:
         """Of the silos that have test records."""
-        return tuple(accuracy for accuracy in self.silo_accuracies or () if accuracy is not None)
+        return tuple(score for score in self.silo_scores or () if score is not None)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Accuracy and loss of a released model through a secure sum of its own, which ended after the
-    round was in the journal.
+    """The metrics of a released model through a secure sum of its own, which ended after the round
+    was in the journal.
 
     Args:
         round: under whose number the sum was asked for.
@@ -89,10 +86,8 @@ class Measurement:
 
     round: int
     of_round: int
-    accuracy: float
-    loss: float
-    accuracy_plus_minus: float
-    loss_plus_minus: float
+    metrics: Mapping[str, float]
+    metrics_plus_minus: Mapping[str, float]
     seconds: float
     bytes_up: int
     bytes_down: int
@@ -101,10 +96,8 @@ class Measurement:
         """The round with what was measured of its model, and what that took."""
         return replace(
             entry,
-            accuracy=self.accuracy,
-            loss=self.loss,
-            accuracy_plus_minus=self.accuracy_plus_minus,
-            loss_plus_minus=self.loss_plus_minus,
+            metrics=self.metrics,
+            metrics_plus_minus=self.metrics_plus_minus,
             seconds={
                 **entry.seconds,
                 "evaluate": entry.seconds.get("evaluate", 0.0) + self.seconds,

@@ -27,7 +27,6 @@ from sumus.data import (
     listed,
     load,
     named_set,
-    prepare_income,
     write_patients,
 )
 from sumus.errors import DataError, PlanError
@@ -43,7 +42,7 @@ data_app = typer.Typer(
 @data_app.command("list")
 def list_command(as_json: AsJson = False) -> None:
     """The data sets a plan can name, and which of them are on this machine."""
-    rows = [_entry(each) for each in CATALOGUE.values()]
+    rows = [_entry(named) for named in CATALOGUE.values()]
     if as_json:
         print_json({"data_sets": rows})
         return
@@ -91,10 +90,10 @@ def check_command(
     counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
+    names = data.labels.names
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
     screen.print(
-        f"  classes    {data.classes}: "
-        f"{', '.join(data.class_names[:10])}{', …' if data.classes > 10 else ''}",
+        f"  classes    {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}",
         markup=False,
     )
     table = Table(box=None, pad_edge=False)
@@ -142,20 +141,20 @@ def prepare_command(
     """Do the work on this machine that a data set needs once; what must be fetched first is said,
     never fetched silently.
     """
-    chosen = named_set(name)
+    named = named_set(name)
     try:
-        if name == "cifar10-features" and not _entry(chosen)["ready"]:
+        if name == "cifar10-features" and not _entry(named)["ready"]:
             _prepare_features(quiet=as_json)
-        elif name == "income" and not _entry(chosen)["ready"]:
-            prepare_income(cache_folder(), root=cache_folder() / "folktables", download=download)
+        elif named.prepare is not None and not _entry(named)["ready"]:
+            named.prepare(cache_folder(), download)
     except OSError as error:
         fix = "Make room there, or set SUMUS_DATA to another folder."
         raise DataError(
             f"{error.filename or cache_folder()} cannot be written: {error.strerror or error}. "
             f"{fix}"
         ) from None
-    chosen.load(None)  # verifies checksums and shapes, or says what to fetch
-    place = str(chosen.place(None))
+    named.load(None)  # verifies checksums and shapes, or says what to fetch
+    place = str(named.place(None))
     if as_json:
         print_json({"name": name, "ready": True, "place": place})
     else:
@@ -191,18 +190,18 @@ def example_command(
         )
 
 
-def _entry(chosen: NamedSet) -> dict[str, Any]:
+def _entry(named: NamedSet) -> dict[str, Any]:
     entry = {
-        "name": chosen.name,
-        "title": chosen.title,
-        "records": chosen.records,
-        "classes": len(chosen.class_names),
-        "shape": list(chosen.shape),
-        "default_silos": chosen.default_silos,
-        "natural_silos": chosen.natural_counts is not None,
+        "name": named.name,
+        "title": named.title,
+        "records": named.records,
+        "classes": len(named.labels.names),
+        "shape": list(named.shape),
+        "default_silos": named.default_silos,
+        "natural_silos": named.natural_counts is not None,
     }
     try:
-        return {**entry, "ready": True, "place": str(chosen.place(None))}
+        return {**entry, "ready": True, "place": str(named.place(None))}
     except DataError as error:
         return {**entry, "ready": False, "how": str(error)}
 
@@ -235,6 +234,7 @@ def _summary(data: FederatedData) -> dict[str, Any]:
         for silo in data.silos
     ]
     facts = dataclasses.asdict(data.facts())
+    facts |= {"classes": len(data.labels.names), "class_names": data.labels.names}
     return {
         **{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")},
         "silos": silos,

@@ -23,7 +23,7 @@ from sumus.errors import EngineError, PlanError
 from sumus.parties import Agreement, agree_on
 from sumus.plan import DEFAULT_PLAN
 from sumus.secagg import Roster
-from sumus.tasks import CONFIDENCE, percent_text
+from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
     from sumus.engines import FederationFolder, Watch
@@ -209,18 +209,20 @@ def train_command(
         print_json(summary)
         return
     console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost")
-    console.print(_accuracy_text(run, summary))
+    console.print(_measured_text(run, summary))
     console.print(f"run     {path}", soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", soft_wrap=True)
 
 
-def _accuracy_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
-    """The released model's accuracy, or why it is not known."""
-    if summary.get("accuracy") is not None:
-        measured = percent_text(summary["accuracy"], summary.get("accuracy_plus_minus"))
+def _measured_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
+    """The headline measure of the released model, or why it is not known."""
+    measure = run.plan.task.headline
+    value = summary.get(measure.name)
+    if value is not None:
+        measured = measure.text(value, summary.get(f"{measure.name}_plus_minus"))
         return (
-            f"accuracy of the released model {measured} ({CONFIDENCE}; noisy count of test "
+            f"{measure.name} of the released model {measured} ({CONFIDENCE}; noisy count of test "
             "records, accounted)"
         )
     why = (
@@ -228,7 +230,7 @@ def _accuracy_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
         if run.plan.evaluation.metrics == "secure"
         else 'set evaluation.metrics = "secure"'
     )
-    return f"accuracy of the released model was not measured: {why}"
+    return f"{measure.name} of the released model was not measured: {why}"
 
 
 def _report(run: RunFolder) -> Path | None:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sumus.books import rounded_up
 from sumus.cli.terminal import animates
-from sumus.tasks import percent_text
+from sumus.tasks import Task
 
 if TYPE_CHECKING:
     from sumus.engines import Watch
@@ -83,7 +83,7 @@ def progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterator
             if line is not None:
                 console.print(line, style="yellow", soft_wrap=True)
             for record in news["rounds"]:
-                state = _state_after(record, target)
+                state = _state_after(agreement.plan.task, record, target)
                 bar.update(task, completed=record["round"], state=state)
                 if not animates(console) and not quiet:
                     console.print(f"round {record['round']:>3}  {state}")
@@ -95,13 +95,10 @@ def progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterator
         yield watch
 
 
-def _state_after(record: Mapping[str, Any], target: str) -> str:
-    """A round in words: accuracy, ε spent, who is missing."""
-    accuracy = ""
-    if record["accuracy"] is not None:
-        measured = percent_text(record["accuracy"], record["accuracy_plus_minus"])
-        accuracy = f"accuracy {measured}  "
+def _state_after(task: Task, record: Mapping[str, Any], target: str) -> str:
+    """A round in words: the headline measure, ε spent, who is missing."""
+    measured = task.headline_text(record["metrics"], record["metrics_plus_minus"])
     spent = record["epsilon_spent"]
     bound = "no guarantee" if spent is None else f"ε ≤ {rounded_up(spent)} of {target}"
     missing = f"  without {', '.join(record['dropped'])}" if record["dropped"] else ""
-    return f"{accuracy}{bound}{missing}"
+    return f"{measured}  {bound}{missing}" if measured else f"{bound}{missing}"

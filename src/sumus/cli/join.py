@@ -28,7 +28,8 @@ def join_command(
     data: Annotated[
         str,
         typer.Option(
-            help="CSV or Parquet file with this silo's records (for trials: the name of a data set)."
+            help="CSV or Parquet file with this silo's records (for trials: the name of a data "
+            "set)."
         ),
     ],
     policy: Annotated[Path, typer.Option(help="This silo's own policy.")],

@@ -99,12 +99,12 @@ def modules_of_current_folder() -> None:
 def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> TrainingPlan:
     """The plan with `section.key=value` overrides applied."""
     changes: dict[str, str] = {}
-    for each in overrides or ():
-        key, separator, value = each.partition("=")
+    for override in overrides or ():
+        key, separator, value = override.partition("=")
         if not separator:
             raise PlanError(
                 "--set",
-                each,
+                override,
                 "must look like section.key=value",
                 "For example --set privacy.epsilon=3.",
             )
@@ -128,9 +128,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): _finite(each) for key, each in value.items()}
+        return {str(key): _finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(entry) for entry in value]
     return value
 
 

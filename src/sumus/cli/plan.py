@@ -5,7 +5,6 @@ algorithm would cost.
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,18 +68,23 @@ def plan(
             }
         )
         return
-    _show(design, account, costs, files)
+    _show(design, account)
+    if comparison is not None:
+        console().print()
+        console().print(_table(costs, account, comparison.own))
+    for path in files:
+        console().print(f"wrote {path}", style="green")
 
 
 def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     """The public numbers of a design, as plain values."""
-    made, tosses_coins = design.plan, design.coins is not None
+    made, mechanism = design.plan, design.mechanism
     bits = made.aggregation.modulus_bits
-    can_wrap = not tosses_coins and design.share.discrete
+    can_wrap = mechanism.can_wrap
     return {
         "noise_multiplier": made.noise.noise_multiplier,
         "local_noise_multiplier": account.local_noise_multiplier,
-        "local_noise_std_grid": None if tosses_coins else math.sqrt(design.share.variance_grid),
+        "local_noise_std_grid": mechanism.share_std_grid,
         "noise_contributors": made.noise_contributors,
         "mechanism": made.noise.mechanism,
         "dimension": made.training.dimension,
@@ -98,9 +102,7 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
     }
 
 
-def _show(
-    design: NoiseDesign, account: Account, costs: list[AlgorithmCost], files: list[str]
-) -> None:
+def _show(design: NoiseDesign, account: Account) -> None:
     screen, facts = console(), _facts(design, account)
     screen.print(guarantee_text(account), soft_wrap=True)
     screen.print(spent_text(design.plan))
@@ -141,14 +143,9 @@ def _show(
         )
     grid.add_row("  plan hash", facts["plan_hash"])
     screen.print(grid)
-    if costs:
-        screen.print()
-        screen.print(_table(costs, account, design.plan.training.algorithm))
-    for each in files:
-        screen.print(f"wrote {each}", style="green")
 
 
-def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Table:
+def _table(costs: list[AlgorithmCost], account: Account, own: str) -> Table:
     title = (
         f"For ε ≤ {account.target_epsilon:g} at δ = {account.delta:g}, {account.neighbours}; "
         f"{account.trust}"
@@ -166,7 +163,6 @@ def _table(costs: list[AlgorithmCost], account: Account, algorithm: str) -> Tabl
     table.add_column("noise of the average", justify="right")
     table.add_column("noise multiplier", justify="right")
     table.add_column("guarantee")
-    own = {"dp-sgd": "last-step"}.get(algorithm, algorithm)
     for cost in costs:
         proved = (
             f"[green]proved[/green], {cost.remark}"

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sumus.guarantee import Account, AlgorithmCost, Comparison, NoiseDesign
+from sumus.guarantee import STATEMENTS, Account, AlgorithmCost, Comparison, NoiseDesign
 from sumus.report import GRID, INK, SOFT, plain_figure, save
 
 if TYPE_CHECKING:
@@ -20,14 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_LOOKS = {
-    "last-step": ("dp-sgd, any model", "#be185d", "-"),
-    "local": ("dp-sgd, local noise alone", "#b5651d", "-"),
-    "split-noise": ("split-noise, any model", "#1f77b4", "-"),
-    "convex-pass": ("convex-pass, convex losses", "#15803d", "-"),
-    "single-step": ("single-step, one batch a round", "#7c3aed", "-"),
-    "per-step": ("Heikkilä's theorem 4.5", "#9ca3af", (0, (5, 2))),
-}
+_COLOURS = ("#7c3aed", "#be185d", "#b5651d", "#1f77b4", "#15803d", "#0e7490", "#a16207")
+_UNPROVED, _DASHES = "#9ca3af", (0, (5, 2))  # analyses that are proved for some settings only
+_LABEL_COLUMNS = 30
 _LETTERS_A_LINE = 125  # of what is assumed, below the plot
 
 
@@ -39,48 +35,39 @@ def draw(
     costs: list[AlgorithmCost],
 ) -> list[Path]:
     """Write both plots as PNG and SVG; returns the files."""
-    multipliers = {cost.analysis: cost.noise_multiplier for cost in costs}
     return save(
         folder,
         "epsilon-against-rounds",
-        lambda: _epsilon_against_rounds(design, account, comparison),
+        lambda: _epsilon_against_rounds(design, account, comparison, costs),
     ) + save(
         folder,
         "noise-against-silos",
-        lambda: _noise_against_silos(account, comparison, multipliers),
+        lambda: _noise_against_silos(account, comparison, costs),
     )
 
 
 def _epsilon_against_rounds(
-    design: NoiseDesign, account: Account, comparison: Comparison
+    design: NoiseDesign, account: Account, comparison: Comparison, costs: list[AlgorithmCost]
 ) -> Figure:
     """ε of every algorithm as rounds go by, all at the noise that the plan adds to its averaged
     update.
     """
     plan = design.plan
-    noise = comparison.average_noise(
-        _own_analysis(plan.training.algorithm), design.noise_multiplier
-    )
+    noise = comparison.average_noise(comparison.own, design.noise_multiplier)
     rounds = sorted(
-        {max(1, round(each)) for each in np.geomspace(1, 2 * plan.federation.rounds, 13)}
+        {max(1, round(place)) for place in np.geomspace(1, 2 * plan.federation.rounds, 13)}
         | {plan.federation.rounds}
     )
     figure, axes = _figure("ε against rounds, at equal noise in the averaged update", account)
     ends: list[tuple[float, str, str, float]] = []
-    for name, (label, colour, dashes) in _LOOKS.items():
-        values = [comparison.epsilon_at(name, noise, each) for each in rounds]
+    for cost, look in _looks(costs):
+        values = [comparison.epsilon_at(cost.analysis, noise, number) for number in rounds]
         shown = [
             (x, y) for x, y in zip(rounds, values, strict=True) if math.isfinite(y) and y > 0.0
         ]
         if shown:
-            axes.plot(
-                *zip(*shown, strict=True),
-                color=colour,
-                linestyle=dashes,
-                linewidth=2.2,
-                solid_capstyle="round",
-            )
-            ends.append((shown[-1][1], label + _verdict(name, comparison), colour, shown[-1][0]))
+            axes.plot(*zip(*shown, strict=True), **look)
+            ends.append((shown[-1][1], _label(cost), look["color"], shown[-1][0]))
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlim(1, 2 * plan.federation.rounds)
@@ -103,22 +90,20 @@ def _epsilon_against_rounds(
 
 
 def _noise_against_silos(
-    account: Account, comparison: Comparison, multipliers: dict[str, float]
+    account: Account, comparison: Comparison, costs: list[AlgorithmCost]
 ) -> Figure:
     """Noise of the averaged update that every algorithm needs for the target, against the number of
     silos.
     """
     lost = comparison.silos - next(iter(comparison.settings.values())).contributors
     most = max(100, 2 * comparison.silos)
-    counts = sorted({max(lost + 1, round(each)) for each in np.geomspace(lost + 1, most, 24)})
+    counts = sorted({max(lost + 1, round(place)) for place in np.geomspace(lost + 1, most, 24)})
     figure, axes = _figure("Noise in the averaged update against silos, at the same ε", account)
     ends: list[tuple[float, str, str, float]] = []
-    for name, (label, colour, dashes) in _LOOKS.items():
-        values = _noise_of_average(comparison, name, counts, multipliers[name])
-        axes.plot(
-            counts, values, color=colour, linestyle=dashes, linewidth=2.2, solid_capstyle="round"
-        )
-        ends.append((values[-1], label + _verdict(name, comparison), colour, counts[-1]))
+    for cost, look in _looks(costs):
+        values = _noise_of_average(comparison, cost, counts)
+        axes.plot(counts, values, **look)
+        ends.append((values[-1], _label(cost), look["color"], counts[-1]))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(counts[0], counts[-1])
@@ -140,42 +125,52 @@ def _noise_against_silos(
 
 
 def _noise_of_average(
-    comparison: Comparison, name: str, counts: list[int], multiplier: float
+    comparison: Comparison, cost: AlgorithmCost, counts: list[int]
 ) -> list[float]:
     """Noise of the average in γC/b. Where the total noise itself depends on the silos, it is
     calibrated at every third of their numbers.
     """
-    scaled = {each: comparison.with_silos(each) for each in counts}
-    if name in ("split-noise", "last-step"):
+    name, noise = cost.analysis, STATEMENTS[cost.analysis].counts
+    scaled = {silos: comparison.with_silos(silos) for silos in counts}
+    if noise == "both":
         places = [*counts[:-1:3], counts[-1]]
         exact = [
-            scaled[each].average_noise(name, scaled[each].least_multiplier(name)) / each
-            for each in places
+            scaled[silos].average_noise(name, scaled[silos].least_multiplier(name)) / silos
+            for silos in places
         ]
-        return [
-            float(each) for each in np.exp(np.interp(np.log(counts), np.log(places), np.log(exact)))
-        ]
+        return list(np.exp(np.interp(np.log(counts), np.log(places), np.log(exact))).tolist())
+    contributors = comparison.settings[name].contributors
     growth = {
-        each: scaled[each].settings[name].contributors / comparison.settings[name].contributors
-        for each in counts
+        silos: scaled[silos].settings[name].contributors / contributors if noise == "own" else 1.0
+        for silos in counts
     }
     return [
-        scaled[each].average_noise(
-            name, multiplier * (math.sqrt(growth[each]) if name == "local" else 1.0)
-        )
-        / each
-        for each in counts
+        scaled[silos].average_noise(name, cost.noise_multiplier * math.sqrt(growth[silos])) / silos
+        for silos in counts
     ]
 
 
-def _own_analysis(algorithm: str) -> str:
-    return {"dp-sgd": "last-step"}.get(algorithm, algorithm)
+def _looks(costs: list[AlgorithmCost]) -> list[tuple[AlgorithmCost, dict[str, Any]]]:
+    """How the line of every analysis is drawn."""
+    always = [cost for cost in costs if STATEMENTS[cost.analysis].proved_for is None]
+    colours = dict(zip((cost.analysis for cost in always), cycle(_COLOURS), strict=False))
+    return [
+        (
+            cost,
+            {
+                "color": colours.get(cost.analysis, _UNPROVED),
+                "linestyle": "-" if cost.analysis in colours else _DASHES,
+                "linewidth": 2.2,
+                "solid_capstyle": "round",
+            },
+        )
+        for cost in costs
+    ]
 
 
-def _verdict(name: str, comparison: Comparison) -> str:
-    return (
-        "" if name != "per-step" or comparison.settings[name].local_steps == 1 else "\nNOT PROVED"
-    )
+def _label(cost: AlgorithmCost) -> str:
+    label = textwrap.fill(f"{cost.algorithm}, {cost.remark}", _LABEL_COLUMNS)
+    return label if cost.proved else f"{label}\nNOT PROVED"
 
 
 def _figure(title: str, account: Account) -> tuple[Figure, Axes]:

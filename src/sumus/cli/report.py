@@ -40,9 +40,9 @@ def report_command(
     """One self-contained HTML page: the guarantee in words, every round, the plan and the hash
     chain. Needs no network.
     """
-    found = list(dict.fromkeys(path.resolve() for path in runs))
-    folders = [RunFolder.open(path) for path in found]
-    page = out or found[0] / ("report.html" if len(found) == 1 else "comparison.html")
+    paths = list(dict.fromkeys(path.resolve() for path in runs))
+    folders = [RunFolder.open(path) for path in paths]
+    page = out or paths[0] / ("report.html" if len(paths) == 1 else "comparison.html")
     if page.is_dir():
         raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")
     from sumus.report import write_report

@@ -18,7 +18,8 @@ from rich.text import Text
 __all__ = ["Hanging", "animates", "colour", "screen", "speak_plainly", "spelled"]
 
 _SYMBOLS = """\
-≤ <=  ≥ >=  ≈ ~  ≠ !=  − -  – -  — -  … ...  · *  × x  ∘ o  ⊗ x  √ sqrt  ‖ ||  ∞ inf  ² ^2  ³ ^3  → ->  ← <-  ± +/-  ½ 1/2  ¼ 1/4
+≤ <=  ≥ >=  ≈ ~  ≠ !=  − -  – -  — -  … ...  · *
+× x  ∘ o  ⊗ x  √ sqrt  ‖ ||  ∞ inf  ² ^2  ³ ^3  → ->  ← <-  ± +/-  ½ 1/2  ¼ 1/4
 “ "  ” "  ’ '  ′ '  • *  ∈ in  ⁻ ^-  ⌈ ceil(  ⌉ )  ⌊ floor(  ⌋ )  ─ -  │ |  └ `  ├ |  ► >  ∎ .
 """
 _SPELLED = dict(pair.split(" ") for line in _SYMBOLS.splitlines() for pair in line.split("  "))
@@ -98,9 +99,10 @@ def colour() -> bool | None:
 
 
 class Hanging:
-    """Lines such as "  counts on    5 of 5 silos …": on a terminal that is too narrow the text goes on below itself, not below its label.
+    """Lines such as "  counts on    5 of 5 silos …".
 
-    Files and pipes get every line whole.
+    On a terminal that is too narrow the text goes on below itself, not below its label. Files and
+    pipes get every line whole.
     """
 
     def __init__(self, text: Text) -> None:

@@ -28,7 +28,7 @@ from sumus.data import FederatedData, public_facts
 from sumus.errors import PlanError
 from sumus.guarantee import Account, NoiseDesign
 from sumus.plan import DEFAULT_PLAN
-from sumus.tasks import CONFIDENCE, percent_text
+from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
     from sumus.books import DatasetTotal
@@ -146,16 +146,13 @@ def train_command(
             bar.update(task, total=design.plan.federation.rounds)
 
         def progress(design: NoiseDesign, record: RoundEntry) -> None:
-            accuracy = (
-                ""
-                if record.accuracy is None
-                else f"accuracy {percent_text(record.accuracy, record.accuracy_plus_minus)}  "
-            )
-            state = accuracy + (
+            told = design.plan.task.headline_text(record.metrics, record.metrics_plus_minus)
+            spent = (
                 "no guarantee"
                 if bound is None
                 else f"ε ≤ {rounded_up(record.epsilon_spent)} of {bound}"
             )
+            state = f"{told}  {spent}" if told else spent
             bar.update(task, completed=record.round, state=state)
             if not animates(console) and not json_:
                 console.print(f"round {record.round:>3}  {state}", highlight=False)
@@ -175,40 +172,40 @@ def train_command(
 
 
 def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
+    measure = run.plan.task.headline
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("training")
-    table.add_column("accuracy", justify="right")
+    table.add_column(measure.name, justify="right")
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
-    measured = (
-        run.why_not_measured
-        if run.accuracy is None
-        else percent_text(run.accuracy, run.accuracy_plus_minus)
-    )
-    table.add_row(f"[bold]all silos, {name}", f"[bold]{measured}", _guarantee(run))
-    compared = run.baselines
-    if "majority" in compared:
-        table.add_row("most frequent class", f"{compared['majority']:.1%}", "none")
+    table.add_row(f"[bold]all silos, {name}", f"[bold]{run.score}", _guarantee(run))
+    compared, (constant, constant_title) = run.baselines, run.plan.task.constant
+    if constant in compared:
+        table.add_row(constant_title, measure.text(compared[constant]), "none")
     if "non_private" in compared:
         table.add_row(
             "all silos, no privacy",
-            f"{compared['non_private']:.1%}",
+            measure.text(compared["non_private"]),
             "none (learning rate not tuned)",
         )
-        spread = f"{compared['alone_min']:.1%} … {compared['alone_max']:.1%}"
-        table.add_row(
-            "each silo alone, no privacy", f"{compared['alone_mean']:.1%}", f"none ({spread})"
-        )
+        spread = " … ".join(measure.text(compared[key]) for key in ("alone_min", "alone_max"))
+        alone = measure.text(compared["alone_mean"])
+        table.add_row("each silo alone, no privacy", alone, f"none ({spread})")
     console.print()
     console.print(table)
-    if run.accuracy is not None and compared.get("non_private", 1.0) < run.accuracy - (
-        run.accuracy_plus_minus or 0.0
+    private = run.metrics.get(measure.name)
+    width = run.rounds[-1].metrics_plus_minus.get(measure.name) if run.rounds else None
+    if (
+        private is not None
+        and "non_private" in compared
+        and measure.is_worse(compared["non_private"], private, by=width or 0.0)
     ):
+        lower = "lower" if measure.larger_is_better else "higher"
         console.print(
-            "[dim]without privacy is lower here because its learning rate is not tuned, not "
+            f"[dim]without privacy is {lower} here because its learning rate is not tuned, not "
             "because noise helps"
         )
-    if run.accuracy_plus_minus is not None:
+    if width is not None:
         console.print(
             f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test "
             "records included",
@@ -238,7 +235,7 @@ def _ledger_line(spent: DatasetTotal) -> str:
 
 
 def _guarantee(run: TrainedRun) -> str:
-    """What the accuracy was bought with, in a few words."""
+    """What the score was bought with, in a few words."""
     if run.account is None:
         return "none"
     if run.void:

@@ -23,7 +23,6 @@ from sumus.cli.options import (
 from sumus.errors import PlanError
 from sumus.files import replace_atomically
 from sumus.plan import TrainingPlan
-from sumus.tasks import percent_text
 from sumus.tuning import SearchSpace, default_space
 
 if TYPE_CHECKING:
@@ -54,7 +53,8 @@ def tune_command(
     ] = 50,
     sampler: Annotated[str, typer.Option(help="tpe, gp or random.")] = "tpe",
     objective: Annotated[
-        str, typer.Option(help="accuracy or loss, on the validation records.")
+        str,
+        typer.Option(help="A measure of the task (accuracy or loss), on the validation records."),
     ] = "accuracy",
     prune: Annotated[
         bool, typer.Option(help="Stop runs early that are worse than the median.")
@@ -147,11 +147,12 @@ def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, qui
     with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal) as bar:
         task = bar.add_task("run", total=options.runs, state="")
         best: list[float] = []
+        measure = plan.task.measure(options.objective, field="--objective")
 
         def progress(number: int, score: float | None) -> None:
             if score is not None:
                 best.append(score)
-            top = (max if options.objective == "accuracy" else min)(best) if best else float("nan")
+            top = measure.best(best) if best else float("nan")
             bar.update(task, completed=number, state=f"best {options.objective} {top:.4f}")
             if not screen.is_terminal and not quiet:
                 screen.print(
@@ -176,7 +177,7 @@ def _accounted(
 
     from sumus.tuning import accounted_tuning
 
-    if plan.training.algorithm == "fedavg":
+    if not plan.rules.private:
         raise PlanError(
             "--account",
             expected_runs,
@@ -192,7 +193,8 @@ def _accounted(
     files.append(out / "model.npz")
     if as_json:
         body = {"plan": str(out / "best.toml"), "values": found.values, "accounted": True}
-        body |= {"noisy_accuracy": found.score, "noisy_accuracy_plus_minus": found.score_plus_minus}
+        name = f"noisy_{plan.task.headline.name}"
+        body |= {name: found.score, f"{name}_plus_minus": found.score_plus_minus}
         print_json(
             body
             | {
@@ -215,9 +217,11 @@ def _accounted(
     )
     screen.print("Every run of the search, of which only the best is shown:")
     screen.print(guarantee_text(found.account))
-    score = percent_text(found.score, found.score_plus_minus)
+    measure = plan.task.headline
+    score = measure.text(found.score, found.score_plus_minus)
     screen.print(
-        f"noisy validation accuracy {score} of this model, rather too high: it was chosen for it",
+        f"noisy validation {measure.name} {score} of this model, rather too high: it was chosen "
+        "for it",
         highlight=False,
     )
     for key, value in found.values.items():

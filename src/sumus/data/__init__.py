@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.data.catalogue import (
-        CATALOGUE as CATALOGUE,
-        NamedSet as NamedSet,
-        named_set as named_set,
-    )
+    from sumus.data.catalogue import CATALOGUE as CATALOGUE, named_set as named_set
+    from sumus.data.catalogue_entry import NamedSet as NamedSet
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
     from sumus.data.columns import TextColumn as TextColumn
-    from sumus.data.images import (
-        FEATURE_PIXELS as FEATURE_PIXELS,
-        cifar10_images as cifar10_images,
-        features_file as features_file,
-    )
-    from sumus.data.income import prepare_income as prepare_income
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -36,6 +27,11 @@ if TYPE_CHECKING:
     )
     from sumus.data.locations import cache_folder as cache_folder
     from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.sets.cifar10 import (
+        FEATURE_PIXELS as FEATURE_PIXELS,
+        cifar10_images as cifar10_images,
+        features_file as features_file,
+    )
     from sumus.data.silos import (
         FederatedData as FederatedData,
         Records as Records,
@@ -51,14 +47,14 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    catalogue="CATALOGUE NamedSet named_set",
+    catalogue="CATALOGUE named_set",
     column_warnings="WARNING listed",
     columns="TextColumn",
-    images="FEATURE_PIXELS cifar10_images features_file",
-    income="prepare_income",
     loading="load load_silo public_facts",
     locations="cache_folder",
+    catalogue_entry="NamedSet",
     objects="UNNAMED from_arrays",
+    sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan",
     synthetic="write_patients",

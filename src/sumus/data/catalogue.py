@@ -4,108 +4,33 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import final
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Final
 
-from sumus.data import images, income
+from sumus.data import sets
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.partition import deal_sizes, split_sizes
-from sumus.data.pool import Pool, silo_titles
+from sumus.data.pool import silo_titles
 from sumus.data.stated_counts import stated_counts
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
 
-__all__ = ["CATALOGUE", "NamedSet", "named_facts", "named_set", "silo_count"]
+__all__ = ["CATALOGUE", "named_facts", "named_set", "silo_count"]
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class NamedSet:
-    """One data set of the catalogue.
-
-    Args:
-        class_counts: records of each class, as published; they fix the sizes of every simulated
-            silo.
-        default_silos: N if the plan does not say.
-        natural_counts: records of each silo that the data itself has, if it has any.
-        place: where it is on this machine, or the error that says how to get it; cheap.
-        load: reads it from there.
-    """
-
-    name: str
-    title: str
-    shape: tuple[int, ...]
-    class_names: tuple[str, ...]
-    class_counts: tuple[int, ...]
-    default_silos: int
-    place: Callable[[Path | None], Path | str]
-    load: Callable[[Path | None], Pool]
-    natural_counts: Callable[[Path | None], dict[str, int]] | None = None
-
-    @property
-    def records(self) -> int:
-        return sum(self.class_counts)
+def _all_sets() -> Iterator[NamedSet]:
+    for module in iter_modules(sets.__path__):
+        yield from import_module(f"{sets.__name__}.{module.name}").SETS
 
 
-_DIGIT_COUNTS = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
-
-CATALOGUE: dict[str, NamedSet] = {
-    each.name: each
-    for each in (
-        NamedSet(
-            name="digits",
-            title="8 × 8 handwritten digits, comes with scikit-learn",
-            shape=(64,),
-            class_names=tuple(str(digit) for digit in range(10)),
-            class_counts=_DIGIT_COUNTS,
-            default_silos=5,
-            place=images.digits_place,
-            load=images.digits,
-        ),
-        NamedSet(
-            name="fashion-mnist",
-            title="28 × 28 grey images of clothing",
-            shape=(1, 28, 28),
-            class_names=images.FASHION_CLASSES,
-            class_counts=(7000,) * 10,
-            default_silos=10,
-            place=images.fashion_mnist_place,
-            load=images.fashion_mnist,
-        ),
-        NamedSet(
-            name="cifar10",
-            title="32 × 32 colour images",
-            shape=(3, 32, 32),
-            class_names=images.CIFAR10_CLASSES,
-            class_counts=(6000,) * 10,
-            default_silos=10,
-            place=images.cifar10_place,
-            load=images.cifar10,
-        ),
-        NamedSet(
-            name="cifar10-features",
-            title="CIFAR-10 through a frozen EfficientNet-Lite0",
-            shape=(images.FEATURE_WIDTH,),
-            class_names=images.CIFAR10_CLASSES,
-            class_counts=(6000,) * 10,
-            default_silos=10,
-            place=images.cifar10_features_place,
-            load=images.cifar10_features,
-        ),
-        NamedSet(
-            name="income",
-            title="ACS Income 2018, one silo per US state and Puerto Rico",
-            shape=(income.income_width(),),
-            class_names=income.CLASS_NAMES,
-            class_counts=income.CLASS_COUNTS,
-            default_silos=len(income.STATE_COUNTS),
-            place=income.income_place,
-            load=income.income,
-            natural_counts=income.state_counts,
-        ),
-    )
-}
+CATALOGUE: Final[Mapping[str, NamedSet]] = MappingProxyType(
+    {named.name: named for named in sorted(_all_sets(), key=lambda named: named.records)}
+)
+"""By `data.name`, the smallest first."""
 
 
 def named_set(name: str) -> NamedSet:
@@ -120,7 +45,7 @@ def named_set(name: str) -> NamedSet:
     return CATALOGUE[name]
 
 
-def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int:
+def silo_count(plan: TrainingPlan, named: NamedSet, natural: int | None) -> int:
     """N of a named data set: what the plan says, otherwise the default; natural silos cannot be
     more or fewer than they are.
     """
@@ -131,16 +56,16 @@ def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int
             raise PlanError(
                 "federation.silos",
                 wanted,
-                f"must be {natural}, the natural silos of {chosen.name}",
+                f"must be {natural}, the natural silos of {named.name}",
                 fix,
             )
         return natural
-    silos = wanted or chosen.default_silos
-    if silos > chosen.records:
+    silos = wanted or named.default_silos
+    if silos > named.records:
         raise PlanError(
             "federation.silos",
             silos,
-            f"must not exceed the {chosen.records} records of {chosen.name}",
+            f"must not exceed the {named.records} records of {named.name}",
             "Lower it.",
         )
     return silos
@@ -148,22 +73,22 @@ def silo_count(plan: TrainingPlan, chosen: NamedSet, natural: int | None) -> int
 
 def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
     """Public facts of a named data set, computed from published counts."""
-    data, chosen = plan.data, named_set(plan.data.name or "digits")
+    data, named = plan.data, named_set(plan.data.name or "digits")
     assumptions: tuple[str, ...] = ()
     if data.partition == "natural":
-        if chosen.natural_counts is None:
+        if named.natural_counts is None:
             raise DataError(
-                f"{chosen.name}: has no silos of its own. Set data.partition to iid, shards or "
+                f"{named.name}: has no silos of its own. Set data.partition to iid, shards or "
                 "dirichlet."
             )
-        counts = chosen.natural_counts(cache)
-        silos = silo_count(plan, chosen, len(counts))
+        counts = named.natural_counts(cache)
+        silos = silo_count(plan, named, len(counts))
         titles, sizes = tuple(counts), tuple(counts.values())
     else:
-        silos = silo_count(plan, chosen, None)
+        silos = silo_count(plan, named, None)
         titles = silo_titles(silos)
         sizes = deal_sizes(
-            chosen.class_counts,
+            named.class_counts,
             kind=data.partition,
             silos=silos,
             seed=data.split_seed,
@@ -175,12 +100,11 @@ def named_facts(plan: TrainingPlan, cache: Path | None = None) -> PublicFacts:
             f"{data.split_seed}",
         )
     return PublicFacts(
-        name=chosen.name,
+        name=named.name,
         silo_names=titles,
-        records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), chosen.name),
-        shape=chosen.shape,
-        classes=len(chosen.class_names),
-        class_names=chosen.class_names,
+        records_per_silo=_training_bounds(plan, dict(zip(titles, sizes, strict=True)), named.name),
+        shape=named.shape,
+        labels=named.labels,
         assumptions=assumptions,
         bounded=data.records_per_silo is not None,
     )

@@ -1,9 +1,8 @@
 """Columns of a table and the public encoders that turn them into features.
 
 Every encoder is a fixed function of one value and of public numbers: bounds and categories from the
-    plan, or constants of this
-file. None looks at other records, so encoding costs no privacy. Widths never depend on the records
-either.
+plan, or constants of this file. None looks at other records, so encoding costs no privacy. Widths
+never depend on the records either.
 
     ScaledNumber   bounds known       [value scaled to −1 … 1, missing]
     KnottedNumber  nothing known      [piecewise linear at 0, ±0.01, ±0.1, ±1, ±3, … ±10⁶; missing]

@@ -1,36 +1,34 @@
 """From the raw values of a column to numbers, categories, silos and classes.
 
 A fault names column and record, never the value: it belongs to somebody, and a message may go to
-    other people.
+other people.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.errors import DataError
+from sumus.tasks import Categories
 
 __all__ = [
+    "LabelledBy",
     "as_text",
     "canonical",
     "codes_of",
     "number_or_text",
     "parse_numbers",
-    "require_few_and_common",
-    "why_not_classes",
 ]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
-_MOST_CLASSES = 20  # that are taken from a file without being declared
-_MOST_NUMBERS = 10  # the same where all are numbers: more of them are a quantity
-# of such a class: the name of a rarer one would tell something about a few people
-_LEAST_RECORDS = 5
 _NUMBER_SHARE = 0.9  # of the values that are there: above it, the rest is taken for typing errors
 
 
@@ -172,48 +170,37 @@ def codes_of(
     return names, lookup[column.codes]
 
 
-def require_few_and_common(names: tuple[str, ...], classes: NDArray[np.int64], column: str) -> None:
-    """Refuse to read classes off a file where they are a quantity, or where the name of one tells
-    something about a few people.
+@final
+@dataclass(frozen=True)
+class LabelledBy:
+    """A column that a plan names for its task (`sumus.tasks.LabelColumn`).
 
     Args:
-        names: the distinct values of the label column.
-        classes: of every record, a position in `names`.
-        column: name of the label column.
+        column: as the file holds it.
+        key: of the plan, such as data.label_column.
+        declared: the public list of `data.categories`, if given.
+        bounds: those of `data.bounds`, if given.
     """
-    numeric = all(_parse(name) is not None for name in names)
-    why = why_not_classes(np.bincount(classes, minlength=len(names)), numeric=numeric)
-    if why is not None:
-        fix = f"List the classes in data.categories.{column}, or name another column."
-        raise DataError(
-            f"data.label_column {column!r} cannot be taken for classes, which the plan does not "
-            f"list: {why}. {fix}"
-        )
 
+    column: Column
+    key: str
+    declared: tuple[str, ...] | None = None
+    bounds: tuple[float, float] | None = None
 
-def why_not_classes(counts: NDArray[np.int64], *, numeric: bool, labels: int = 0) -> str | None:
-    """Why labels must not be read off the records: they are a quantity, or one of them tells
-    something about a few people.
+    @property
+    def name(self) -> str:
+        """Of the column."""
+        return self.column.name
 
-    Args:
-        counts: records of every label.
-        numeric: whether all labels are numbers.
-        labels: how many there are with those that no record has, if that is more.
-    """
-    records, most = int(counts.sum()), _MOST_NUMBERS if numeric else _MOST_CLASSES
-    kind = "numbers" if numeric else "values"
-    if max(len(counts), labels) > most:
-        return (
-            f"it holds more than {most} different {kind}, and Sumus learns classes, not quantities"
-        )
-    if len(counts) > 2 and 2 * len(counts) > records:
-        return (
-            f"it holds a different one of its {kind} in most records, and Sumus learns classes, "
-            "not quantities"
-        )
-    if np.any((counts < _LEAST_RECORDS) & (10 * counts < records)):
-        return f"one of them has fewer than {_LEAST_RECORDS} records, and would become public"
-    return None
+    def categories(self) -> Categories:
+        """The values as names from a list."""
+        names, positions = codes_of(as_text(self.column), self.key, self.declared)
+        numeric = all(_parse(name) is not None for name in names)
+        return Categories(names, positions, self.declared is not None, numeric)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The values as numbers, NaN where there is none."""
+        return parse_numbers(self.column, self.key).values
 
 
 def _sort_key(text: str) -> tuple[int, float, str]:

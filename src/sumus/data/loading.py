@@ -11,7 +11,13 @@ from sumus.data.catalogue import named_facts, named_set
 from sumus.data.pool import Pool, federate, federate_by_record, silos_by_record
 from sumus.data.silos import FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
-from sumus.data.table import OwnTable, open_table, table_pool
+from sumus.data.table import (
+    OwnTable,
+    label_columns,
+    open_table,
+    table_pool,
+    undeclared_label,
+)
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
 
@@ -64,13 +70,13 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     _refuse_objects(plan)
     if plan.data.path is None:
         data = load(plan, cache=cache)
-        chosen = [each for each in data.silos if each.name == silo]
-        if not chosen:
+        of_that_name = tuple(records for records in data.silos if records.name == silo)
+        if not of_that_name:
             raise DataError(
                 f"{data.name}: has no silo {silo!r}. Silos: "
-                f"{', '.join(each.name for each in data.silos[:60])}."
+                f"{', '.join(records.name for records in data.silos[:60])}."
             )
-        return dataclasses.replace(data, silos=tuple(chosen))
+        return dataclasses.replace(data, silos=of_that_name)
     table = open_table(plan.data, plan.folder)
     pool = _own_pool(plan, table)
     names, silo_of = pool.silo_names or (), pool.silo_of
@@ -85,7 +91,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     encode = pool.encode
     only = dataclasses.replace(
         pool,
-        labels=pool.labels[rows],
+        labels=dataclasses.replace(pool.labels, values=pool.labels.values[rows]),
         encode=lambda at: encode(rows[at]),
         silo_names=(silo,),
         silo_of=np.zeros(len(rows), np.int64),
@@ -132,8 +138,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
         silo_names=names,
         records_per_silo=stated or (),
         shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
+        labels=pool.labels.facts,
         assumptions=(*pool.assumptions, COUNTS_ARE_PUBLIC) if public else pool.assumptions,
         bounded=not public,
         columns=pool.columns,
@@ -156,14 +161,16 @@ def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
     """The records of a file; one without any can be read only where the plan says which silos and
     classes there are.
     """
-    data, listed = plan.data, plan.data.categories or {}
-    if not table.records and not {data.silo_column, data.label_column} <= set(listed):
+    data = plan.data
+    if not table.records and (
+        data.silo_column not in (data.categories or {}) or undeclared_label(data, plan.task)
+    ):
         fix = (
             f"Add records, or list silos and classes in data.categories.{data.silo_column} and "
             f".{data.label_column}."
         )
         raise DataError(f"{table.path} holds columns but no records. {fix}")
-    return table_pool(table, data)
+    return table_pool(table, data, plan.task)
 
 
 def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
@@ -179,15 +186,12 @@ def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -
     """A file of one silo alone must not decide on classes and kinds of columns."""
     data = plan.data
     listed, bounded = data.categories or {}, data.bounds or {}
-    if data.label_column not in listed:
-        rule = (
-            f"data.categories.{data.label_column} must list the classes when a silo reads its own "
-            "file only"
-        )
+    missing = undeclared_label(data, plan.task)
+    if missing is not None:
+        rule = f"data.{missing} must list the classes when a silo reads its own file only"
         raise DataError(f"{rule}. Add it to the plan.")
-    features = data.columns or tuple(
-        name for name in columns if name not in (data.silo_column, data.label_column)
-    )
+    reserved = {data.silo_column, *label_columns(data, plan.task).values()}
+    features = data.columns or tuple(name for name in columns if name not in reserved)
     open_columns = (
         [] if typed else [name for name in features if name not in listed and name not in bounded]
     )

@@ -17,14 +17,12 @@ _VARIABLE = "SUMUS_DATA"
 
 def cache_folder() -> Path:
     """The folder that prepared data is written to: $SUMUS_DATA if set, otherwise ~/.cache/sumus."""
-    chosen = os.environ.get(_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "sumus"
+    folder = os.environ.get(_VARIABLE)
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "sumus"
 
 
 def search_path(cache: Path | None = None) -> tuple[Path, ...]:
-    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data,
-    ../shared/data.
-    """
+    """Folders that are searched, first match wins: `cache`, $SUMUS_DATA, ~/.cache/sumus, ./data."""
     return tuple(dict.fromkeys(_folders(cache)))
 
 
@@ -34,7 +32,6 @@ def _folders(cache: Path | None) -> Iterator[Path]:
     yield cache_folder()
     yield Path.home() / ".cache" / "sumus"
     yield Path("data")
-    yield Path("../shared/data")
 
 
 def find(relative: str, *, cache: Path | None = None, also: tuple[Path, ...] = ()) -> Path | None:

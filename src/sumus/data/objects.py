@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.labels import why_not_classes
 from sumus.data.partition import split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
+from sumus.tasks import TASKS, Task
 
 __all__ = ["UNNAMED", "from_arrays"]
 
@@ -25,7 +25,6 @@ _WHOLE_NUMBERS = (
     "whether records are whole numbers was read off all of them, where one fraction decides, and "
     "is taken as public"
 )
-_LARGEST_LABEL = 2**31
 
 
 def from_arrays(
@@ -33,6 +32,7 @@ def from_arrays(
     *,
     tests: Sequence[Any] | Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
+    task: Task = TASKS["classification"],
     classes: int | None = None,
     name: str | None = None,
     test_fraction: float = 0.2,
@@ -53,6 +53,7 @@ def from_arrays(
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
+        task: what is learned from the labels.
         classes: number of labels, public; omitted: the largest label plus one, which is an
             assumption, and refused where the labels look like a quantity or one of them is rare.
         name: of the data set, for ledger, records and reports; omitted: made of silo names and
@@ -66,7 +67,7 @@ def from_arrays(
     silos, tests, names = _in_order(silos, tests, names)
     _check_lengths(silos, tests, names)
     titles = (
-        [str(each) for each in names]
+        [str(title) for title in names]
         if names is not None
         else [f"silo-{index}" for index in range(len(silos))]
     )
@@ -76,9 +77,10 @@ def from_arrays(
                 f"names of silos and data sets must be printable text, got {title!r}. Give another "
                 "name."
             )
-    read = [_records(each, title) for each, title in zip(silos, titles, strict=True)]
+    read = [_records(silo, title, task) for silo, title in zip(silos, titles, strict=True)]
     read += [
-        _records(each, f"{title} (test)") for each, title in zip(tests or (), titles, strict=False)
+        _records(silo, f"{title} (test)", task)
+        for silo, title in zip(tests or (), titles, strict=False)
     ]
     alike = _alike(read)
     given, held_out = alike[: len(titles)], None if tests is None else alike[len(titles) :]
@@ -90,7 +92,7 @@ def from_arrays(
                 f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has "
                 f"{shape}. Make them alike."
             )
-    found = _class_count(classes, np.concatenate([records.y for _, records in everything]))
+    labels = task.accept(np.concatenate([records.y for _, records in everything]), classes)
     members = []
     for index, (title, records) in enumerate(zip(titles, given, strict=True)):
         fraction = test_fraction if held_out is None else 0.0
@@ -108,47 +110,17 @@ def from_arrays(
         members.append(
             SiloRecords(title, train, validation, test if held_out is None else held_out[index])
         )
-    lines = (
-        []
-        if classes is not None
-        else [f"the number of classes, {found}, was read off the labels (classes= declares it)"]
-    )
+    lines = list(labels.assumptions)
     if any(records.x.dtype.kind == "i" for records in read if len(records)):
         lines.append(_WHOLE_NUMBERS)
     return FederatedData(
         name=name if name is not None else _name_of_shape(titles, shape),
         silos=tuple(members),
         shape=tuple(shape),
-        classes=found,
-        class_names=tuple(map(str, range(found))),
+        labels=labels.facts,
         assumptions=tuple(lines),
         split_by_record=True,
     )
-
-
-def _class_count(declared: int | None, labels: NDArray[np.int64]) -> int:
-    """The declared number of classes, or that of the labels where it may be read off them."""
-    largest = int(labels.max(initial=-1))
-    if declared is not None:
-        if largest >= declared:
-            raise DataError(
-                f"labels must be 0 … {declared - 1}, a larger one is there. Raise classes or "
-                "number the labels from 0."
-            )
-        return declared
-    if largest < 0:
-        raise DataError(
-            "silos hold no label to count the classes from. Pass classes=, the number of labels."
-        )
-    counts = np.unique(labels, return_counts=True)[1]
-    # the largest label is what would become public
-    why = why_not_classes(counts, numeric=True, labels=largest + 1)
-    if why is not None:
-        raise DataError(
-            f"labels cannot be taken for classes, which are not declared: {why}. Pass classes=, "
-            "the number of labels."
-        )
-    return largest + 1
 
 
 def _in_order(
@@ -217,12 +189,10 @@ def _check_lengths(
             )
 
 
-def _records(given: Any, title: str) -> Records:
+def _records(given: Any, title: str, task: Task) -> Records:
     x, y = _pair(given, title)
     x, y = _array(x, title), _array(y, title)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if x.ndim < 1 or y.ndim != 1 or len(x) != len(y):
+    if x.ndim < 1 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
             f"silo {title!r} must have one label per record, got records {x.shape} and labels "
             f"{y.shape}. Check the pair (x, y)."
@@ -232,13 +202,7 @@ def _records(given: Any, title: str) -> Records:
             f"silo {title!r} must hold numbers, got {x.dtype} records and {y.dtype} labels. Encode "
             "text first."
         )
-    if y.dtype.kind == "f" and not (np.isfinite(y).all() and np.array_equal(y, np.floor(y))):
-        raise DataError(
-            f"silo {title!r} has labels that are not whole numbers. Number the classes 0, 1, 2, …"
-        )
-    if len(y) and (y.min() < 0 or y.max() > _LARGEST_LABEL):
-        fault = "a negative label" if y.min() < 0 else f"a label above {_LARGEST_LABEL}"
-        raise DataError(f"silo {title!r} has {fault}. Number the classes 0, 1, 2, …")
+    labels = task.store(y, f"silo {title!r}")
     rows = np.atleast_2d(x.T).T  # a vector is one feature per record
     # whole numbers may be tokens, which a model looks up
     records: NDArray[np.float32 | np.int64] = (
@@ -249,7 +213,7 @@ def _records(given: Any, title: str) -> Records:
             f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. "
             "Fill or remove them."
         )
-    return Records(records, y.astype(np.int64))
+    return Records(records, labels)
 
 
 def _pair(given: Any, title: str) -> tuple[Any, Any]:

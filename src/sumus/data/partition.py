@@ -202,10 +202,10 @@ def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> l
     """For every record, how many equal ones stand before it. Equal is: the same bits, so that
     unlike records never count each other.
     """
-    seen: dict[tuple[bytes, int], int] = {}
+    seen: dict[tuple[bytes, bytes], int] = {}
     copies = []
-    for row, label in zip(np.ascontiguousarray(x), y.tolist(), strict=True):
-        record = (row.tobytes(), label)
+    for row, label in zip(np.ascontiguousarray(x), y, strict=True):
+        record = (row.tobytes(), label.tobytes())
         copies.append(seen.get(record, 0))
         seen[record] = copies[-1] + 1
     return copies
@@ -220,11 +220,10 @@ def _record_keys(
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
     keys = np.empty((len(y), 2), dtype="<u8")
-    for position, (row, label, copy) in enumerate(zip(rows, y.tolist(), copies, strict=True)):
+    labels = y.astype(y.dtype.newbyteorder("<"))
+    for position, (row, label, copy) in enumerate(zip(rows, labels, copies, strict=True)):
         number = copy.to_bytes((copy.bit_length() + 7) // 8, "little")
-        digest = hashlib.sha256(
-            prefix + int(label).to_bytes(8, "little", signed=True) + row.tobytes() + number
-        ).digest()
+        digest = hashlib.sha256(prefix + label.tobytes() + row.tobytes() + number).digest()
         keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
     return keys
 

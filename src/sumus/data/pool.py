@@ -18,6 +18,7 @@ from sumus.data.partition import deal, split, split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
+from sumus.tasks import Labels
 
 __all__ = ["Pool", "federate", "federate_by_record", "silo_titles", "silos_by_record"]
 
@@ -30,7 +31,7 @@ class Pool:
     """All records of a data set.
 
     Args:
-        labels: class of each record.
+        labels: of every record, as the task stores them, and what is public about them.
         encode: float32 records of the given positions, in that order; a fixed public function of
             each single record.
         silo_names: names of the silos the data itself has, if any.
@@ -41,10 +42,9 @@ class Pool:
     """
 
     name: str
-    labels: NDArray[np.int64]
+    labels: Labels
     encode: Callable[[Indices], NDArray[np.float32]]
     shape: tuple[int, ...]
-    class_names: tuple[str, ...]
     silo_names: tuple[str, ...] | None = None
     silo_of: NDArray[np.int64] | None = None
     assumptions: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def federate(
     else:
         titles = silo_titles(len(bounds))
         parts = deal(
-            pool.labels,
+            pool.labels.values,
             kind=data.partition,
             silos=len(bounds),
             seed=data.split_seed,
@@ -82,9 +82,10 @@ def federate(
         )
     silos = []
     for name, members, bound in zip(titles, parts, bounds, strict=True):
-        chosen = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
+        parts_of_silo = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
         train, validation, test = (
-            Records(pool.encode(members[part]), pool.labels[members[part]]) for part in chosen
+            Records(pool.encode(members[part]), pool.labels.values[members[part]])
+            for part in parts_of_silo
         )
         if len(train) > bound:
             raise DataError(
@@ -117,7 +118,7 @@ def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
 def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:
     """The same silo by silo, so that whoever only counts needs the memory of one."""
     for name, members in zip(*_natural_silos(pool), strict=True):
-        x, y = pool.encode(members), pool.labels[members]
+        x, y = pool.encode(members), pool.labels.values[members]
         parts = split_by_record(x, y, **_fractions(plan), seed=plan.data.split_seed, silo=name)
         train, validation, test = (Records(x[part], y[part]) for part in parts)
         yield SiloRecords(name, train, validation, test)
@@ -152,8 +153,7 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         name=pool.name,
         silos=silos,
         shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
+        labels=pool.labels.facts,
         assumptions=pool.assumptions,
         remarks=pool.remarks,
         columns=pool.columns,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumus.errors import DataError
 from sumus.plan import PublicFacts
+from sumus.tasks import LabelFacts
 
 __all__ = ["FederatedData", "Records", "SiloRecords"]
 
@@ -22,14 +23,14 @@ class Records:
     Args:
         x: one record per row, any shape after the first axis; whole numbers where the records may
             be tokens.
-        y: class of each record, 0 … classes − 1.
+        y: label of each record, as the task stores it (a class: 0 … K − 1).
     """
 
     x: NDArray[np.float32 | np.int64]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
 
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.y) or self.y.ndim != 1:
+        if not self.y.ndim or len(self.x) != len(self.y):
             raise DataError(
                 f"records must come with one label each, got {len(self.x)} records and labels of "
                 f"shape {self.y.shape}."
@@ -67,6 +68,7 @@ class FederatedData:
     """The records of a whole federation, as a simulation or one silo's process holds them.
 
     Args:
+        labels: what is public about labels.
         assumptions: what was assumed or taken as public, one line each; every front end shows them.
         remarks: what one record could change, for the silo's own eyes: no record or report may hold
             it.
@@ -77,8 +79,7 @@ class FederatedData:
     name: str
     silos: tuple[SiloRecords, ...]
     shape: tuple[int, ...]
-    classes: int
-    class_names: tuple[str, ...]
+    labels: LabelFacts
     assumptions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     split_by_record: bool = False
@@ -114,8 +115,7 @@ class FederatedData:
                 for silo, count in zip(self.silos, counted, strict=True)
             ),
             shape=self.shape,
-            classes=self.classes,
-            class_names=self.class_names,
+            labels=self.labels,
             assumptions=self.assumptions,
             bounded=all(silo.bound is not None for silo in self.silos),
             columns=self.columns,

@@ -32,22 +32,22 @@ from sumus.data.columns import (
 )
 from sumus.data.csv_table import read_csv
 from sumus.data.labels import (
+    LabelledBy,
     as_text,
     canonical,
     codes_of,
     number_or_text,
     parse_numbers,
-    require_few_and_common,
 )
 from sumus.data.parquet_table import read_parquet
 from sumus.data.pool import Pool
 from sumus.data.table_files import check_kind, locate
 from sumus.errors import DataError
 from sumus.plan import DataPlan
+from sumus.tasks import Task
 
-__all__ = ["OwnTable", "open_table", "table_pool"]
+__all__ = ["OwnTable", "label_columns", "open_table", "table_pool", "undeclared_label"]
 
-_MAX_CLASSES = 1000
 _FEW_SILOS = 20  # that may have a record each
 _UNLISTED = (
     "no value of {} is in its list in data.categories, so all of them share one feature: check the "
@@ -108,55 +108,68 @@ def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
     return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
-def table_pool(table: OwnTable, data: DataPlan) -> Pool:
+def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
     """The records of a table with their silos and labels, and the public encoding the plan and the
     rules of this module give.
 
     Args:
         table: the file, read.
-        data: names silo and label column, and declares bounds, categories, feature columns.
+        data: names silo and label columns, and declares bounds, categories, feature columns.
+        task: reads the labels.
     """
-    silo_column, label_column = data.silo_column or "", data.label_column or ""
-    if silo_column == label_column:
-        raise DataError(
-            f"data.silo_column and data.label_column must differ, both are {silo_column!r}. Name "
-            "two columns."
-        )
+    silo_column, named = data.silo_column or "", label_columns(data, task)
+    for key, name in named.items():
+        if name == silo_column:
+            raise DataError(
+                f"data.silo_column and data.{key} must differ, both are {silo_column!r}. Name two "
+                "columns."
+            )
     silos = as_text(table.column(silo_column, "data.silo_column"))
-    labels = as_text(table.column(label_column, "data.label_column"))
+    columns = {
+        key: LabelledBy(
+            table.column(name, f"data.{key}"),
+            f"data.{key}",
+            (data.categories or {}).get(name),
+            (data.bounds or {}).get(name),
+        )
+        for key, name in named.items()
+    }
     declared = data.categories or {}
     silo_names, silo_of = codes_of(silos, "data.silo_column", declared.get(silo_column))
-    class_names, classes = codes_of(labels, "data.label_column", declared.get(label_column))
-    if not 2 <= len(class_names) <= _MAX_CLASSES:
-        raise DataError(
-            f"data.label_column {label_column!r} must hold between 2 and {_MAX_CLASSES} classes, "
-            f"got {len(class_names)}. "
-            "Name another column, or turn the numbers into classes."
-        )
-    encoders, assumptions, remarks = _encoders(table, data)
+    labels = task.read(columns)
+    reserved = frozenset({silo_column, *named.values()})
+    encoders, assumptions, remarks = _encoders(table, data, reserved)
     assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
         _require_silos(silo_names, len(silo_of), silo_column)
         counted = "1 silo was" if len(silo_names) == 1 else f"{len(silo_names)} silos were"
         assumptions.append(f"{counted} read off column {silo_column} and taken as public")
-    if label_column not in declared:
-        require_few_and_common(class_names, classes, label_column)
-        shown = ", ".join(class_names[:10]) + (", …" if len(class_names) > 10 else "")
-        assumptions.append(
-            f"classes were read off column {label_column}: {shown} (data.categories.{label_column} "
-            "declares them)"
-        )
     return Pool(
         name=table.path.name,
-        labels=classes,
+        labels=labels,
         encode=functools.partial(_encode, encoders),
         shape=(sum(encoder.width for encoder in encoders),),
-        class_names=class_names,
         silo_names=silo_names,
         silo_of=silo_of,
-        assumptions=tuple(assumptions),
+        assumptions=(*assumptions, *labels.assumptions),
         remarks=tuple(remarks),
-        columns=_features(table, data),
+        columns=_features(table, data, reserved),
+    )
+
+
+def label_columns(data: DataPlan, task: Task) -> dict[str, str]:
+    """The columns that labels are read from, by the key of the plan that names them."""
+    return {key: getattr(data, key) or "" for key in task.label_keys}
+
+
+def undeclared_label(data: DataPlan, task: Task) -> str | None:
+    """What the plan leaves to the file to say about labels, such as categories.income; None if
+    nothing.
+    """
+    declared = getattr(data, task.label_declaration) or {}
+    columns = label_columns(data, task).values()
+    return next(
+        (f"{task.label_declaration}.{name}" for name in columns if name not in declared), None
     )
 
 
@@ -185,22 +198,25 @@ def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.floa
     return out
 
 
-def _features(table: OwnTable, data: DataPlan) -> tuple[str, ...]:
+def _features(table: OwnTable, data: DataPlan, reserved: frozenset[str]) -> tuple[str, ...]:
     """The columns that the plan names, otherwise all but those of silos and labels."""
-    return data.columns or tuple(
-        name for name in table.columns if name not in (data.silo_column, data.label_column)
-    )
+    return data.columns or tuple(name for name in table.columns if name not in reserved)
 
 
-def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str], list[str]]:
+def _encoders(
+    table: OwnTable, data: DataPlan, reserved: frozenset[str]
+) -> tuple[list[Encoder], list[str], list[str]]:
     """One encoder per feature column, a line for each thing that had to be assumed, and remarks for
     the silo's own eyes.
+
+    Args:
+        reserved: columns of silos and labels.
     """
     bounds, categories = data.bounds or {}, data.categories or {}
     for key, named in (("data.bounds", bounds), ("data.categories", categories)):
         for name in named:
             table.column(name, f"{key}.{name}")
-    names = _features(table, data)
+    names = _features(table, data, reserved)
     if not names:
         raise DataError(
             f"{table.path.name} has no feature column besides {data.silo_column!r} and "
@@ -209,13 +225,9 @@ def _encoders(table: OwnTable, data: DataPlan) -> tuple[list[Encoder], list[str]
     found: dict[str, list[str]] = {"kind": [], "typed": [], "knots": [], "hash": [], "schema": []}
     encoders: list[Encoder] = []
     unlisted: list[str] = []
-    kinds = {
-        name: column
-        for name, column in table.columns.items()
-        if name not in (data.silo_column, data.label_column)
-    }
+    kinds = {name: column for name, column in table.columns.items() if name not in reserved}
     for name in names:
-        if name in (data.silo_column, data.label_column):
+        if name in reserved:
             raise DataError(
                 f"data.columns must not name the silo or label column, got {name!r}. Remove it."
             )

@@ -58,10 +58,10 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
             f"data.path {given!r} does not exist. Give a CSV or Parquet file {where} or below "
             f"$SUMUS_DATA.{slashes}"
         )
-    chosen = there[0] if there else other
-    if chosen is None or not chosen.is_file():
+    file = there[0] if there else other
+    if file is None or not file.is_file():
         raise DataError(f"data.path {given!r} is not a file. Give a CSV or Parquet file.")
-    return chosen, _surprise(given, chosen, places, there)
+    return file, _surprise(given, file, places, there)
 
 
 def _expanded(given: str) -> Path:
@@ -85,10 +85,10 @@ def data_folder(plan: TrainingPlan) -> Path | None:
     return Path(str(place.absolute()).removesuffix(str(path)))
 
 
-def _surprise(given: str, chosen: Path, places: list[Path], there: list[Path]) -> str | None:
+def _surprise(given: str, file: Path, places: list[Path], there: list[Path]) -> str | None:
     if not there:
         return f"data.path {given} was found below the search path of data sets ($SUMUS_DATA)"
-    if chosen != places[0]:
+    if file != places[0]:
         return f"data.path {given} is not beside the plan: the file of the current folder is used"
     if len(there) == 2 and not there[0].samefile(there[1]):
         return (

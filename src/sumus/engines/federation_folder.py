@@ -2,7 +2,7 @@
 everybody's keys.
 
 DIR/
-  authority/          what the engine keeps to let parties in (stays with whoever ran `sumus federation init`)
+  authority/          what the engine keeps to let parties in; stays with whoever ran `init`
   roster.toml         who is who in the secure sum; its fingerprint is compared by every silo
   plan.toml           the agreed plan: resolved, noise calibrated (if a plan was given)
   kits/server         to the machine that runs the server
@@ -18,7 +18,6 @@ KIT/
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from typing import Literal, final
 from sumus.engines.engine import Address, Engine
 from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError, PlanError
-from sumus.files import make_directory, parse_toml
+from sumus.files import make_directory, parse_toml, toml_value
 from sumus.parties import Agreement
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
@@ -148,27 +147,27 @@ def make_federation(
             f"the public keys are of {list(roster.names)}, the silos are {sorted(silos)}. Collect "
             "one .pub file per silo."
         )
-    made = FederationFolder(folder, roster)
-    for party in made.parties:
-        if made.kit(party).exists():
+    federation = FederationFolder(folder, roster)
+    for party in federation.parties:
+        if federation.kit(party).exists():
             raise EngineError(
-                f"{made.kit(party)} exists already. Use a new folder, or move the old kit away."
+                f"{federation.kit(party)} exists already. Use a new folder, or move the old kit away."
             )
     make_directory(folder)
-    transport.make_kits(made, address)
+    transport.make_kits(federation, address)
     (folder / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (folder / "plan.toml").write_text(agreement.plan.to_toml())
-    for party in made.parties:
-        kit = made.kit(party)
+    for party in federation.parties:
+        kit = federation.kit(party)
         kit.chmod(0o700)
         entries = {"engine": engine, "party": party, "server": str(address)}
         (kit / "kit.toml").write_text(
-            "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries.items())
+            "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
         )
         plan = None if party == SERVER else agreement
         _write_state(kit / STATE_FOLDER, roster, identity=identities.get(party), agreement=plan)
-    return made
+    return federation
 
 
 def _write_state(

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self, final
 
 import psutil  # type: ignore[import-untyped]
@@ -82,9 +82,9 @@ class OwnedProcess:
         """End it and everything it started at once, as a power cut would."""
         family = self.descendants()
         self._process.kill()
-        for each in family:
+        for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
+                member.kill()
         self._process.wait()
         psutil.wait_procs(family, timeout=5.0)
 
@@ -95,9 +95,9 @@ class OwnedProcess:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=seconds)
-        for each in family:
+        for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
+                member.kill()
         if self.running:
             self._process.kill()
             self._process.wait()
@@ -140,12 +140,7 @@ class PartyProcesses:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -163,7 +158,7 @@ def supervise(
     def stop(number: int, frame: FrameType | None) -> None:
         stopping.append(number)
 
-    previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     pause = 1.0
     log.touch()
     try:
@@ -182,6 +177,6 @@ def supervise(
                 while not stopping and time.monotonic() < until:
                     time.sleep(0.1)
     finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     return 0

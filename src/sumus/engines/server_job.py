@@ -124,7 +124,7 @@ class ServerJob:
 
 
 def _line(record: Any) -> dict[str, Any]:
-    measured = ("accuracy", "accuracy_plus_minus", "loss", "loss_plus_minus")
+    measured = ("metrics", "metrics_plus_minus")
     kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
     promised = math.isfinite(record.epsilon_spent)
     return {key: getattr(record, key) for key in kept} | (

@@ -1,5 +1,15 @@
-"""Public maps of one record that stand in front of a model: filters, random maps, frozen
-backbones.
+"""Public maps of one record that stand in front of a model. They hold no number that was computed
+from a private record, so they cost no privacy.
+
+    feature_map("gabor", (1, 28, 28))    # by the plan's `training.features`
+
+| module | has |
+|---|---|
+| `maps` | every map by name, and the bound on a record's norm that a convex pass needs |
+| `filters` | Gabor wavelets and scattering |
+| `random` | random filters and projections from a public seed |
+| `pictures` | made-up pictures, and the whitening that they teach |
+| `backbones` | frozen networks, whose features are extracted once into a file |
 """
 
 from __future__ import annotations

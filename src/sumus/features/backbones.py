@@ -110,7 +110,7 @@ def own_backbone(
     centre: float = 127.0,
     spread: float = 128.0,
 ) -> Backbone:
-    """A user's own frozen network, for example a ResNeXt-29 trained on CIFAR-100 as in the paper.
+    """A user's own frozen network, for example a ResNeXt-29 trained on CIFAR-100 as in Heikkilä 2025.
 
     Args:
         network: maps (batch, 3, pixels, pixels) to (batch, width).

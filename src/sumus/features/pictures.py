@@ -1,9 +1,8 @@
 """Made-up pictures and what they teach: a mean and a covariance of features that are nobody's data.
 
-A feature map is the better for a noisy linear model the less its features have in common across
-    records: what all records share
-takes up norm, and norm is what noise is measured against. So features are centred and partly
-whitened,
+A feature map suits a noisy linear model the better, the less its features have in common across
+records: what all records share takes up norm, and norm is what noise is measured against. So
+features are centred and partly whitened,
 
     z = (V·diag(λ + floor)^(−1/4)·Vᵀ)·(φ(x) − mean),
 

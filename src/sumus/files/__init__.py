@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         name_of_file as name_of_file,
         read_bytes as read_bytes,
         replace_atomically as replace_atomically,
+        sync_directory as sync_directory,
     )
     from sumus.files.chain import Chain as Chain, Link as Link
     from sumus.files.doors import door as door
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         key as key,
         parse_toml as parse_toml,
         read_toml as read_toml,
+        toml_value as toml_value,
     )
     from sumus.files.values import from_json as from_json, plain_json as plain_json
 
@@ -51,13 +53,13 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     atomic=(
         "FileLock append_durably decode_arrays encode_arrays make_directory name_of_file "
-        "read_bytes replace_atomically"
+        "read_bytes replace_atomically sync_directory"
     ),
     chain="Chain Link",
     doors="door",
     machine_code="compiled",
     named="object_at",
     rules="bit_count choice flag name_or_place names number optional table text whole",
-    tables="RuledTable closest key parse_toml read_toml",
+    tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",
 )

@@ -1,13 +1,12 @@
 """A file of JSON lines in which every line carries the hash of the line before it.
 
-    {"body": {...}, "hash": SHA-256(domain ‖ previous ‖ kind ‖ body), "kind": "...", "previous":
-    "..."}
+    {"body": {…}, "hash": SHA-256(domain ‖ previous ‖ kind ‖ body), "kind": "…", "previous": "…"}
 
 Guarantee: changing any byte of a complete line, or removing, adding or swapping lines other than at
-    the end, is detected (up to SHA-256
-collisions) by whoever knows the last hash. The chain is not signed: somebody who may write the file
-can rebuild all of it, so the last hash belongs wherever others can see it (report, ledger head, a
-colleague's mailbox).
+    the end, is detected (up to SHA-256 collisions) by whoever knows the last hash.
+
+The chain is not signed: somebody who may write the file can rebuild all of it, so the last hash
+belongs wherever others can see it (report, ledger head, a colleague's mailbox).
 
 A process killed in the middle of an append leaves a last line without its end. Readers leave such a
 line out; a line that lacks only its line feed was written in full and counts.
@@ -65,6 +64,7 @@ class Chain:
         size: bytes up to the end of the last complete line.
         torn: bytes of an unfinished last line, which are not part of the chain.
         unfed: the last line is complete but for its line feed.
+        fix: what to do about a damaged file.
     """
 
     path: Path
@@ -73,6 +73,7 @@ class Chain:
     size: int = 0
     torn: int = 0
     unfed: bool = False
+    fix: str = "Restore it from a backup."
 
     @property
     def head(self) -> str:
@@ -80,15 +81,15 @@ class Chain:
         return self.links[-1].hash if self.links else self.origin
 
     @classmethod
-    def read(cls, path: Path, *, origin: str) -> Chain:
+    def read(cls, path: Path, *, origin: str, fix: str = fix) -> Chain:
         """Read and check a whole file; a missing file is an empty chain."""
-        return cls(path=path, origin=origin).refreshed()
+        return cls(path=path, origin=origin, fix=fix).refreshed()
 
     def refreshed(self) -> Chain:
         """The chain with whatever has been appended to the file since."""
         if not self.path.exists():
             if self.size:
-                raise StorageError(f"{self.path} has disappeared. Restore it from a backup.")
+                raise StorageError(f"{self.path} has disappeared. {self.fix}")
             return self
         content, size = read_bytes(self.path), self.size
         if len(content) < size:
@@ -158,8 +159,7 @@ class Chain:
 
     def _damaged(self, number: int, why: str) -> StorageError:
         return StorageError(
-            f"{self.path}, line {number} {why}: the file was changed or damaged. Restore it from a "
-            "backup."
+            f"{self.path}, line {number} {why}: the file was changed or damaged. {self.fix}"
         )
 
 

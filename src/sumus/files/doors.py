@@ -27,14 +27,14 @@ def door(room: str, **names: str) -> Door:
     homes: dict[str, tuple[str, str]] = {}
     for module, listed in names.items():
         for entry in listed.split():
-            own, _, outside = entry.partition(":")
-            homes[outside or own] = (module.replace("__", "."), own)
+            inside, _, outside = entry.partition(":")
+            homes[outside or inside] = (module.replace("__", "."), inside)
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        module, own = homes[name]
-        value = getattr(importlib.import_module(f"{room}.{module}"), own)
+        module, inside = homes[name]
+        value = getattr(importlib.import_module(f"{room}.{module}"), inside)
         setattr(sys.modules[room], name, value)
         return value
 

@@ -166,13 +166,13 @@ def optional(rule: Rule) -> Rule:
     return Rule(lambda name, value: None if value is None else rule.check(name, value))
 
 
-def names(each: Rule) -> Rule:
+def names(rule: Rule) -> Rule:
     """A list whose members all satisfy one rule."""
 
     def check(name: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             raise PlanError(name, value, "must be a list", "Write it in square brackets.")
-        return tuple(each.check(f"{name}[{index}]", member) for index, member in enumerate(value))
+        return tuple(rule.check(f"{name}[{index}]", member) for index, member in enumerate(value))
 
     return Rule(check)
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from sumus.errors import PlanError
 from sumus.files.rules import SINGLE_QUOTES, Rule
 
-__all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml"]
+__all__ = ["RuledTable", "closest", "key", "parse_toml", "read_toml", "toml_value"]
 
 
 def key(default: Any, rule: Rule, *, only: tuple[str, ...] | None = None) -> Any:
@@ -69,9 +69,7 @@ class RuledTable:
                 )
         try:
             return cls(**entries)
-        except (
-            PlanError
-        ) as error:  # the value itself does not know which of several tables it stands in
+        except PlanError as error:  # a table does not know which of several it is
             raise PlanError(
                 error.field.replace(cls.title(), title, 1), error.value, error.rule, error.fix
             ) from None
@@ -86,6 +84,11 @@ class RuledTable:
         """Whether the table has such a key and can do without a value for it."""
         return any(item.name == name and item.default is None for item in fields(cls))
 
+    @classmethod
+    def default_of(cls, name: str) -> object:
+        """The value of a key that was not given."""
+        return next(item.default for item in fields(cls) if item.name == name)
+
     def without_effect(self, values: Mapping[str, object], *, title: str) -> list[str]:
         """The keys that were set although another key takes their meaning away, in words.
 
@@ -93,7 +96,7 @@ class RuledTable:
             values: of every key that decides over others, as table.key.
             title: of this table.
         """
-        found = []
+        lines = []
         for item in fields(self):
             other, *meaningful = item.metadata["only"] or ("",)
             given = getattr(self, item.name)
@@ -108,8 +111,8 @@ class RuledTable:
                 if meaningful
                 else f"plans with {other}"
             )
-            found.append(f"{title}.{item.name} = {_plain(given)} has no effect: it is for {where}")
-        return found
+            lines.append(f"{title}.{item.name} = {_plain(given)} has no effect: it is for {where}")
+        return lines
 
     def as_table(self) -> dict[str, Any]:
         """Every key that has a value, in declaration order."""
@@ -136,14 +139,25 @@ def parse_toml(source: str, document: str) -> dict[str, Any]:
     """The tables of TOML text."""
     try:
         return tomllib.loads(source.removeprefix("\ufeff"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: also of a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         place = re.search(r"at line (\d+)", str(error))
         line = source.splitlines()[int(place[1]) - 1] if place else ""
         fix = f"{error}. {SINGLE_QUOTES}" if "\\" in line else f"{error}."
         raise PlanError(document, source.strip()[:40], "must be valid TOML", fix) from None
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML on one line (tomli-w would give every entry of a list a line of its own)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        entries = (f"{toml_value(name)} = {toml_value(entry)}" for name, entry in value.items())
+        return "{" + ", ".join(entries) + "}"
+    return repr(value)
 
 
 def closest(name: str, known: Sequence[str]) -> str:
@@ -154,7 +168,7 @@ def closest(name: str, known: Sequence[str]) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in sorted(value.items())}
+        return {name: _plain(entry) for name, entry in sorted(value.items())}
     return value

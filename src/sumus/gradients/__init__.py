@@ -1,15 +1,22 @@
 """Σ of clipped integer gradients, exact in any order. Needs no plan.
 
-A gradient is kept in one of three shapes and rounded in one of three ways:
+A record's gradient has one of three shapes, and the sum is rounded in one of three ways:
 
-    shape of a record's gradient                    rounding of the sum
-    linear    residual ⊗ input    (linear.py)       record      truncated, record by record
-    layers    parts per layer     (layers.py)       stochastic  unbiased, record by record
-    rows      one row per record  (vmapped.py)      sum         of the float sum, once
+    shape, by the model                            rounding "record"  "stochastic"  "sum"
+    linear   δ ⊗ [x, 1]        linear.py           compiled loop      as layers     as layers
+    layers   a part per layer  layered.py          truncated          stored rows   kept as factors
+    vmap     a stored row      vmapped.py          truncated          stored rows   added up
 
-`per_record` chooses the shape for a model, `parts` says what a shape must offer, `totals` adds up,
-`kernels` holds the compiled loops, `images` those of convolutions, `threads` runs silos side by
-side.
+    "record"      every record is truncated towards zero (compiled, int32 in blocks)
+    "stochastic"  every record is rounded at random, without bias
+    "sum"         the float64 sum is truncated once
+
+A batch goes through the room like this: `per_record` (checks, chunks, threads) asks `examination`
+for the path of the model and for how many records may be computed at once; the path returns
+`parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
+them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
+`images` has the loops of convolutions, `losses` a user's own loss, `threads` one torch thread a
+piece of work.
 """
 
 from __future__ import annotations
@@ -19,28 +26,23 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.gradients.examination import made_up_parameters as made_up_parameters
     from sumus.gradients.kernels import (
-        compiled as compiled,
         outer_norms2 as outer_norms2,
+        run_pass as run_pass,
         scales as scales,
     )
-    from sumus.gradients.layers import (
-        LogitsGradient as LogitsGradient,
-        cross_entropy_gradient as cross_entropy_gradient,
-        squared_error_gradient as squared_error_gradient,
-    )
-    from sumus.gradients.per_record import (
-        PerRecordGradients as PerRecordGradients,
-        made_up_parameters as made_up_parameters,
-    )
+    from sumus.gradients.layers import LAYERS as LAYERS
+    from sumus.gradients.losses import record_loss as record_loss
+    from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
-    from sumus.gradients.vmapped import cross_entropy as cross_entropy
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    kernels="compiled outer_norms2 scales",
-    layers="LogitsGradient cross_entropy_gradient squared_error_gradient",
-    per_record="PerRecordGradients made_up_parameters",
+    examination="made_up_parameters",
+    kernels="outer_norms2 run_pass scales",
+    losses="record_loss",
+    layers="LAYERS",
+    per_record="PerRecordGradients",
     threads="one_torch_thread",
-    vmapped="cross_entropy",
 )

@@ -42,8 +42,10 @@ __all__ = [
     "compiled",
     "outer_norms2",
     "row_norms2",
+    "run_pass",
     "scales",
-    "smallest_and_largest",
+    "to_capped_residual",
+    "to_residuals",
 ]
 
 Floats = npt.NDArray[np.floating]
@@ -58,6 +60,8 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
 # between these |scale·δ| is at most r·2^60, and a factor of it that underflows makes products far
 # below one grid step
 _SHORTEST_INPUT, _LONGEST_INPUT = 2.0**-60, 2.0**60
+# numbers of `sumus.tasks.Link`, written out: machine code is kept until this file changes
+_SOFTMAX, _LOGISTIC = 0, 1
 _TOGETHER = 32  # records of a linear model that stay in cache from logits to integers
 
 
@@ -201,7 +205,7 @@ def add_outer_truncated(
 
 
 @compiled
-def _write_logits(weights: Singles, bias: Singles, x: Singles, out: Singles) -> None:
+def _write_outputs(weights: Singles, bias: Singles, x: Singles, out: Singles) -> None:
     """out_j = W·x_j + b; every record goes through the same loop, four records and two outputs at a
     time, the last ones repeated.
     """
@@ -234,11 +238,11 @@ def _write_logits(weights: Singles, bias: Singles, x: Singles, out: Singles) -> 
 
 
 @compiled
-def _logits_to_deltas(deltas: Singles, y: npt.NDArray[np.int64], squared: bool) -> None:
-    """From the model's outputs to the gradient of each record's loss at them, in place."""
+def to_residuals(deltas: Singles, y: npt.NDArray[Any], link: int) -> None:
+    """From outputs z to the residuals μ(z) − y, in place: softmax, logistic or identity."""
     for record in range(len(deltas)):
         delta = deltas[record]
-        if delta.size > 1:
+        if link == _SOFTMAX:
             largest, mass = delta[0], np.float32(0)
             for output in range(1, delta.size):
                 largest = max(largest, delta[output])
@@ -247,10 +251,84 @@ def _logits_to_deltas(deltas: Singles, y: npt.NDArray[np.int64], squared: bool) 
                 mass += delta[output]
             for output in range(delta.size):
                 delta[output] /= mass
-            delta[y[record]] -= np.float32(1)
+            delta[np.int64(y[record])] -= np.float32(1)
+        elif link == _LOGISTIC:
+            delta[0] = np.float32(1) / (np.float32(1) + np.exp(-delta[0])) - np.float32(y[record])
         else:
-            answer = delta[0] if squared else np.float32(1) / (np.float32(1) + np.exp(-delta[0]))
-            delta[0] = answer - np.float32(y[record])
+            delta[0] = delta[0] - np.float32(y[record])
+
+
+@compiled
+def to_capped_residual(
+    residual: npt.NDArray[np.float64], label: int, link: int, cap: float
+) -> None:
+    """From the outputs of one record to its residual, in place: p − y with p = μ(z) where p_y ≥ 1 −
+    cap, and otherwise the p that keeps it so.
+    """
+    if link == _LOGISTIC:
+        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
+        return
+    largest = residual.max()
+    for k in range(residual.size):
+        residual[k] = np.exp(residual[k] - largest)
+    right = residual[label]
+    residual[label] = 0.0
+    others = residual.sum()
+    wrong = min(others / (others + right), cap)  # 1 − p_y
+    for k in range(residual.size):
+        residual[k] *= wrong / others if others > 0.0 else 0.0
+    residual[label] = -wrong
+
+
+@compiled
+def run_pass(
+    weights: npt.NDArray[np.float64],
+    x: Singles,
+    y: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    link: int,
+    step: float,
+    decay: float,
+    bin_cap: float,
+    radius: float,
+    residual_cap: float,
+) -> None:
+    """One noiseless pass of a linear model in place, a step per bin (`training.local.convex_pass`);
+    `order[ends[s−1]:ends[s]]` are the records of bin s.
+    """
+    outputs, features = weights.shape
+    gradient = np.zeros((outputs, features))
+    residual = np.empty(outputs)
+    begin = 0
+    for end in ends:
+        count = end - begin
+        gradient[:] = 0.0
+        for position in range(begin, end):
+            record = order[position]
+            row = x[record]
+            for k in range(outputs):
+                logit = 0.0
+                for f in range(features):
+                    logit += weights[k, f] * row[f]
+                residual[k] = logit
+            to_capped_residual(residual, y[record], link, residual_cap)
+            for k in range(outputs):
+                for f in range(features):
+                    gradient[k, f] += residual[k] * row[f]
+        scale = step * min(1.0, bin_cap / count) if count else 0.0
+        norm2 = 0.0
+        for k in range(outputs):
+            for f in range(features):
+                moved = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
+                weights[k, f] = moved
+                norm2 += moved * moved
+        if norm2 > radius * radius:
+            shrink = radius / np.sqrt(norm2)
+            for k in range(outputs):
+                for f in range(features):
+                    weights[k, f] *= shrink
+        begin = end
 
 
 @compiled
@@ -258,8 +336,8 @@ def add_linear_truncated(
     weights: Singles,
     bias: Singles,
     x: Singles,
-    y: npt.NDArray[np.int64],
-    squared: bool,
+    y: npt.NDArray[Any],
+    link: int,
     clip_norm: float,
     resolution: float,
     deltas: Singles,
@@ -272,16 +350,16 @@ def add_linear_truncated(
     weight_total = total[: weights.size].reshape(weights.shape)
     clipped, nonfinite = 0, 0
     for first in range(0, len(x), _TOGETHER):
-        rows, own = x[first : first + _TOGETHER], deltas[first : first + _TOGETHER]
-        _write_logits(weights, bias, rows, own)
-        _logits_to_deltas(own, y[first : first + _TOGETHER], squared)
+        rows, residuals = x[first : first + _TOGETHER], deltas[first : first + _TOGETHER]
+        _write_outputs(weights, bias, rows, residuals)
+        to_residuals(residuals, y[first : first + _TOGETHER], link)
         inputs2, norms2, scale = np.zeros(len(rows)), np.zeros(len(rows)), np.empty(len(rows))
         row_norms2(rows, inputs2)
-        outer_norms2(own, rows, inputs2, bias.size > 0, norms2)
+        outer_norms2(residuals, rows, inputs2, bias.size > 0, norms2)
         counts = scales(norms2, clip_norm, resolution, scale)
         clipped += counts[0]
         nonfinite += counts[1]
-        add_outer_truncated(own, rows, inputs2, scale, weight_total, total[weights.size :])
+        add_outer_truncated(residuals, rows, inputs2, scale, weight_total, total[weights.size :])
     for index in range(total.size):
         integers[index] += total[index]
     return clipped, nonfinite
@@ -336,12 +414,3 @@ def add_rows_weighted(
             continue
         for index in range(total.size):
             total[index] += np.float64(rows[record, index]) * factor
-
-
-@compiled
-def smallest_and_largest(labels: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Of one label or more."""
-    smallest = largest = labels[0]
-    for label in labels:
-        smallest, largest = min(smallest, label), max(largest, label)
-    return smallest, largest

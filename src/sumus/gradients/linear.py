@@ -1,12 +1,11 @@
-"""Clipped integer sums of softmax regression, logistic regression and least squares in one compiled
-pass.
+"""Clipped integer sums of linear models whose loss has a link, in one compiled pass.
 
-    δ_j = softmax(W·x_j + b) − y_j          one output: σ(w·x_j + b) − y_j, or w·x_j + b − y_j for least squares
+    δ_j = μ(W·x_j + b) − y_j             μ: softmax, σ or identity (`sumus.tasks.Link`)
     ∇f_j = δ_j ⊗ [x_j, 1]
 
-A few records at a time go from logits to integers while they are in cache, without a tensor or a
-    line of Python in between: for
-batches of some hundred records that is most of the time. Other roundings go through `layers`.
+A few records at a time go from outputs to integers while they are in cache, without a tensor or a
+line of Python in between: for batches of some hundred records that is most of the time. Other
+roundings go through `layers`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from torch import nn
 
 from sumus.gradients.kernels import Singles, add_linear_truncated
 from sumus.noise import Grid
+from sumus.tasks import Link, Loss
 
 __all__ = ["LinearModel", "LinearSum"]
 
@@ -33,18 +33,18 @@ class LinearModel:
     Args:
         outputs, features: of the weight matrix.
         bias: whether there is one.
-        squared: least squares instead of cross-entropy.
+        link: from its outputs to the expected label.
     """
 
     outputs: int
     features: int
     bias: bool
-    squared: bool
+    link: Link
 
     @classmethod
-    def of(cls, model: nn.Module, *, squared: bool) -> LinearModel | None:
+    def of(cls, model: nn.Module, loss: Loss) -> LinearModel | None:
         """The shape of a model that is one fully connected layer, perhaps behind `nn.Flatten`; of
-        anything else None.
+        anything else, or of a loss without a link, None.
         """
         chain = list(model) if type(model) is nn.Sequential else [model]
         layer = chain[-1] if chain else None
@@ -56,14 +56,13 @@ class LinearModel:
         ):
             return None
         outputs, features = layer.weight.shape
-        return cls(outputs, features, bias=layer.bias is not None, squared=squared)
+        link = loss.link(outputs)
+        return None if link is None else cls(outputs, features, layer.bias is not None, link)
 
     def at(self, parameters: torch.Tensor) -> LinearSum:
         """The model with these parameters, flat."""
         flat, split = parameters.contiguous().numpy(), self.outputs * self.features
-        return LinearSum(
-            flat[:split].reshape(self.outputs, self.features), flat[split:], self.squared
-        )
+        return LinearSum(flat[:split].reshape(self.outputs, self.features), flat[split:], self.link)
 
 
 @final
@@ -73,7 +72,7 @@ class LinearSum:
 
     weights: Singles
     bias: Singles
-    squared: bool
+    link: Link
 
     def add(
         self, x: torch.Tensor, y: torch.Tensor, *, grid: Grid, integers: npt.NDArray[np.int64]
@@ -81,7 +80,7 @@ class LinearSum:
         """Add every record's truncated gradient to `integers`; returns δ, the number of clipped and
         of non-finite records.
 
-        Guarantee: as in `clipping`; the caller keeps records · r below 2^31 and has checked the
+        Guarantee: as in `kernels`; the caller keeps records · r below 2^31 and has checked the
             labels.
         """
         deltas = np.empty((len(x), len(self.weights)), np.float32)
@@ -91,7 +90,7 @@ class LinearSum:
             self.bias,
             rows,
             y.numpy(),
-            self.squared,
+            int(self.link),
             grid.clip_norm,
             float(grid.resolution),
             deltas,

@@ -79,11 +79,11 @@ class Outer:
             total_grid[: outputs * inner].reshape(outputs, inner),
             total_grid[outputs * inner :],
         )
-        own = slice(first, first + len(scale))
+        records = slice(first, first + len(scale))
         add_outer_truncated(
-            self.deltas.numpy()[own],
-            self.inputs.numpy()[own],
-            self._inputs2[own],
+            self.deltas.numpy()[records],
+            self.inputs.numpy()[records],
+            self._inputs2[records],
             scale,
             weights,
             bias,

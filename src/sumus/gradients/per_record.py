@@ -4,62 +4,43 @@
     step = gradients.clipped_sum(parameters, x, y, clip_norm=1.0, resolution=1 << 16)
     step.integers                                   # Σ_j trunc(r/C · clip_C(∇f_j)), int64
 
-The fastest path is chosen by the shape of the model: `linear` (softmax and logistic regression,
-    closed form, in one compiled loop where
-every record is rounded), `layers` (chains of fully connected and convolutional layers, one batched
-pass) or `vmap` (everything else, `torch.func`). Chunks of a fixed number of records keep memory
-under a cap and give every record the same kernels whatever its batch is; the last chunk is padded.
+A batch is cut into chunks of a fixed number of records, which keep memory under a cap and give
+every record the same kernels whatever its batch is; the last chunk is padded. `examination` chooses
+the path and the size of a chunk.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 import numpy as np
 import torch
 from torch import nn
 
-from sumus.errors import DataError, GuaranteeError, PlanError
-from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM, smallest_and_largest
-from sumus.gradients.layers import (
-    LayeredPath,
-    LogitsGradient,
-    cross_entropy_gradient,
-    squared_error_gradient,
-)
-from sumus.gradients.linear import LinearModel
+from sumus.errors import DataError, PlanError
+from sumus.gradients.examination import ExaminedModel, made_up_parameters
+from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
+from sumus.gradients.losses import OwnLoss
 from sumus.gradients.parts import ChunkGradients
-from sumus.gradients.threads import one_thread_each
 from sumus.gradients.totals import Totals
-from sumus.gradients.vmapped import RecordLoss, VmapPath, cross_entropy, squared_error
+from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
 from sumus.purity import (
     Form,
     InputKind,
+    RecordLoss,
     bits_of,
-    examine,
-    is_isolated,
-    made_up_labels,
     refuse_mixing_layers,
     require_precision,
-    same_bits,
-    try_out,
-    verdict,
 )
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS, Loss
 
-__all__ = ["GradientSum", "PerRecordGradients", "made_up_parameters"]
+__all__ = ["GradientSum", "PerRecordGradients"]
 
-T = TypeVar("T")
-_CHUNK: Final = {"linear": 256, "layers": 64, "vmap": 64}
-_LOSSES: Final[dict[str, tuple[LogitsGradient, RecordLoss]]] = {
-    "cross-entropy": (cross_entropy_gradient, cross_entropy),
-    "least-squares": (squared_error_gradient, squared_error),
-}
 _WORTH_A_THREAD: Final = 1 << 22  # coordinates a batch must have, about a millisecond of work
 # bytes; what torch gives its own tensors, so that slices are read by the same instructions
 _ALIGNMENT: Final = 64
@@ -99,9 +80,8 @@ class PerRecordGradients:
     Args:
         model: any module whose forward pass is a pure function of one record; parameters with
             `requires_grad` are the flat vector, in `parameters()` order.
-        loss: "cross-entropy" (a model with one output gets the binary logistic loss),
-            "least-squares" (½(f(x) − y)², one output, y 0 or 1) or a function (logits, y) → scalar
-            that is called with one record.
+        loss: a task, whose loss it is, or a function (outputs, y) → scalar that is called with one
+            record.
         memory_cap_bytes: bounds what a chunk may hold.
         vocabulary: whole-numbered records lie in 0 … vocabulary − 1; omitted: read off the model's
             embeddings.
@@ -111,19 +91,12 @@ class PerRecordGradients:
         self,
         model: nn.Module,
         *,
-        loss: str | RecordLoss = "cross-entropy",
+        loss: Loss | RecordLoss = TASKS["classification"],
         memory_cap_bytes: int = 512 << 20,
         vocabulary: int | None = None,
     ) -> None:
         refuse_mixing_layers(model)
         self._kind = InputKind.of(model, vocabulary)
-        if isinstance(loss, str) and loss not in _LOSSES:
-            raise PlanError(
-                "loss",
-                loss,
-                f"must be {' or '.join(_LOSSES)} or a function",
-                "Pass a function (logits, y) → scalar.",
-            )
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.dimension = sum(parameter.numel() for parameter in trainable)
         if self.dimension > LARGEST_DIMENSION:
@@ -133,29 +106,13 @@ class PerRecordGradients:
                 f"must have at most {LARGEST_DIMENSION} parameters",
                 "Freeze some of them.",
             )
-        self._dtype = require_precision(model)
-        self._model, self._one_output, self._named_loss = (
-            model,
-            loss == "least-squares",
-            isinstance(loss, str),
+        self._dtype, self._model = require_precision(model), model
+        self._loss = loss if isinstance(loss, Loss) else OwnLoss(loss)
+        self._examined = ExaminedModel(
+            model, self._loss, self._kind, memory_cap_bytes=memory_cap_bytes
         )
-        self._loss: RecordLoss = _LOSSES[loss][1] if isinstance(loss, str) else loss
-        layered = LayeredPath.of(model, _LOSSES[loss][0]) if isinstance(loss, str) else None
-        self._path: LayeredPath | VmapPath = layered or VmapPath(model, self._loss)
+        self._path = self._examined.path
         self.path = self._path.name
-        self._linear = (
-            LinearModel.of(model, squared=self._one_output) if self.path == "linear" else None
-        )
-        budget = memory_cap_bytes // (self._dtype.itemsize * self._path.numbers_per_record)
-        if budget < 1:
-            rule = f"must hold one record's gradient ({self._path.numbers_per_record} numbers)"
-            raise PlanError(
-                "memory_cap_bytes", memory_cap_bytes, rule, "Raise the cap or use a smaller model."
-            )
-        self._largest_chunk = min(_CHUNK[self.path], budget)
-        self._chunks: dict[Form, tuple[int, int]] = {}
-        self._batches = 0
-        self._lock = threading.Lock()
 
     def clipped_sum(
         self,
@@ -173,7 +130,7 @@ class PerRecordGradients:
         Args:
             parameters: θ, flat, length `dimension`.
             x: records, first axis the batch.
-            y: labels, integers.
+            y: labels, as the loss stores them.
             clip_norm: C, gradient units.
             resolution: r, grid steps per clip norm.
             rounding: "record" truncates each record towards zero, "stochastic" rounds each record
@@ -210,9 +167,7 @@ class PerRecordGradients:
             )
         totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
         if len(x):
-            self._add_batch(
-                parameters.detach().to(self._dtype), self._kind.cast(x.detach()), y.long(), totals
-            )
+            self._add_batch(parameters.detach().to(self._dtype), *self._cast(x.detach(), y), totals)
         integers = self._path.restore(totals.integers())
         return GradientSum(
             integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x)
@@ -222,12 +177,9 @@ class PerRecordGradients:
         """The mean of the records' gradients as they are, for whole updates: by what runs in
         `clipped_sum`, no code of a user's.
         """
-        chunk, _ = self._chunk_for(self._kind.form(x, y))
-        bound, x, y = (
-            self._path.bind(parameters.detach().to(self._dtype)),
-            self._kind.cast(x.detach()),
-            y.long(),
-        )
+        chunk, _ = self._examined.chunk_for(self._kind.form(x, y))
+        bound = self._path.bind(parameters.detach().to(self._dtype))
+        x, y = self._cast(x.detach(), y)
         total, weights = (
             torch.zeros(self.dimension, dtype=torch.float64),
             np.full(chunk, 1.0 / max(len(x), 1)),
@@ -241,64 +193,59 @@ class PerRecordGradients:
                     part.add_weighted(weights[: len(x) - start], total[place : place + part.size])
                     place += part.size
 
-        self._run([add_all])
+        self._examined.run([add_all])
         return self._path.restore(total).to(self._dtype)
 
     def examine(self, form: Form) -> int:
         """The number of outputs for records of this form, after everything that could be refused
         about the model was looked at.
         """
-        return self._chunk_for(form)[1]
+        return self._examined.chunk_for(form)[1]
 
     def digest(self, x: torch.Tensor, y: torch.Tensor) -> bytes:
         """Of the function that gives records like these their gradients, and of the gradients' bits
         at made-up parameters.
         """
-        x, y = self._kind.cast(x.detach()), y.long()
-        chunk = self._chunk_for(self._kind.form(x, y))[0]
+        x, y = self._cast(x.detach(), y)
+        chunk = self._examined.chunk_for(self._kind.form(x, y))[0]
         rows = _filled(x[:chunk], chunk), _filled(y[:chunk], chunk)
         with torch.no_grad():
-            compute = self._computed_at(made_up_parameters(self._model))
-            tensors = self._run([lambda: compute(*rows)])[0]
+            compute = self._examined.computed_at(made_up_parameters(self._model))
+            tensors = self._examined.run([lambda: compute(*rows)])[0]
         operators = self._path.digests() if isinstance(self._path, VmapPath) else []
         return b"".join([*operators, bits_of(tensors)])
+
+    def _cast(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Records as the model takes them, labels as the loss does."""
+        return self._kind.cast(x), y.to(getattr(torch, self._loss.label_type))
 
     def _add_batch(
         self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals
     ) -> None:
         """Go through a batch on as many threads as pay."""
-        if not y.numel() or (y.dim() > 1 and self._named_loss):
-            raise DataError(
-                f"labels must be one integer a record, got shape {tuple(y.shape)}. Flatten them."
-            )
-        chunk, outputs = self._chunk_for(self._kind.form(x, y))
-        lowest, highest = smallest_and_largest(y.reshape(-1).numpy())
-        if lowest < 0 or highest >= max(outputs, 2):
-            raise DataError(
-                f"labels must lie in 0 … {max(outputs, 2) - 1}, got {lowest} … {highest}. Recode "
-                "them."
-            )
+        self._loss.check(y.numpy()[:0], 1)  # their shape, before a model is tried with such labels
+        chunk, outputs = self._examined.chunk_for(self._kind.form(x, y))
+        self._loss.check(y.numpy(), outputs)
         large = (
             len(x) * self.dimension >= _WORTH_A_THREAD
             and totals.rounding == "record"
             and self.path != "vmap"
         )
         threads = torch.get_num_threads() if large else 1
+        model = self._examined.linear
         linear = (
-            self._linear.at(parameters)
-            if self._linear and totals.rounding == "record" and chunk > 1
-            else None
+            model.at(parameters) if model and totals.rounding == "record" and chunk > 1 else None
         )
         if linear and threads == 1:
             # no tensors in between: nothing to record gradients of or to keep on one thread
             totals.add_linear(linear, x, y)
             return
-        owned = [totals, *(totals.fresh() for _ in range(1, threads))]
+        sums = [totals, *(totals.fresh() for _ in range(1, threads))]
         if linear:
             portions = zip(x.tensor_split(threads), y.tensor_split(threads), strict=True)
-            shares = [
-                partial(own.add_linear, linear, *portion)
-                for own, portion in zip(owned, portions, strict=True)
+            work = [
+                partial(thread_sum.add_linear, linear, *portion)
+                for thread_sum, portion in zip(sums, portions, strict=True)
             ]
         else:
             starts = range(0, len(x), chunk)
@@ -306,12 +253,13 @@ class PerRecordGradients:
                 parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters
             )
             add_chunks = partial(self._add_chunks, bound, x, y, chunk=chunk)
-            shares = [
-                partial(add_chunks, starts[first::threads], own) for first, own in enumerate(owned)
+            work = [
+                partial(add_chunks, starts[first::threads], thread_sum)
+                for first, thread_sum in enumerate(sums)
             ]
-        self._run(shares)
-        for own in owned[1:]:
-            totals.merge(own)
+        self._examined.run(work)
+        for thread_sum in sums[1:]:
+            totals.merge(thread_sum)
 
     def _add_chunks(
         self,
@@ -319,7 +267,7 @@ class PerRecordGradients:
         x: torch.Tensor,
         y: torch.Tensor,
         starts: Sequence[int],
-        own: Totals,
+        totals: Totals,
         *,
         chunk: int,
     ) -> None:
@@ -331,134 +279,10 @@ class PerRecordGradients:
                 _filled(x[start : start + chunk], chunk),
                 _filled(y[start : start + chunk], chunk),
             )
-            own.add(
-                chunk_gradients(chunk_x, chunk_y, ghost=own.rounding == "sum"),
+            totals.add(
+                chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"),
                 min(chunk, len(x) - start),
             )
-
-    def _run(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """Where kernels run, when a record is examined and ever after."""
-        if self.path != "vmap":
-            return one_thread_each(work)
-        with torch.no_grad():
-            return [each() for each in work]
-
-    def _chunk_for(self, form: Form) -> tuple[int, int]:
-        """(records per chunk, model outputs) for a form of record; examines the model the first
-        time and rechecks it now and then.
-        """
-        with self._lock:
-            self._batches += 1
-            if form not in self._chunks:
-                with torch.no_grad():
-                    self._chunks[form] = self._examine(form)
-            elif isinstance(self._path, VmapPath) and _now_and_then(self._batches):
-                self._run([self._path.recheck])
-            return self._chunks[form]
-
-    def _examine(self, form: Form) -> tuple[int, int]:
-        """Try the model on made-up records; fall back to single records if a record's bits depend
-        on its company.
-        """
-        chunk, path = self._largest_chunk, self._path
-        x = self._kind.records(chunk, form)
-        outputs = self._outputs(form)
-        if self._one_output and outputs != 1:
-            raise PlanError(
-                "loss",
-                "least-squares",
-                f"must have one output, the model has {outputs}",
-                "Sum the outputs yourself.",
-            )
-        y = made_up_labels(chunk, form, outputs)
-        parameters = made_up_parameters(self._model)
-        if isinstance(path, VmapPath):
-            chunk = self._run([lambda: path.record(parameters, x, y)])[0]
-        compute = self._computed_at(parameters)
-
-        def isolated() -> bool:
-            return self._run(
-                [lambda: is_isolated(compute, x[:chunk], y[:chunk], company=self._kind.company())]
-            )[0]
-
-        apart = (
-            verdict(self._model, ("isolated", form, chunk), isolated, loss=self._loss)
-            if isinstance(path, VmapPath)
-            else isolated()
-        )
-        if not apart:
-            chunk = 1
-            if isinstance(path, VmapPath):
-                self._run([lambda: path.record(parameters, x[:1], y[:1])])
-        other = self._kind.records(chunk, form, seed=3)
-        self._run([lambda: _require_repeatable(compute, x[:chunk], other, y[:chunk])])
-        return chunk, outputs
-
-    def _outputs(self, form: Form) -> int:
-        """What the model returns for a record; whatever is a user's code must be a pure
-        function.
-        """
-        if isinstance(self._path, VmapPath):
-            return examine(self._model, self._kind, form, self._loss)
-        return try_out(self._model, self._kind.records(1, form)).shape[1]
-
-    def _computed_at(
-        self, parameters: torch.Tensor
-    ) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
-        """What a chunk's gradients are made of, in every form in which they are used."""
-        chunk_gradients, linear = (
-            self._path.bind(parameters),
-            self._linear and self._linear.at(parameters),
-        )
-
-        def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-            parts = [
-                part
-                for ghost in (False, True)
-                for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)
-            ]
-            integers = np.zeros(self.dimension, np.int64)
-            closed = (
-                [
-                    torch.from_numpy(
-                        linear.add(chunk_x, chunk_y, grid=Grid(1.0, 1), integers=integers)[0]
-                    )
-                ]
-                if linear
-                else []
-            )
-            return [*closed, *(tensor for part in parts for tensor in part.tensors())]
-
-        return compute
-
-
-def made_up_parameters(model: nn.Module) -> torch.Tensor:
-    """A flat vector of parameters that is the same for every model of this size and precision."""
-    size = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    return 0.1 * torch.randn(
-        size, generator=torch.Generator().manual_seed(1), dtype=require_precision(model)
-    )
-
-
-def _now_and_then(batches: int) -> bool:
-    """At the 2nd, 4th, 8th, … batch, and at every 64th."""
-    return batches % 64 == 0 or batches & (batches - 1) == 0
-
-
-def _require_repeatable(
-    compute: Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]],
-    first: torch.Tensor,
-    other: torch.Tensor,
-    y: torch.Tensor,
-) -> None:
-    """Chunks a, b, a of what runs on real records: a must have the same bits again."""
-    before = [tensor.clone() for tensor in compute(first, y)]
-    compute(other, y)
-    if not same_bits(before, compute(first, y)):
-        raise GuaranteeError(
-            "model gives a record other gradients after another one was computed, so records would "
-            "see each other."
-        )
 
 
 def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:

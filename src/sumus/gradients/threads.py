@@ -39,7 +39,7 @@ def one_thread_each(work: Sequence[Callable[[], T]]) -> list[T]:
     if threads > 1 and len(work) > 1:
         return list(_workers(threads).map(_without_gradients, work))
     with one_torch_thread():
-        return [_without_gradients(each) for each in work]
+        return [_without_gradients(piece) for piece in work]
 
 
 def _without_gradients(work: Callable[[], T]) -> T:
@@ -55,8 +55,8 @@ def _workers(threads: int) -> ThreadPoolExecutor:
 
 
 def _settle_on_one_thread() -> None:
-    """A thread takes over the process's number of threads when torch first runs in it; so let it,
-    and only then tell it otherwise.
+    """torch copies the process's number of threads on first use in a thread: touch it, then set
+    1.
     """
     torch.get_num_threads()
     torch.set_num_threads(1)

@@ -14,26 +14,13 @@ from typing import final
 import torch
 from torch import nn
 from torch.func import grad
-from torch.nn import functional
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.parts import ChunkGradients, Part, Rows
 from sumus.gradients.threads import one_torch_thread
 from sumus.purity import ChunkFunction, RecordLoss, call_with, certified_gradients, same_bits
 
-__all__ = ["RecordLoss", "VmapPath", "cross_entropy", "squared_error"]
-
-
-def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of one record; the binary logistic loss if the model has one output."""
-    if logits.shape[1] == 1:
-        return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
-    return functional.cross_entropy(logits, y)
-
-
-def squared_error(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """½(f(x) − y)² of one record and one output."""
-    return 0.5 * (outputs[0, 0] - y[0].to(outputs.dtype)) ** 2
+__all__ = ["VmapPath"]
 
 
 @final

@@ -1,7 +1,7 @@
 """What is drawn and what is proved: `NoiseDesign` and `Account`.
 
-`design` turns a resolved plan into the public numbers of its noise, `claims` holds every analysis,
-`account` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and `counts`
+`algorithms` says what every algorithm draws and what is proved for it, `design` turns a resolved
+plan into the public numbers of its noise, `accounts` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and `counts`
 protect test records, `compare` sets algorithms side by side, `joint` composes runs.
 """
 
@@ -20,30 +20,33 @@ if TYPE_CHECKING:
         certify as certify,
         search_epsilon as search_epsilon,
     )
-    from sumus.guarantee.claims import release_of as release_of
+    from sumus.guarantee.algorithms import (
+        ALGORITHMS as ALGORITHMS,
+        STATEMENTS as STATEMENTS,
+        release_of as release_of,
+    )
+    from sumus.guarantee.algorithms.convex_pass import (
+        LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
+        convex_bounds as convex_bounds,
+    )
     from sumus.guarantee.comparison import (
         AlgorithmCost as AlgorithmCost,
         Comparison as Comparison,
         compare as compare,
     )
     from sumus.guarantee.counts import (
-        METRIC_COORDINATES as METRIC_COORDINATES,
         clamp_of as clamp_of,
         count_noise as count_noise,
-        counts_of as counts_of,
         decoded_counts as decoded_counts,
         padded as padded,
         sum_length as sum_length,
     )
     from sumus.guarantee.delta import refuse_large_delta as refuse_large_delta
-    from sumus.guarantee.design import (
-        LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
-        NoiseDesign as NoiseDesign,
-        SiloDesign as SiloDesign,
-        convex_bounds as convex_bounds,
-    )
+    from sumus.guarantee.design import NoiseDesign as NoiseDesign
     from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
+    from sumus.guarantee.layout import SiloDesign as SiloDesign
     from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
+    from sumus.guarantee.mechanisms import draws_are_exact as draws_are_exact
     from sumus.guarantee.metrics import (
         measurements_until as measurements_until,
         metrics_epsilon as metrics_epsilon,
@@ -55,13 +58,16 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     accounts="Account account account_of calibrated certify search_epsilon",
-    claims="release_of",
+    algorithms="ALGORITHMS STATEMENTS release_of",
+    algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
     comparison="AlgorithmCost Comparison compare",
-    counts="METRIC_COORDINATES clamp_of count_noise counts_of decoded_counts padded sum_length",
+    counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",
-    design="LARGEST_WEIGHT_NORM NoiseDesign SiloDesign convex_bounds",
+    design="NoiseDesign",
     joint="PastRun joint_epsilon",
+    layout="SiloDesign",
     live="LiveEpsilon",
+    mechanisms="draws_are_exact",
     metrics="measurements_until metrics_epsilon metrics_spent",
     notebook="as_table labelled",
     words="records_in_words",

@@ -18,11 +18,14 @@ import numpy as np
 
 from sumus.accounting import ORDERS, Release, least_noise, renyi_values
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee.claims import Analysis, calibrated_analysis, release_of
+from sumus.guarantee.algorithms import STATEMENTS, calibrated_analysis, release_of
+from sumus.guarantee.claims import Analysis
+from sumus.guarantee.coins import check_coins, coin_release
 from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
-from sumus.guarantee.design import NoiseDesign, SiloDesign
-from sumus.guarantee.exactness import Inexactness, inexactness_of, out_of_range
-from sumus.guarantee.mechanisms import check_coins, coin_release
+from sumus.guarantee.design import NoiseDesign
+from sumus.guarantee.exactness import Inexactness, out_of_range
+from sumus.guarantee.layout import SiloDesign
+from sumus.guarantee.mechanisms import draws_are_exact
 from sumus.guarantee.metrics import (
     least_metrics_noise,
     measurements_until,
@@ -42,6 +45,7 @@ from sumus.guarantee.per_silo import (
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
 from sumus.guarantee.words import records_in_words
+from sumus.noise import LAWS, Gaussian
 from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan, resolve
 
 __all__ = [
@@ -156,7 +160,7 @@ class Account:
                     else "  (paper's theorem 4.5, not proved for several local steps)"
                 )
                 lines.append(
-                    f"  for comparison: {_COMPARISON[each.name]} ε ≤ "
+                    f"  for comparison: {STATEMENTS[each.name].brief} ε ≤ "
                     f"{_round_up(each.epsilon)}{mark}"
                 )
         if self.tuning_epsilon is not None:
@@ -182,15 +186,6 @@ _ACCOUNTANT_NAMES = {
     "pld": "privacy-loss distribution",
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
     "renyi-mironov": "Rényi, integer orders, conversion of Mironov",
-}
-_COMPARISON = {
-    "single-step": "one step per round",
-    "last-step": "the last step of a round with the noise of all silos",
-    "local": "local noise alone",
-    "per-step": "every step counted with the noise of all silos",
-    "split-noise": "split noise",
-    "convex-pass": "convex pass",
-    "silo": "whole update",
 }
 
 
@@ -225,12 +220,12 @@ def calibrated(plan: TrainingPlan, facts: PublicFacts | None = None) -> NoiseDes
 def _calibrated(resolved: ResolvedPlan) -> NoiseDesign:
     resolved = ResolvedPlan.of(with_metrics_noise(resolved.plan), resolved.silo_names)
     plan, target = resolved.plan, resolved.plan.privacy.epsilon
-    if plan.noise.noise_multiplier is not None or plan.training.algorithm == "fedavg":
+    if plan.noise.noise_multiplier is not None or not resolved.rules.private:
         return NoiseDesign.of(resolved)
     if target is None:
         rule = "must be set (or noise.noise_multiplier)"
         raise PlanError("privacy.epsilon", None, rule, "Give a target such as epsilon = 1.0.")
-    if plan.noise.mechanism == "poisson-binomial":
+    if plan.noise.mechanism not in LAWS:
         return _calibrated_coins(resolved, target)
     trial = NoiseDesign.of(resolved.replace("aggregation", modulus_bits=64), noise_multiplier=1.0)
     likely_worst = max(
@@ -298,9 +293,9 @@ def account_of(design: NoiseDesign) -> Account:
     """
     plan = design.plan
     searched, measured = plan.privacy.tuning_runs is not None, plan.evaluation.metrics == "secure"
-    if plan.training.algorithm == "fedavg":
+    if not design.resolved.rules.private:
         raise GuaranteeError(
-            'training.algorithm "fedavg" adds no noise: there is no guarantee. Use "convex-pass", '
+            f'training.algorithm "{plan.training.algorithm}" adds no noise: there is no guarantee. Use "convex-pass", '
             '"split-noise" or "dp-sgd".'
         )
     per_kind = {kind_of(silo): analyses_of(design, silo) for silo in distinct_silos(design)}
@@ -317,11 +312,11 @@ def account_of(design: NoiseDesign) -> Account:
         epsilon=head.epsilon,
         delta=plan.privacy.delta,
         # floating-point draws carry no guarantee
-        proved=head.proved and plan.noise.mechanism != "gaussian",
+        proved=head.proved and draws_are_exact(plan),
         analysis=head.name,
         accountant=plan.privacy.accountant,
         noise_multiplier=design.noise_multiplier,
-        local_noise_multiplier=_local_multiplier(design),
+        local_noise_multiplier=design.mechanism.local_multiplier,
         unit=plan.privacy.unit,
         neighbours=_neighbours(plan),
         trust=trust_of(plan, head.name),
@@ -356,9 +351,8 @@ def _calibrated_coins(resolved: ResolvedPlan, target: float) -> NoiseDesign:
     def build(sigma: float) -> Release:
         return coin_release(resolved.replace("noise", noise_multiplier=max(sigma, least)))
 
-    slack, delta = inexactness_of(NoiseDesign.of(resolved, noise_multiplier=least)).budget(
-        0.0, plan.privacy.delta
-    )
+    drawn = NoiseDesign.of(resolved, noise_multiplier=least).mechanism.inexactness()
+    slack, delta = drawn.budget(0.0, plan.privacy.delta)
     if target <= slack or delta <= 0.0:
         given = f"epsilon = {plan.privacy.epsilon} at delta = {plan.privacy.delta:g}"
         raise GuaranteeError(f"{given} is less than the exactness of the coins costs. Raise it.")
@@ -383,12 +377,12 @@ def spent(design: NoiseDesign, rounds: int) -> float:
 def _least_multiplier(trial: NoiseDesign, silo: SiloDesign, target: float) -> float:
     """Least noise for one silo's records, in the analysis the plan calibrates to."""
     plan, name = trial.plan, _calibrated_analysis(trial, silo)
-    drawn = inexactness_of(trial)
+    drawn = trial.mechanism.inexactness()
     slack_epsilon, delta = drawn.budget(target, plan.privacy.delta)
     if target <= slack_epsilon or delta <= 0.0:
         raise GuaranteeError(out_of_range(target, plan.privacy.delta, drawn))
     base = trial.setting(silo)
-    continuous = replace(base, mechanism="gaussian")
+    continuous = replace(base, mechanism=Gaussian.name)
     return least_noise(
         lambda sigma: release_of(name, replace(base, noise_multiplier=sigma)),
         limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
@@ -439,12 +433,12 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     """
     dearest, curves, drawn = 0.0, [], Inexactness()
     for design in candidates:
-        if design.coins is not None:
-            rule = "cannot be accounted for poisson-binomial"
+        if not design.mechanism.composes_in_searches:
+            rule = f"cannot be accounted for {design.plan.noise.mechanism}"
             raise PlanError(
                 "privacy.tuning_runs", design.plan.privacy.tuning_runs, rule, "Remove the key."
             )
-        own = inexactness_of(design)
+        own = design.mechanism.inexactness()
         drawn = drawn.or_worse(own)
         for silo in distinct_silos(design):
             head = headline(analyses_of(design, silo, known=known), design.plan)
@@ -458,15 +452,8 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     )
 
 
-def _local_multiplier(design: NoiseDesign) -> float:
-    """Noise of one silo with an equal share, in clip norms."""
-    if design.coins is not None:
-        return design.coins.std_of_sum(1) / design.plan.training.clip_norm
-    return math.sqrt(design.share.variance_grid) / design.grid.resolution
-
-
 def _neighbours(plan: TrainingPlan) -> str:
-    if plan.privacy.unit == "silo":
+    if plan.protects_silos:
         return "all records of one silo: present, or emptied while the silo still takes part"
     one, data = "one record of one silo, add or remove", plan.data
     if data.path is None and data.objects is None:

@@ -1,37 +1,47 @@
-"""The analyses: what each algorithm releases, and whether that is proved.
+"""What can be claimed about a release: the numbers it rests on, and what is composed.
 
-| name          | what is composed                                         | proved                        |
-|---------------|----------------------------------------------------------|-------------------------------|
-| `single-step` | T × subsampled(noise of all counted silos)               | S = 1                         |
-| `last-step`   | T·(S−1) × subsampled(the silo's own noise alone)         | always                        |
-|               |   ∘ T × subsampled(noise of all counted silos)           |                               |
-| `local`       | T·S × subsampled(the silo's own noise alone)             | always                        |
-| `per-step`    | T·S × subsampled(noise of all counted silos)             | S = 1 only (paper, theorem 4.5) |
-| `split-noise` | T·(S−1) × subsampled(σ_eff)                              | always, with unsent state noise |
-|               |   ∘ T × subsampled(noise of all counted silos)           |   in all steps but the last     |
-| `convex-pass` | T × one draw per round, sensitivity P·γC/b               | convex smooth losses          |
-| `silo`        | T × noise of all counted silos, unit one silo            | always                        |
-
-Statements and proofs: docs/guarantees.md and docs/mathematics.md. For S > 1 the paper's per-step
-    accounting is reported for comparison,
-never as a guarantee: the state at which a later gradient is taken carries only the silo's own
-    noise. After the last step of a round no
-gradient is taken at the state any more, so that step may count with everybody's noise
-(docs/mathematics.md, theorem 7).
+A `Statement` is one analysis: a name, what it composes for a `Setting`, and its words. Every
+algorithm of `guarantee/algorithms/` has its own; here are the compositions that they share. Proofs
+are in docs/guarantees.md and docs/mathematics.md.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
-from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries, unit_shift
+from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries
 from sumus.errors import PlanError
 from sumus.noise import Law, noise_law
 
-__all__ = ["ANALYSES", "Analysis", "Setting", "applicable", "calibrated_analysis", "release_of"]
+__all__ = [
+    "LOCAL_STEPS_ALONE",
+    "ONE_DRAW_ALONE",
+    "PER_STEP",
+    "Analysis",
+    "Claim",
+    "Setting",
+    "Statement",
+    "but_the_last",
+    "equal_share",
+    "noisy",
+    "one_draw_per_round",
+]
+
+
+def equal_share(
+    mechanism: str, noise_multiplier: float, *, resolution: int, contributors: int
+) -> Law:
+    """The law that a silo with an equal share draws at every noisy query: the one that is accounted
+    and the one that is drawn.
+
+    Args:
+        noise_multiplier: σ, total, in clip norms.
+        resolution: r, grid steps per clip norm.
+        contributors: k, silos whose noise is counted.
+    """
+    return noise_law(mechanism, (noise_multiplier * resolution) ** 2).share(contributors)
 
 
 @final
@@ -87,33 +97,78 @@ class Setting:
     @property
     def share(self) -> Law:
         """The law that one silo with an equal share draws at every noisy query."""
-        return noise_law(self.mechanism, (self.noise_multiplier * self.resolution) ** 2).share(
-            self.contributors
+        return equal_share(
+            self.mechanism,
+            self.noise_multiplier,
+            resolution=self.resolution,
+            contributors=self.contributors,
         )
 
     @property
     def own(self) -> Law:
         """The law that this silo draws."""
-        return _scaled(self.share, self.mechanism, self.own_share)
+        return _scaled(self.share, self.own_share)
 
     @property
     def total(self) -> Law:
         """The law of the summed noise that is counted for a record of this silo."""
         if self.other_shares is None:
             return self.share.sum_of(self.contributors)
-        return _scaled(self.share, self.mechanism, self.own_share + self.other_shares)
+        return _scaled(self.share, self.own_share + self.other_shares)
 
 
-def _scaled(law: Law, mechanism: str, factor: float) -> Law:
+def _scaled(law: Law, factor: float) -> Law:
     if factor == 1.0:
         return law
-    if mechanism == "discrete-gaussian":
+    if not law.divisible:
         rule = (
-            "must be skellam where silos have different noise shares (discrete Gaussians of "
+            f"must be skellam where silos have different noise shares ({law.name} draws of "
             "unequal scale do not add up)"
         )
-        raise PlanError("noise.mechanism", mechanism, rule, 'Use "skellam".')
-    return noise_law(mechanism, law.variance_grid * factor)
+        raise PlanError("noise.mechanism", law.name, rule, 'Use "skellam".')
+    return noise_law(law.name, law.variance_grid * factor)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One analysis of one algorithm, before any numbers.
+
+    Args:
+        name: as accounts, policies and plots call it.
+        compose: what it composes for a setting.
+        text: what it says.
+        brief: what it says in a comparison with the headline.
+        counts: whose noise it composes: that of all counted silos, the silo's own, or both.
+        remark: what it needs, where algorithms are compared; omitted: it is not compared.
+        proved_for: in words, where it is proved only for some settings.
+    """
+
+    name: str
+    compose: Callable[[Setting], Release]
+    text: str
+    brief: str
+    counts: Literal["all", "own", "both"] = "all"
+    remark: str | None = None
+    proved_for: str | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement about one setting.
+
+    Args:
+        name: of the statement.
+        release: makes what is composed; asked for only where ε is wanted, because it takes time.
+        proved: whether the statement is proved for the setting.
+        statement: in words.
+    """
+
+    name: str
+    release: Callable[[], Release]
+    proved: bool
+    statement: str
 
 
 @final
@@ -128,14 +183,34 @@ class Analysis:
     statement: str
 
 
-def _single_step(s: Setting) -> Release:
-    return Release((_noisy(s, s.total, s.rounds),))
+# -- what is composed
 
 
-def _local(s: Setting) -> Release:
-    if s.algorithm in ("convex-pass", "silo"):
-        return _one_draw_per_round(s, s.own)
-    return Release((_noisy(s, s.own, s.rounds * s.local_steps),))
+def noisy(s: Setting, noise: Law, count: int) -> Queries:
+    """`count` subsampled sums of clipped gradients."""
+    return noisy_queries(
+        noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
+    )
+
+
+def one_draw_per_round(s: Setting, noise: Law) -> Release:
+    """A whole update a round, noised once."""
+    queries = noisy_queries(
+        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, doubling_rate=s.surge_rate
+    )
+    return Release((queries,))
+
+
+def but_the_last(s: Setting, earlier: Callable[[int], Queries]) -> Release:
+    """All steps of all rounds but the last of each as `earlier` says, the last ones with the noise
+    of all counted silos.
+
+    Guarantee: holds if a silo's state is a function of the round's public start and of what
+        `earlier` shows: then the last sums are queries at known states, and no state is used after
+        them.
+    """
+    before_the_last, last = s.rounds * (s.local_steps - 1), noisy(s, s.total, s.rounds)
+    return Release((earlier(before_the_last), last) if before_the_last else (last,))
 
 
 def _per_step(s: Setting) -> Release:
@@ -154,152 +229,30 @@ def _per_step(s: Setting) -> Release:
     )
 
 
-def _last_step(s: Setting) -> Release:
-    return _but_the_last(s, lambda count: _noisy(s, s.own, count))
+# -- statements about several algorithms
 
+_ALONE = "the silo's own noise alone protects its records, whatever the others do"
 
-def _split_noise(s: Setting) -> Release:
-    if s.slots not in (None, s.local_steps) or s.own_share != 1.0 or s.other_shares is not None:
-        rule = (
-            "needs equal steps and equal noise shares in all silos (its steps are composed side by "
-            "side)"
-        )
-        raise PlanError("training.algorithm", "split-noise", rule, "Use dp-sgd.")
-    multiplier = split_noise_multiplier(s)
-    return _but_the_last(s, lambda count: Queries(multiplier, s.sampling_rate, count))
-
-
-def _but_the_last(s: Setting, earlier: Callable[[int], Queries]) -> Release:
-    """All steps of all rounds but the last of each as `earlier` says, the last ones with the noise
-    of all counted silos.
-
-    Guarantee: holds if a silo's state is a function of the round's public start and of what
-        `earlier` shows: then the last sums are queries at known states, and no state is used after
-        them.
-    """
-    before_the_last, last = s.rounds * (s.local_steps - 1), _noisy(s, s.total, s.rounds)
-    return Release((earlier(before_the_last), last) if before_the_last else (last,))
-
-
-def _noisy(s: Setting, noise: Law, count: int) -> Queries:
-    return noisy_queries(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
-    )
-
-
-def _whole_update(s: Setting) -> Release:
-    return _one_draw_per_round(s, s.total)
-
-
-def _one_draw_per_round(s: Setting, noise: Law) -> Release:
-    step = noisy_queries(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, doubling_rate=s.surge_rate
-    )
-    return Release((step,))
-
-
-def split_noise_multiplier(s: Setting) -> float:
-    """Noise multiplier of one step of split noise but the last: 1/√cost, where a record's shift g
-    is carried by all silos' noises together.
-
-    Shift ξ₁ by a, ζ₁ by g − a, every other ξ_j by b_j and ζ_j by −b_j, with a + Σ b_j = g: then
-    every state noise ξ_j + ζ_j of the other silos keeps its value, silo 1's moves by g, and the sum
-    moves by g. With u = (k−1)m_ξ²/(k(m_ξ² + m_ζ²)) the share that leaves ξ₁,
-
-        cost = m_ξ²·[((1−u)Δ + √d/2)² + B] + m_ζ²·[(uΔ + √d/2)² + B],   B = (uΔ + √d/2)²/(k−1) + d(k−1)/4
-
-    which tends to (k+κ)/(k(1+κ)) per unit share, i.e. σ_eff² = σ²(1+κ)/(k+κ). Rounding: a is the
-    nearest integer vector to (1−u)g; the b_j are equal up to one grid step in every coordinate and
-    sum to g − a, so their squares exceed those of equal real parts by at most (k−1)/4 per
-    coordinate, without a cross term.
-
-    Guarantee: upper bound on the privacy loss of seeing every silo's state noise and the sum, every
-        step; valid for any model.
-    """
-    if s.state_noise == 0.0 or s.contributors == 1:
-        return 1.0 / (_shift(s.own) * s.l2_grid)
-    m_sent = _shift(s.share)
-    m_state = _shift(noise_law(s.mechanism, s.share.variance_grid * s.state_noise))
-    k, delta2, slack = (
-        s.contributors,
-        s.l2_grid,
-        math.sqrt(s.dimension) / 2.0 if s.mechanism != "gaussian" else 0.0,
-    )
-    moved = (k - 1) * m_sent**2 / (k * (m_sent**2 + m_state**2))
-    others = (moved * delta2 + slack) ** 2 / (k - 1) + slack**2 * (k - 1)
-    cost = m_sent**2 * (((1.0 - moved) * delta2 + slack) ** 2 + others) + m_state**2 * (
-        (moved * delta2 + slack) ** 2 + others
-    )
-    return 1.0 / min(math.sqrt(cost), m_sent * delta2)
-
-
-def _shift(noise: Law) -> float:
-    return unit_shift(noise) if noise.discrete else 1.0 / noise.std_grid
-
-
-ANALYSES: dict[str, tuple[Callable[[Setting], Release], str]] = {
-    "single-step": (
-        _single_step,
-        "one noisy sum per round; the noise of all counted silos protects every record",
-    ),
-    "last-step": (
-        _last_step,
-        "the last step of a round with the noise of all counted silos, the steps before it with "
-        "the silo's own",
-    ),
-    "local": (_local, "the silo's own noise alone protects its records, whatever the others do"),
-    "per-step": (
-        _per_step,
-        "the paper's theorem 4.5: every local step counted with the noise of all silos",
-    ),
-    "split-noise": (
-        _split_noise,
-        "local states carry extra noise that is never sent; the last step counts with the noise of "
-        "all silos",
-    ),
-    "convex-pass": (
-        _whole_update,
-        "noiseless non-expansive local pass, one draw of noise per round",
-    ),
-    "silo": (
-        _whole_update,
-        "the whole update of a silo is clipped; the noise of all counted silos protects it",
-    ),
-}
-
-
-def applicable(setting: Setting) -> dict[str, bool]:
-    """The analyses that say something about this setting, with whether each is proved for it."""
-    algorithm, one_step = setting.algorithm, setting.local_steps == 1
-    if algorithm in ("convex-pass", "silo"):
-        return {algorithm: True, "local": True}
-    if algorithm == "split-noise":
-        return {"split-noise": True, "local": True, "per-step": one_step}
-    if algorithm in ("dp-sgd", "single-step"):
-        # with nobody else's noise it is `local`
-        shared = {"last-step": True} if setting.contributors > 1 else {}
-        first = {"single-step": True} if one_step else shared
-        return first | {"local": True, "per-step": one_step}
-    raise PlanError(
-        "training.algorithm",
-        algorithm,
-        "has no privacy analysis",
-        'Use "convex-pass", "split-noise" or "dp-sgd".',
-    )
-
-
-def calibrated_analysis(calibrate_to: str, setting: Setting) -> str:
-    """The analysis that a plan's target is compared with: `privacy.calibrate_to` where it applies,
-    else the first that is proved.
-    """
-    analyses = applicable(setting)
-    return (
-        calibrate_to
-        if calibrate_to in analyses
-        else next(name for name, proved in analyses.items() if proved)
-    )
-
-
-def release_of(name: str, setting: Setting) -> Release:
-    """What the named analysis composes for this setting."""
-    return ANALYSES[name][0](setting)
+LOCAL_STEPS_ALONE = Statement(
+    name="local",
+    compose=lambda s: Release((noisy(s, s.own, s.rounds * s.local_steps),)),
+    text=_ALONE,
+    brief="local noise alone",
+    counts="own",
+    remark="any model, counts on no other silo",
+)
+ONE_DRAW_ALONE = Statement(
+    name="local",
+    compose=lambda s: one_draw_per_round(s, s.own),
+    text=_ALONE,
+    brief="local noise alone",
+    counts="own",
+)
+PER_STEP = Statement(
+    name="per-step",
+    compose=_per_step,
+    text="the paper's theorem 4.5: every local step counted with the noise of all silos",
+    brief="every step counted with the noise of all silos",
+    remark="paper's theorem 4.5",
+    proved_for="one local step",
+)

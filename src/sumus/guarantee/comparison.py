@@ -11,7 +11,7 @@ noise multiplier of n subsampled steps:
     local         √(N·S)·σ_P(q, T·S)                     dp-sgd, every silo for itself
     split-noise   √(N/k·S)·σ,  ε(T(S−1) × σ_eff ∘ T × σ) any model
     convex-pass   √(N/k)·P·√T/μ(ε, δ)                    convex losses
-    per-step      √(N/k·S)·σ_P(q, T·S)                   the paper's theorem 4.5, not proved for S > 1
+    per-step      √(N/k·S)·σ_P(q, T·S)                   Heikkilä 2025, theorem 4.5; not proved, S > 1
 """
 
 from __future__ import annotations
@@ -22,24 +22,29 @@ from typing import final
 
 from sumus.accounting import epsilon_of, least_noise
 from sumus.errors import GuaranteeError
-from sumus.guarantee.claims import Setting, release_of
+from sumus.guarantee.algorithms import ALGORITHMS, STATEMENTS, algorithm_of, release_of
+from sumus.guarantee.algorithms.algorithm import Algorithm
+from sumus.guarantee.claims import Setting, Statement
 from sumus.guarantee.design import NoiseDesign
+from sumus.noise import Gaussian
 
 __all__ = ["AlgorithmCost", "Comparison", "compare"]
 
-_TITLES = {
-    "single-step": ("single-step", "one noisy step per round"),
-    "last-step": ("dp-sgd", "any model"),
-    "local": ("dp-sgd", "any model, counts on no other silo"),
-    "split-noise": ("split-noise", "any model"),
-    "convex-pass": ("convex-pass", "convex losses"),
-    "per-step": ("dp-sgd", "paper's theorem 4.5"),
-}
+
+def _compared() -> dict[str, tuple[Algorithm, Statement]]:
+    """The statements that are set side by side, by name; last those that are not always proved."""
+    pairs = [
+        (algorithm, statement)
+        for algorithm in ALGORITHMS.values()
+        for statement in algorithm.statements
+        if statement.remark is not None
+    ]
+    order = list(STATEMENTS)
+    pairs.sort(key=lambda pair: (pair[1].proved_for is not None, order.index(pair[1].name)))
+    return {statement.name: (algorithm, statement) for algorithm, statement in pairs}
 
 
-# noisy steps that stand against one convex pass, whose bins are too small for noise in every one of
-# them
-_STEPS_PER_PASS = 16
+_COMPARED = _compared()
 
 
 @final
@@ -67,12 +72,18 @@ class AlgorithmCost:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The settings of all algorithms that do the same work per round as the plan."""
+    """The settings of all algorithms that do the same work per round as the plan.
+
+    Args:
+        own: the analysis that stands for the plan's own algorithm.
+        settings: by analysis.
+    """
 
     epsilon: float
     delta: float
     accountant: str
     silos: int
+    own: str
     settings: dict[str, Setting]
 
     def costs(self) -> list[AlgorithmCost]:
@@ -82,7 +93,7 @@ class Comparison:
     def least_multiplier(self, name: str) -> float:
         """σ: the least total noise multiplier of one analysis for the target."""
         setting = self.settings[name]
-        continuous = replace(setting, mechanism="gaussian")
+        continuous = replace(setting, mechanism=Gaussian.name)
         return least_noise(
             lambda sigma: release_of(name, replace(setting, noise_multiplier=sigma)),
             limit=lambda sigma: release_of(name, replace(continuous, noise_multiplier=sigma)),
@@ -94,7 +105,7 @@ class Comparison:
     def average_noise(self, name: str, multiplier: float, *, silos: int | None = None) -> float:
         """Noise of the averaged update in γC/(bN) for a total multiplier: √(N/k·queries)·σ."""
         setting = self.settings[name]
-        queries = 1 if name in ("convex-pass", "single-step") else setting.local_steps
+        queries = algorithm_of(setting.algorithm).queries(setting.local_steps)
         return math.sqrt((silos or self.silos) / setting.contributors * queries) * multiplier
 
     def epsilon_at(self, name: str, average_noise: float, rounds: int) -> float:
@@ -121,16 +132,16 @@ class Comparison:
         return replace(self, silos=silos, settings=settings)
 
     def _cost(self, name: str, multiplier: float) -> AlgorithmCost:
-        algorithm, remark = _TITLES[name]
-        proved = name != "per-step" or self.settings[name].local_steps == 1
+        setting, (_, statement) = self.settings[name], _COMPARED[name]
+        proved = statement.proved_for is None or setting.local_steps == 1
         noise = self.average_noise(name, multiplier)
         return AlgorithmCost(
             analysis=name,
-            algorithm=algorithm,
+            algorithm=setting.algorithm,
             noise_multiplier=multiplier,
             average_noise=noise,
             proved=proved,
-            remark=remark,
+            remark=statement.remark or "",
         )
 
 
@@ -139,46 +150,31 @@ def compare(design: NoiseDesign) -> Comparison | None:
     noise to compare at.
     """
     plan = design.plan
-    if plan.privacy.unit == "silo" or plan.privacy.epsilon is None:
+    if plan.rules.protects != "records" or plan.privacy.epsilon is None:
         return None
     silo = design.silos[0]
-    convex = plan.training.algorithm == "convex-pass"
-    passes = (
-        plan.training.passes if convex else max(1, round(silo.sampling_rate * silo.local_steps))
-    )
-    steps = passes * min(silo.local_steps, _STEPS_PER_PASS) if convex else silo.local_steps
-    rate = passes / steps if convex else silo.sampling_rate
-    resolution, dimension = design.grid.resolution, design.resolved.dimension
+    work = design.algorithm.work(plan, silo)
     base = replace(
         design.setting(silo),
-        algorithm="dp-sgd",
-        local_steps=steps,
-        slots=steps,
-        sampling_rate=rate,
-        l2_grid=float(resolution),
+        local_steps=work.steps,
+        slots=work.steps,
+        sampling_rate=work.sampling_rate,
+        l2_grid=float(design.grid.resolution),
+        state_noise=0.0,
         surge_rate=0.0,
         own_share=1.0,
         other_shares=None,
     )
     settings = {
-        "single-step": replace(base, algorithm="single-step", local_steps=1, slots=1),
-        "last-step": base,
-        "local": base,
-        "split-noise": replace(
-            base, algorithm="split-noise", state_noise=plan.training.state_noise
-        ),
-        "convex-pass": replace(
-            base,
-            algorithm="convex-pass",
-            sampling_rate=1.0,
-            l2_grid=passes * resolution + math.sqrt(dimension),
-        ),
-        "per-step": base,
+        name: algorithm.compared(base, plan, work) for name, (algorithm, _) in _COMPARED.items()
     }
     return Comparison(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
         accountant=plan.privacy.accountant,
         silos=design.resolved.invited,
+        own=next(
+            name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm
+        ),
         settings=settings,
     )

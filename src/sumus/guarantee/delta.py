@@ -27,7 +27,7 @@ def protected_units(plan: TrainingPlan) -> int | None:
     Training records, or the test records that the plan's fractions imply where these are more and
     are counted securely.
     """
-    if plan.privacy.unit == "silo":
+    if plan.protects_silos:
         return plan.federation.silos
     if plan.data.records_per_silo is None:
         return None
@@ -39,7 +39,7 @@ def protected_units(plan: TrainingPlan) -> int | None:
 
 def units_in_words(plan: TrainingPlan) -> str:
     """What `protected_units` counts."""
-    if plan.privacy.unit == "silo":
+    if plan.protects_silos:
         return "silos"
     return "test records" if _tests_are_more(plan) else "training records"
 

@@ -11,179 +11,20 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Self, final
 
-from scipy.special import betainc
-
 from sumus.errors import PlanError
-from sumus.guarantee.claims import Setting
-from sumus.guarantee.mechanisms import check_coins, coins_of
-from sumus.noise import (
-    Grid,
-    Law,
-    PoissonBinomial,
-    Rounding,
-    component_shares,
-    noise_law,
-    summation_slack_grid,
-)
-from sumus.plan import PublicFacts, ResolvedPlan, ResolvedSilo, TrainingPlan, float_sum_terms
+from sumus.guarantee.algorithms import algorithm_of
+from sumus.guarantee.algorithms.algorithm import Algorithm
+from sumus.guarantee.claims import Setting, equal_share
+from sumus.guarantee.coins import check_coins, coins_of
+from sumus.guarantee.layout import SiloDesign
+from sumus.guarantee.mechanisms import AdditiveNoise, Coins, Mechanism
+from sumus.noise import LAWS, Grid, Law, PoissonBinomial, component_shares, noise_law
+from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan
 
-__all__ = ["ConvexBounds", "NoiseDesign", "SiloDesign", "convex_bounds"]
+__all__ = ["NoiseDesign"]
 
-LARGEST_WEIGHT_NORM = 1e3
-"""Weights of a convex pass stay within this norm: every step ends with a projection onto the ball,
-and so does the server's. The float slack of the sensitivity rests on it. A projection is
-non-expansive: it never raises a sensitivity, and no record can stop a run.
-"""
-
-# relative: records are float32, so their norm may exceed the feature bound by this much
-_NORM_TOLERANCE = 2.0**-19
-
-_WEIGHT_BITS = 8
 _WRAP_LOG_PROBABILITY = -40.0 * math.log(2.0)
 _LEAST_HEADROOM = 4.0  # clip norms per coordinate and query that a silo must be able to express
-
-
-# -- convex pass: constants of the loss
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ConvexBounds:
-    """Constants of a generalised linear loss on records of norm at most R (bias included),
-    residuals capped at t (1: not capped).
-
-    softmax: gradient norm C = √2·t·R, smoothness β = R²/2; binary logistic: C = t·R, β = R²/4.
-
-    Args:
-        gradient_norm: C.
-        smoothness: β.
-        residual_cap: t, which the pass takes from here, so that it caps what is accounted.
-        bin_cap: the most records a bin may hold for a step of full length, ⌊(2/γ − λ)·b/β⌋, with β
-            of records a float32 too long.
-    """
-
-    gradient_norm: float
-    smoothness: float
-    residual_cap: float
-    bin_cap: int
-
-
-def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
-    """The constants for one learning rate; refuses models whose loss is not known to be convex and
-    smooth.
-    """
-    training, divisor = resolved.plan.training, resolved.divisor
-    bound2 = training.feature_bound**2
-    residual_cap = 1.0 if training.residual_cap is None else training.residual_cap
-    if training.model in ("softmax", "linear"):
-        gradient_norm, smoothness = residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0
-    elif training.model == "logistic":
-        gradient_norm, smoothness = residual_cap * training.feature_bound, bound2 / 4.0
-    else:
-        rule = (
-            "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex "
-            "smooth loss)"
-        )
-        raise PlanError(
-            "training.model",
-            training.model,
-            rule,
-            'Use "split-noise" or "dp-sgd" for other models.',
-        )
-    smoothness_drawn = smoothness * (1.0 + _NORM_TOLERANCE) ** 2
-    room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
-    cap = math.floor(room)
-    if cap < 1:
-        rule = f"must let a bin of {divisor:.3g} records on average hold one (convex-pass)"
-        raise PlanError(
-            "training.learning_rate",
-            learning_rate,
-            rule,
-            _largest_rate(resolved, learning_rate, smoothness_drawn),
-        )
-    return ConvexBounds(
-        gradient_norm=gradient_norm, smoothness=smoothness, residual_cap=residual_cap, bin_cap=cap
-    )
-
-
-def _largest_rate(resolved: ResolvedPlan, learning_rate: float, smoothness: float) -> str:
-    """What a bin that holds no record needs: (2/γ − λ)·b/β ≥ 1, solved for γ and for the number of
-    bins, in words.
-    """
-    training, divisor = resolved.plan.training, resolved.divisor
-    mean = math.fsum(silo.records for silo in resolved.silos) / len(resolved.silos)
-    largest = 2.0 / (smoothness / divisor + training.l2_penalty)
-    digits = 10.0 ** (2 - math.floor(math.log10(largest)))
-    fix = f"Use at most {math.floor(largest * digits) / digits:g}"
-    # b follows from the bins
-    counted = abs(divisor * resolved.local_steps - mean) <= 0.01 * mean
-    bins = math.floor(mean * (2.0 / learning_rate - training.l2_penalty) / smoothness)
-    return (
-        f"{fix}, or fewer bins: federation.local_steps at most {bins}."
-        if counted and bins >= 1
-        else f"{fix}."
-    )
-
-
-def convex_float_slack_grid(
-    resolved: ResolvedPlan, *, learning_rate: float, steps: int, records: int, resolution: float
-) -> float:
-    """Grid steps that float64 arithmetic and float32 records can add to what one record does to a
-    convex pass.
-
-        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(4d + n + 20)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
-
-    Guarantee: holds for weights of norm at most W before the pass and bins of up to n records, in
-        whatever order sums are taken (docs/mathematics.md, "rounding and floats").
-
-    Args:
-        records: n, public bound on the silo's records.
-        resolution: grid steps that γC/b stands for.
-    """
-    training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
-    numbers = resolved.dimension  # f·K ≥ f + K − 1
-    largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
-    per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (
-        4.0 * numbers + records + 20.0
-    ) / training.feature_bound
-    unit = learning_rate * bounds.gradient_norm / resolved.divisor
-    rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
-    return rounding + training.passes * resolution * _NORM_TOLERANCE
-
-
-# -- what every silo draws
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class SiloDesign:
-    """What one silo does in a round, in the units of the common grid.
-
-    Args:
-        name: the silo.
-        learning_rate: γ_i.
-        clip_norm: C_i, gradient units (convex-pass: the natural gradient bound; silo: the bound on
-            the whole update).
-        resolution: grid steps that its clip norm stands for; at most the plan's.
-        l2_grid: Δ₂, what one record can do to one noisy query of this silo.
-        sampling_rate: q_i.
-        local_steps: S_i.
-        records: public upper bound on its training records.
-        variance_ratio: its noise variance over that of an equal share.
-        surge_rate: probability per round that a record's bin overflows and its influence at most
-            doubles (convex-pass).
-    """
-
-    name: str
-    learning_rate: float
-    clip_norm: float
-    resolution: int
-    l2_grid: float
-    sampling_rate: float
-    local_steps: int
-    records: int
-    variance_ratio: float
-    surge_rate: float
 
 
 @final
@@ -222,37 +63,18 @@ class NoiseDesign:
         if noise_multiplier is not None:
             resolved = resolved.replace("noise", noise_multiplier=noise_multiplier)
         _check(resolved)
-        plan = resolved.plan
-        clip_norms = {silo.name: _clip_norm(resolved, silo) for silo in resolved.silos}
-        unit = max(
-            clip_norms[silo.name] * silo.learning_rate / plan.training.learning_rate
-            for silo in resolved.silos
-        )
-        if plan.training.algorithm == "convex-pass":
-            unit = max(
-                clip_norms[silo.name] * silo.learning_rate / resolved.divisor
-                for silo in resolved.silos
-            )
-        grid = Grid(unit, plan.resolution)
-        scale = 1.0 / resolved.invited
-        if plan.training.algorithm not in ("convex-pass", "silo", "fedavg"):
-            weighted = (
-                plan.training.learning_rates is not None or plan.training.local_momentum > 0.0
-            )
-            weight_unit = float(1 << _WEIGHT_BITS) if weighted else 1.0
-            scale *= -plan.training.learning_rate / (resolved.divisor * weight_unit)
+        algorithm = algorithm_of(resolved.rules.name)
+        layout = algorithm.layout(resolved)
+        grid = Grid(layout.unit, resolved.plan.resolution)
         design = cls(
             resolved=resolved,
             grid=grid,
-            silos=tuple(
-                _silo_design(resolved, silo, grid=grid, clip_norm=clip_norms[silo.name])
-                for silo in resolved.silos
-            ),
-            step_weights=_step_weights(resolved),
-            update_scale=scale,
+            silos=tuple(algorithm.silo(resolved, silo, grid) for silo in resolved.silos),
+            step_weights=layout.step_weights,
+            update_scale=layout.update_scale,
             saturation_grid=1 << 62,
         )
-        if plan.training.algorithm == "fedavg":
+        if not resolved.rules.private:
             return design
         return replace(design, saturation_grid=_saturation(design))
 
@@ -286,13 +108,20 @@ class NoiseDesign:
         return coins_of(self.resolved)
 
     @property
+    def mechanism(self) -> Mechanism:
+        """What becomes of a silo's vector, and what is proved for it."""
+        coins = self.coins
+        return AdditiveNoise(self) if coins is None else Coins(self, coins)
+
+    @property
     def queries_per_round(self) -> int:
         """Noise draws that one silo adds up in a round."""
-        return (
-            1
-            if self.plan.training.algorithm in ("convex-pass", "silo")
-            else max(s.local_steps for s in self.silos)
-        )
+        return self.algorithm.queries(max(silo.local_steps for silo in self.silos))
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What is drawn and what is proved for the plan's algorithm."""
+        return algorithm_of(self.resolved.rules.name)
 
     @property
     def share(self) -> Law:
@@ -310,14 +139,10 @@ class NoiseDesign:
         It hides the state at which the next gradient is taken, so the last step of a round, after
         which there is none, goes without.
         """
-        training = self.plan.training
-        if (
-            training.algorithm != "split-noise"
-            or training.state_noise == 0.0
-            or self.queries_per_round == 1
-        ):
+        shares = self.algorithm.state_noise(self.plan)
+        if shares == 0.0 or self.queries_per_round == 1:
             return None
-        return noise_law(self.plan.noise.mechanism, self.share.variance_grid * training.state_noise)
+        return noise_law(self.plan.noise.mechanism, self.share.variance_grid * shares)
 
     @property
     def removable_components(self) -> tuple[Law, ...]:
@@ -334,9 +159,12 @@ class NoiseDesign:
         )
 
     def _law(self, factor: float) -> Law:
-        share = noise_law(
-            self.plan.noise.mechanism, (self.noise_multiplier * self.grid.resolution) ** 2
-        ).share(self.resolved.contributors)
+        share = equal_share(
+            self.plan.noise.mechanism,
+            self.noise_multiplier,
+            resolution=self.grid.resolution,
+            contributors=self.resolved.contributors,
+        )
         return (
             share
             if factor == 1.0
@@ -363,9 +191,7 @@ class NoiseDesign:
             resolution=self.grid.resolution,
             l2_grid=silo.l2_grid,
             dimension=self.resolved.dimension,
-            state_noise=plan.training.state_noise
-            if plan.training.algorithm == "split-noise"
-            else 0.0,
+            state_noise=self.algorithm.state_noise(plan),
             surge_rate=silo.surge_rate,
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.variance_ratio * self._kept_part,
@@ -395,24 +221,16 @@ class NoiseDesign:
 def _check(resolved: ResolvedPlan) -> None:
     """Refuse what no analysis covers."""
     plan = resolved.plan
-    if plan.noise.mechanism == "gaussian" and plan.aggregation.protocol != "trusted":
-        rule = 'must be discrete under secure aggregation; "gaussian" is continuous'
+    law = LAWS.get(plan.noise.mechanism)
+    if law is not None and not law.discrete and plan.aggregation.protocol != "trusted":
+        rule = f'must be discrete under secure aggregation; "{law.name}" is continuous'
         raise PlanError(
             "noise.mechanism",
             plan.noise.mechanism,
             rule,
             'Use "skellam", or aggregation.protocol = "trusted" to simulate.',
         )
-    differing = [name for name, own in plan.silo.items() if own.local_steps or own.std_factor]
-    if plan.training.algorithm == "split-noise" and differing:
-        rule = (
-            "cannot set local_steps or std_factor under split-noise (its steps are composed side "
-            "by side)"
-        )
-        raise PlanError(
-            f"silo.{differing[0]}", differing[0], rule, "Remove the key, or use dp-sgd."
-        )
-    if plan.noise.mechanism == "poisson-binomial" and plan.training.algorithm != "fedavg":
+    if resolved.rules.private and plan.noise.mechanism not in LAWS:
         check_coins(plan)
     if plan.noise.removable:
         _check_removable(resolved)
@@ -423,11 +241,11 @@ def _check_removable(resolved: ResolvedPlan) -> None:
     add within the law.
     """
     plan = resolved.plan
+    algorithm, law = algorithm_of(resolved.rules.name), LAWS.get(plan.noise.mechanism)
     steps = max(resolved.local_steps, *(silo.local_steps for silo in resolved.silos))
-    one_query = plan.training.algorithm in ("convex-pass", "silo") or (
-        plan.training.algorithm in ("single-step", "dp-sgd") and steps == 1
-    )
-    fits = one_query and plan.noise.mechanism == "skellam" and plan.federation.selection == "all"
+    one_query = algorithm.removable and algorithm.queries(steps) == 1
+    adds_up = law is not None and law.discrete and law.divisible
+    fits = one_query and adds_up and plan.federation.selection == "all"
     if (
         not fits
         or plan.federation.dropouts == 0
@@ -440,98 +258,6 @@ def _check_removable(resolved: ResolvedPlan) -> None:
         raise PlanError("noise.removable", True, rule, "Set it to false.")
 
 
-def _clip_norm(resolved: ResolvedPlan, silo: ResolvedSilo) -> float:
-    if resolved.plan.training.algorithm == "convex-pass":
-        return convex_bounds(resolved, silo.learning_rate).gradient_norm
-    return silo.clip_norm
-
-
-def _silo_design(
-    resolved: ResolvedPlan, silo: ResolvedSilo, *, grid: Grid, clip_norm: float
-) -> SiloDesign:
-    plan, rate = resolved.plan, silo.learning_rate
-    surge = 0.0
-    if plan.training.algorithm == "convex-pass":
-        # of this silo, over the grid's unit
-        reach = rate * clip_norm / resolved.divisor / grid.clip_norm
-        cap = convex_bounds(resolved, rate).bin_cap
-        surge = min(
-            1.0,
-            plan.training.passes
-            * _crowded(cap, others=max(silo.records - 1, 0), bins=silo.local_steps),
-        )
-        resolution = grid.resolution
-        slack = convex_float_slack_grid(
-            resolved,
-            learning_rate=rate,
-            steps=silo.local_steps,
-            records=silo.records,
-            resolution=grid.resolution * reach,
-        )
-        l2_grid = grid.sensitivity_grid(Rounding.SUMMED, resolved.dimension, float_slack_grid=slack)
-        # P·γC/b of this silo in place of the grid's unit
-        l2_grid += (reach * plan.training.passes - 1.0) * grid.resolution
-        if surge > 0.5:  # almost every bin is overfull: count the double influence always
-            surge, l2_grid = 0.0, 2.0 * l2_grid
-    else:
-        reach = clip_norm * rate / plan.training.learning_rate / grid.clip_norm
-        resolution = max(1, math.floor(grid.resolution * min(reach, 1.0)))
-        own_grid = Grid(clip_norm, resolution)
-        slack = summation_slack_grid(
-            terms=float_sum_terms(max(silo.records, 1)), resolution=resolution
-        )
-        l2_grid = own_grid.sensitivity_grid(
-            resolved.rounding, resolved.dimension, float_slack_grid=slack
-        )
-    return SiloDesign(
-        name=silo.name,
-        learning_rate=rate,
-        clip_norm=clip_norm,
-        resolution=resolution,
-        l2_grid=l2_grid,
-        sampling_rate=silo.sampling_rate,
-        local_steps=silo.local_steps,
-        records=silo.records,
-        variance_ratio=silo.std_factor**2,
-        surge_rate=surge,
-    )
-
-
-def _crowded(cap: int, *, others: int, bins: int) -> float:
-    """P[Binomial(others, 1/bins) ≥ cap]: a record's bin holds at least `cap` others."""
-    if cap > others:
-        return 0.0
-    return 1.0 if bins == 1 else float(betainc(cap, others - cap + 1, 1.0 / bins))
-
-
-def _step_weights(resolved: ResolvedPlan) -> tuple[int, ...]:
-    """Integer weights of the local steps: the momentum sum (1 − m^(S−s+1))/(1 − m), or the
-    learning-rate schedule over its largest.
-    """
-    plan, training = resolved.plan, resolved.plan.training
-    steps = max(resolved.local_steps, *(silo.local_steps for silo in resolved.silos))
-    if training.algorithm in ("convex-pass", "silo", "fedavg"):
-        return (1,)
-    if training.learning_rates is not None:
-        return tuple(
-            max(1, round((1 << _WEIGHT_BITS) * rate / training.learning_rate))
-            for rate in training.learning_rates
-        )
-    if training.local_momentum == 0.0:
-        return (1,) * steps
-    if any(s.local_steps for s in plan.silo.values()):
-        raise PlanError(
-            "training.local_momentum",
-            training.local_momentum,
-            "must be 0 where silos take unequal steps",
-            "Set it to 0.",
-        )
-    m = training.local_momentum
-    return tuple(
-        round((1 << _WEIGHT_BITS) * (1.0 - m ** (steps - s)) / (1.0 - m)) for s in range(steps)
-    )
-
-
 def _saturation(design: NoiseDesign) -> int:
     """The largest magnitude a silo may give one coordinate of one query so that the sum wraps with
     probability below 2^-40.
@@ -542,7 +268,7 @@ def _saturation(design: NoiseDesign) -> int:
     plan = design.plan
     parties = design.resolved.invited
     half = 2.0 ** (plan.aggregation.modulus_bits - 1)
-    if plan.noise.mechanism == "poisson-binomial" or not design.share.discrete:
+    if plan.noise.mechanism not in LAWS or not design.share.discrete:
         return 1 << 52  # the range of coins is checked apart, floats do not wrap
     largest = design.drawn_by(max(design.silos, key=lambda silo: silo.variance_ratio))
     heaviest, draws = max(design.step_weights), parties * design.queries_per_round

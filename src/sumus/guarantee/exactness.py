@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import final
 
 from sumus.accounting import TAIL_LOG_MASS
-from sumus.guarantee.design import NoiseDesign
-from sumus.guarantee.mechanisms import coin_log_ratio
 from sumus.noise import Law
 from sumus.plan import TrainingPlan
 
-__all__ = ["Inexactness", "breach_of", "inexactness_of", "inexactness_of_draws", "out_of_range"]
+__all__ = ["Inexactness", "breach_of", "inexactness_of_draws", "out_of_range"]
 
 # of sumus.secagg.terms, whose import is slow; a test compares
 _SPARSE_FROM, _SECURITY_BITS = 150, 40
@@ -131,31 +129,6 @@ def breach_of(plan: TrainingPlan) -> float:
         return 0.0
     keeps_its_session = plan.federation.selection == "all" and not plan.noise.removable
     return (1 if keeps_its_session else plan.federation.rounds) * 2.0**-_SECURITY_BITS
-
-
-def inexactness_of(design: NoiseDesign) -> Inexactness:
-    """Of all noise of all rounds that protects a record of a design."""
-    plan = design.plan
-    if design.coins is not None:
-        return Inexactness(log_ratio=coin_log_ratio(design.resolved), breach=breach_of(plan))
-    contributors = design.resolved.contributors
-    coordinates = float(plan.federation.rounds * design.resolved.dimension)
-    draws = contributors
-    if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
-        honest = plan.least_invited - plan.colluding
-        draws = max(
-            (honest - missing) * (missing + 1) for missing in range(plan.federation.dropouts + 1)
-        )
-    sent = inexactness_of_draws(
-        design.share, contributors, sums=coordinates * design.queries_per_round, draws_per_sum=draws
-    )
-    sent += Inexactness(breach=breach_of(plan))
-    if design.state_noise is None:
-        return sent
-    states = coordinates * (design.queries_per_round - 1)  # the last step of a round draws none
-    return sent + inexactness_of_draws(
-        design.state_noise, 1, sums=states, draws_per_sum=contributors
-    )
 
 
 def out_of_range(target: float, delta: float, drawn: Inexactness) -> str:

@@ -16,10 +16,11 @@ from typing import final
 
 from sumus.accounting import Release, tightest
 from sumus.errors import GuaranteeError
-from sumus.guarantee.claims import Setting, calibrated_analysis, release_of
+from sumus.guarantee.algorithms import calibrated_analysis, release_of
+from sumus.guarantee.claims import Setting
 from sumus.guarantee.counts import count_release
 from sumus.guarantee.design import NoiseDesign
-from sumus.guarantee.exactness import Inexactness, inexactness_of
+from sumus.guarantee.exactness import Inexactness
 from sumus.guarantee.metrics import inexactness_of_counts
 from sumus.plan import ResolvedPlan, TrainingPlan
 
@@ -74,7 +75,7 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
         )
     )
     accountant = tightest(composed)
-    drawn = sum(map(inexactness_of, designs), Inexactness())
+    drawn = sum((design.mechanism.inexactness() for design in designs), Inexactness())
     drawn = sum((inexactness_of_counts(run.plan, run.measurements) for run in measured), drawn)
     return drawn.paid_for(lambda left: accountant.epsilon(composed, delta=left), delta=delta)
 

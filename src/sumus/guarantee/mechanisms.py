@@ -1,114 +1,167 @@
-"""The Poisson-binomial mechanism as a plan: coin tosses instead of added noise, for whole silos
-(`unit = "silo"`).
-
-Every coordinate of a silo's update is clipped to ±c with c = C/√d, so that its norm is at most C,
-and leaves the silo as the number of ones among `noise.trials` coins that lean by at most θ. The
-plan's noise multiplier is, as everywhere, the standard deviation of a decoded coordinate of the sum
-over C:
-
-    σ = √(k/m)·c/(2θ·C) = √(k/(m·d)) / (2θ)      so      θ = √(k/(m·d)) / (2σ)
-
-with m trials and k counted silos. Guarantees come from the Rényi divergence in
-`sumus.accounting.poisson_binomial`; there is no privacy-loss accountant for it.
-"""
+"""How a vector is hidden: noise is added to it (`AdditiveNoise`), or coins are tossed (`Coins`)."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, final
 
-from sumus.accounting import LARGEST_COINS, Queries, Release, poisson_binomial_curve
-from sumus.errors import PlanError
-from sumus.noise import PoissonBinomial
-from sumus.plan import ResolvedPlan, TrainingPlan
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["check_coins", "coin_log_ratio", "coin_release", "coins_of"]
+from sumus.guarantee.claims import Claim
+from sumus.guarantee.coins import coin_log_ratio, coin_release
+from sumus.guarantee.exactness import Inexactness, breach_of, inexactness_of_draws
+from sumus.guarantee.layout import SiloDesign
+from sumus.noise import LAWS, PoissonBinomial
+from sumus.plan import TrainingPlan
 
-_LARGEST_LEAN = 0.25
+if TYPE_CHECKING:
+    from sumus.guarantee.design import NoiseDesign
+
+__all__ = ["AdditiveNoise", "Coins", "Mechanism", "draws_are_exact"]
 
 
-def coins_of(resolved: ResolvedPlan) -> PoissonBinomial | None:
-    """The coins of a plan with known noise; None where the plan adds noise instead."""
-    plan, dimension = resolved.plan, resolved.dimension
-    if plan.noise.mechanism != "poisson-binomial" or plan.training.algorithm == "fedavg":
-        return None
-    multiplier = plan.noise.noise_multiplier
-    if multiplier is None:
-        raise PlanError(
-            "noise.noise_multiplier",
-            None,
-            "must be calibrated before coins are tossed",
-            "Call sumus.account first.",
+def draws_are_exact(plan: TrainingPlan) -> bool:
+    """Whether what is drawn is proved to have its declared law: floating-point draws are not."""
+    law = LAWS.get(plan.noise.mechanism)
+    return law is None or law.discrete
+
+
+class Mechanism(Protocol):
+    """What becomes of a silo's vector, and what is proved for it."""
+
+    @property
+    def can_wrap(self) -> bool:
+        """Whether noise may carry a sum over the ring's end, with a probability that is bounded."""
+        ...
+
+    @property
+    def composes_in_searches(self) -> bool:
+        """Whether the best of several runs can be accounted for."""
+        ...
+
+    @property
+    def share_std_grid(self) -> float | None:
+        """Standard deviation of an equal share of noise, grid steps; None where none is added."""
+        ...
+
+    @property
+    def local_multiplier(self) -> float:
+        """Noise of one silo with an equal share, in clip norms."""
+        ...
+
+    def noise_norm(self, survivors: int) -> float:
+        """√(d·Var) of the noise in the decoded sum of so many silos."""
+        ...
+
+    def decode(self, total_grid: npt.NDArray[Any], survivors: int) -> npt.NDArray[np.float64]:
+        """The sum of so many silos in real units."""
+        ...
+
+    def claims(self, silo: SiloDesign, *, known: int = 0) -> tuple[Claim, ...]:
+        """What can be claimed for a record of one silo.
+
+        Args:
+            known: counted silos whose noise the adversary knows after all.
+        """
+        ...
+
+    def inexactness(self) -> Inexactness:
+        """Of all that is drawn in all rounds and protects a record."""
+        ...
+
+
+@final
+class AdditiveNoise:
+    """Every silo adds a draw of its share of a law."""
+
+    composes_in_searches = True
+
+    def __init__(self, design: NoiseDesign) -> None:
+        self._design = design
+
+    @property
+    def can_wrap(self) -> bool:
+        return self._design.share.discrete
+
+    @property
+    def share_std_grid(self) -> float:
+        return math.sqrt(self._design.share.variance_grid)
+
+    @property
+    def local_multiplier(self) -> float:
+        return self.share_std_grid / self._design.grid.resolution
+
+    def noise_norm(self, survivors: int) -> float:
+        design = self._design
+        weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
+        variance = survivors * design.share.variance_grid * weights2
+        return math.sqrt(design.resolved.dimension * variance) * design.grid.granularity
+
+    def decode(self, total_grid: npt.NDArray[Any], survivors: int) -> npt.NDArray[np.float64]:
+        return np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
+
+    def claims(self, silo: SiloDesign, *, known: int = 0) -> tuple[Claim, ...]:
+        return self._design.algorithm.claims(self._design.setting(silo, known=known))
+
+    def inexactness(self) -> Inexactness:
+        design, plan = self._design, self._design.plan
+        contributors = design.resolved.contributors
+        coordinates = float(plan.federation.rounds * design.resolved.dimension)
+        draws = contributors
+        if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
+            honest, dropouts = plan.least_invited - plan.colluding, plan.federation.dropouts
+            draws = max((honest - missing) * (missing + 1) for missing in range(dropouts + 1))
+        sent = inexactness_of_draws(
+            design.share,
+            contributors,
+            sums=coordinates * design.queries_per_round,
+            draws_per_sum=draws,
         )
-    theta = math.sqrt(resolved.contributors / (plan.noise.trials * dimension)) / (2.0 * multiplier)
-    if theta > _LARGEST_LEAN:
-        least = math.sqrt(resolved.contributors / (plan.noise.trials * dimension)) / (
-            2.0 * _LARGEST_LEAN
+        sent += Inexactness(breach=breach_of(plan))
+        if design.state_noise is None:
+            return sent
+        states = coordinates * (design.queries_per_round - 1)  # the last step of a round draws none
+        return sent + inexactness_of_draws(
+            design.state_noise, 1, sums=states, draws_per_sum=contributors
         )
-        rule = f"must be at least {least:.4g}: a coin may lean by at most {_LARGEST_LEAN:g}"
-        raise PlanError(
-            "noise.noise_multiplier", multiplier, rule, "Raise it, or raise noise.trials."
-        )
-    return PoissonBinomial(plan.training.clip_norm / math.sqrt(dimension), plan.noise.trials, theta)
 
 
-def coin_release(resolved: ResolvedPlan, *, contributors: int | None = None) -> Release:
-    """What all rounds release, as a Rényi curve: one sum of the counted silos' coins per round.
+@final
+class Coins:
+    """Every silo sends numbers of tossed coins in place of its clipped coordinates."""
 
-    Args:
-        contributors: silos in the sum whose coins are counted; 1 gives the silo's own coins alone.
-    """
-    coins, plan = coins_of(resolved), resolved.plan
-    if coins is None or plan.noise.noise_multiplier is None:
-        raise PlanError(
-            "noise.mechanism", plan.noise.mechanism, "tosses no coins", 'Use "poisson-binomial".'
-        )
-    curve = poisson_binomial_curve(
-        silos=resolved.contributors if contributors is None else contributors,
-        trials=coins.trials,
-        theta=coins.theta,
-        dimension=resolved.dimension,
-    )
-    return Release((Queries(None, 1.0, plan.federation.rounds, curve),))
+    can_wrap = False  # the ring holds all coins that there are
+    composes_in_searches = False
+    share_std_grid = None
 
+    def __init__(self, design: NoiseDesign, coins: PoissonBinomial) -> None:
+        self._design, self._coins = design, coins
 
-def coin_log_ratio(resolved: ResolvedPlan) -> float:
-    """How far all coins together are from their law: probabilities are rounded to doubles, each
-    exact to a factor 1 ± 2^-51.
-    """
-    plan = resolved.plan
-    rounds, trials = plan.federation.rounds, plan.noise.trials
-    return rounds * len(resolved.silos) * trials * resolved.dimension * 2.0**-51
+    @property
+    def local_multiplier(self) -> float:
+        return self._coins.std_of_sum(1) / self._design.plan.training.clip_norm
 
+    def noise_norm(self, survivors: int) -> float:
+        return math.sqrt(self._design.resolved.dimension) * self._coins.std_of_sum(survivors)
 
-def check_coins(plan: TrainingPlan) -> None:
-    """Refuse what the mechanism cannot certify or its ring cannot hold."""
-    if plan.privacy.accountant == "pld":
-        rule = (
-            'must be "renyi" or "renyi-mironov" for poisson-binomial (its privacy-loss '
-            "distribution has no dominating Gaussian)"
+    def decode(self, total_grid: npt.NDArray[Any], survivors: int) -> npt.NDArray[np.float64]:
+        return self._coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
+
+    def claims(self, silo: SiloDesign, *, known: int = 0) -> tuple[Claim, ...]:
+        everybody, alone = self._design.algorithm.statements
+        counted = {everybody: self._design.resolved.contributors - known, alone: 1}
+        return tuple(
+            Claim(
+                name=statement.name,
+                release=partial(coin_release, self._design.resolved, contributors=silos),
+                proved=True,
+                statement=statement.text,
+            )
+            for statement, silos in counted.items()
         )
-        raise PlanError(
-            "privacy.accountant", plan.privacy.accountant, rule, 'Set accountant = "renyi".'
-        )
-    silos = plan.invited
-    if silos * plan.noise.trials > LARGEST_COINS:
-        rule = f"times {silos} silos must be at most {LARGEST_COINS} coins per coordinate"
-        raise PlanError(
-            "noise.trials", plan.noise.trials, rule, f"Use at most {LARGEST_COINS // silos}."
-        )
-    needed = (silos * plan.noise.trials).bit_length() + 1  # sums are read as centred integers
-    if plan.aggregation.modulus_bits < needed:
-        rule = f"must hold {silos} × {plan.noise.trials} coins without wrapping"
-        raise PlanError(
-            "aggregation.modulus_bits",
-            plan.aggregation.modulus_bits,
-            rule,
-            f"Use at least {needed}.",
-        )
-    if (
-        plan.noise.removable
-        or plan.federation.selection != "all"
-        or any(each.as_table() for each in plan.silo.values())
-    ):
-        rule = "needs all silos alike: no removable noise, no selection, no [silo.…] tables"
-        raise PlanError("noise.mechanism", plan.noise.mechanism, rule, 'Use "skellam".')
+
+    def inexactness(self) -> Inexactness:
+        resolved = self._design.resolved
+        return Inexactness(log_ratio=coin_log_ratio(resolved), breach=breach_of(resolved.plan))

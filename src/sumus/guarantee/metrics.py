@@ -8,7 +8,7 @@ import math
 
 from sumus.accounting import ORDERS, epsilon_of, least_noise, renyi_values
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee.counts import METRIC_COORDINATES, check_room, count_noise, count_release
+from sumus.guarantee.counts import check_room, count_noise, count_release
 from sumus.guarantee.exactness import Inexactness, breach_of, inexactness_of_draws, out_of_range
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.plan import TrainingPlan
@@ -111,7 +111,8 @@ def least_metrics_noise(plan: TrainingPlan) -> float:
 
 def inexactness_of_counts(plan: TrainingPlan, measurements: int, *, known: int = 0) -> Inexactness:
     """Of all noise on the counts of so many measured models that the adversary does not know."""
-    sums, contributors = float(measurements * METRIC_COORDINATES), plan.noise_contributors - known
+    sums = float(measurements * plan.task.counts.length)
+    contributors = plan.noise_contributors - known
     drawn = inexactness_of_draws(
         count_noise(plan), contributors, sums=sums, draws_per_sum=contributors
     )

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from sumus.accounting import Release, epsilon_of
 from sumus.errors import GuaranteeError
-from sumus.guarantee.claims import ANALYSES, Analysis, applicable, release_of
-from sumus.guarantee.design import NoiseDesign, SiloDesign
-from sumus.guarantee.exactness import inexactness_of
-from sumus.guarantee.mechanisms import coin_release
+from sumus.guarantee.algorithms import counts_on_others
+from sumus.guarantee.claims import Analysis
+from sumus.guarantee.design import NoiseDesign
+from sumus.guarantee.layout import SiloDesign
 from sumus.plan import TrainingPlan
 
 __all__ = [
@@ -33,28 +33,16 @@ def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> lis
         known: counted silos whose noise the adversary knows after all.
     """
     delta = design.plan.privacy.delta
-    if design.coins is not None:
-        counted = {"silo": design.resolved.contributors - known, "local": 1}
-        return [
-            _analysis(
-                name,
-                certified_epsilon(design, coin_release(design.resolved, contributors=silos)),
-                delta,
-                proved=True,
-            )
-            for name, silos in counted.items()
-        ]
-    setting = design.setting(silo, known=known)
     return [
-        _analysis(name, certified_epsilon(design, release_of(name, setting)), delta, proved=proved)
-        for name, proved in applicable(setting).items()
+        Analysis(
+            name=claim.name,
+            epsilon=certified_epsilon(design, claim.release()),
+            delta=delta,
+            proved=claim.proved,
+            statement=claim.statement,
+        )
+        for claim in design.mechanism.claims(silo, known=known)
     ]
-
-
-def _analysis(name: str, epsilon: float, delta: float, *, proved: bool) -> Analysis:
-    return Analysis(
-        name=name, epsilon=epsilon, delta=delta, proved=proved, statement=ANALYSES[name][1]
-    )
 
 
 def certified_epsilon(design: NoiseDesign, release: Release) -> float:
@@ -63,7 +51,7 @@ def certified_epsilon(design: NoiseDesign, release: Release) -> float:
     """
     privacy = design.plan.privacy
     try:
-        return inexactness_of(design).paid_for(
+        return design.mechanism.inexactness().paid_for(
             lambda delta: epsilon_of(release, delta=delta, accountant=privacy.accountant),
             delta=privacy.delta,
             assumed=1.0 if privacy.epsilon is None else privacy.epsilon,
@@ -78,8 +66,12 @@ def headline(analyses: list[Analysis], plan: TrainingPlan) -> Analysis:
     """
     alone = plan.privacy.calibrate_to == "local"
     return min(
-        (each for each in analyses if each.proved and (each.name == "local" or not alone)),
-        key=lambda each: each.epsilon,
+        (
+            analysis
+            for analysis in analyses
+            if analysis.proved and not (alone and counts_on_others(analysis.name))
+        ),
+        key=lambda analysis: analysis.epsilon,
     )
 
 

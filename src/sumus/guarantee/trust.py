@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sumus.guarantee.algorithms import STATEMENTS, counts_on_others
 from sumus.plan import TrainingPlan
 
 __all__ = ["collusion_caution", "trust_of"]
@@ -9,7 +10,7 @@ __all__ = ["collusion_caution", "trust_of"]
 
 def trust_of(plan: TrainingPlan, analysis: str) -> str:
     """Whose noise and whose honesty an analysis needs; "counts" is that of secure metrics."""
-    if analysis == "local":
+    if analysis in STATEMENTS and not counts_on_others(analysis):
         return "no other silo: the silo's own noise alone protects its records"
     kept = f"{plan.noise_contributors} of {plan.least_invited} silos present and honest"
     if plan.aggregation.protocol == "trusted":

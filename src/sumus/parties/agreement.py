@@ -66,7 +66,7 @@ class Agreement:
     def trusted(self) -> bool:
         """Whether somebody whom everybody trusts adds the vectors up: simulation only."""
         plan = self.plan
-        return plan.aggregation.protocol == "trusted" or plan.training.algorithm == "fedavg"
+        return plan.aggregation.protocol == "trusted" or not plan.rules.private
 
     @property
     def terms(self) -> Terms:
@@ -102,9 +102,9 @@ def agree_on(plan: TrainingPlan) -> Agreement:
             'must be "all" across machines',
             "Invite every silo.",
         )
-    if plan.training.algorithm == "fedavg":
+    if not plan.rules.private:
         raise GuaranteeError(
-            'training.algorithm "fedavg" adds no noise: no silo would take part. Use "convex-pass" '
+            f'training.algorithm "{plan.training.algorithm}" adds no noise: no silo would take part. Use "convex-pass" '
             'or "split-noise".'
         )
     facts = declared_facts(plan)
@@ -118,11 +118,16 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     if data.path is None:
         return public_facts(plan)
     listed, bounded = data.categories or {}, data.bounds or {}
-    for column, key in ((data.silo_column, "silo_column"), (data.label_column, "label_column")):
-        if column not in listed:
-            rule = "must be listed in data.categories across machines: no party sees all records"
+    task = plan.task
+    for key, table_name in (
+        ("silo_column", "categories"),
+        *((key, task.label_declaration) for key in task.label_keys),
+    ):
+        column = getattr(data, key)
+        if column not in (getattr(data, table_name) or {}):
+            rule = f"must be listed in data.{table_name} across machines: no party sees all records"
             raise PlanError(
-                f"data.{key}", column, rule, f"Add the values of {column!r} to data.categories."
+                f"data.{key}", column, rule, f"Add the values of {column!r} to data.{table_name}."
             )
     undeclared = [name for name in data.columns or () if name not in listed and name not in bounded]
     if data.columns is None or undeclared:
@@ -154,14 +159,13 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = table_pool(table, data)
+    pool = table_pool(table, data, plan.task)
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),
         records_per_silo=data.records_per_silo,
         shape=pool.shape,
-        classes=len(pool.class_names),
-        class_names=pool.class_names,
+        labels=pool.labels.facts,
         assumptions=pool.assumptions,
         bounded=True,
         columns=pool.columns,

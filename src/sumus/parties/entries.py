@@ -5,8 +5,7 @@ answer across machines.
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
 from sumus.parties.round import RoundOutcome
 from sumus.plan import TrainingPlan
+from sumus.tasks import Task
 from sumus.training import Server
 
 __all__ = ["entry_of", "restore", "summary_of", "write_model"]
@@ -37,7 +37,7 @@ def entry_of(
         names: of all silos, by their places in the plan.
         epsilon: spent with this round; infinite where nothing is promised.
     """
-    plan, noisy = design.plan, design.plan.training.algorithm != "fedavg"
+    plan, noisy = design.plan, design.resolved.rules.private
     summed, metrics, local = outcome.summed, outcome.metrics, outcome.local.values()
     largest = max(float(np.abs(summed.total_grid).max(initial=1.0)), 1.0)
     gradients = sum(update.records for update in local)
@@ -48,11 +48,9 @@ def entry_of(
         delta=plan.privacy.delta,
         survivors=tuple(names[place] for place in sorted(summed.survivors)),
         dropped=tuple(name for place, name in enumerate(names) if place not in summed.survivors),
-        accuracy=None if metrics is None else metrics.accuracy,
-        loss=None if metrics is None else metrics.loss,
-        accuracy_plus_minus=None if metrics is None else metrics.accuracy_plus_minus,
-        loss_plus_minus=None if metrics is None else metrics.loss_plus_minus,
-        silo_accuracies=outcome.silo_accuracies,
+        metrics={} if metrics is None else metrics.numbers,
+        metrics_plus_minus={} if metrics is None else metrics.plus_minus,
+        silo_scores=outcome.silo_scores,
         clipped_fraction=sum(update.clipped for update in local) / gradients if gradients else None,
         nonfinite=sum(update.nonfinite for update in local) if local else None,
         saturated=sum(update.saturated for update in local) if local else None,
@@ -69,12 +67,7 @@ def entry_of(
 
 def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
     """√(d·Var) of the noise in the averaged update, in parameter units."""
-    dimension, scale = design.resolved.dimension, abs(design.update_scale)
-    if design.coins is not None:
-        return math.sqrt(dimension) * design.coins.std_of_sum(survivors) * scale
-    weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
-    variance = survivors * design.share.variance_grid * weights2
-    return math.sqrt(dimension * variance) * design.grid.granularity * scale
+    return design.mechanism.noise_norm(survivors) * abs(design.update_scale)
 
 
 def summary_of(
@@ -90,10 +83,7 @@ def summary_of(
     # what an earlier model reached is not what the released one does
     last = rounds[-1] if rounds else None
     return {
-        "accuracy": None if last is None else last.accuracy,
-        "accuracy_plus_minus": None if last is None else last.accuracy_plus_minus,
-        "loss": None if last is None else last.loss,
-        "loss_plus_minus": None if last is None else last.loss_plus_minus,
+        **_measured(plan.task, last),
         "metrics_are": "none" if last is None else last.metrics_are,
         "epsilon": None if promised is None else promised.epsilon,
         "delta": None if promised is None else promised.delta,
@@ -107,6 +97,17 @@ def summary_of(
         "columns": [] if account is None else list(account.columns),
         "assumptions": [] if account is None else list(account.assumptions),
     }
+
+
+def _measured(task: Task, last: RoundEntry | None) -> dict[str, Any]:
+    """The metrics as one object, and each by its own name, None where it was not measured."""
+    values: Mapping[str, float] = {} if last is None else last.metrics
+    widths: Mapping[str, float] = {} if last is None else last.metrics_plus_minus
+    alone: dict[str, float | None] = {}
+    for measure in task.measures:
+        alone[measure.name] = values.get(measure.name)
+        alone[f"{measure.name}_plus_minus"] = widths.get(measure.name)
+    return {"metrics": dict(values), **alone}
 
 
 def restore(server: Server, run: RunFolder) -> None:

@@ -26,7 +26,8 @@ from typing import Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.training import LocalUpdate, Metrics, Server
+from sumus.tasks import Metrics
+from sumus.training import LocalUpdate, Server
 
 __all__ = ["RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
 
@@ -115,8 +116,8 @@ class RoundOutcome:
         invited: places in the plan of the silos that were asked.
         summed: all that the server learnt of them.
         update: the averaged update that moved the model.
-        metrics: accuracy and loss of the released model, where they are known already.
-        silo_accuracies: of each silo by itself, None without test records; simulation only.
+        metrics: measures of the released model, where they are known already.
+        silo_scores: headline measure of each silo, None without test records; simulation only.
         local: the silos' updates by place; simulation only, a real server never sees one.
         seconds: wall-clock time by stage.
     """
@@ -126,7 +127,7 @@ class RoundOutcome:
     summed: Summed
     update: npt.NDArray[np.float64]
     metrics: Metrics | None = None
-    silo_accuracies: tuple[float | None, ...] | None = None
+    silo_scores: tuple[float | None, ...] | None = None
     local: Mapping[int, LocalUpdate] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 

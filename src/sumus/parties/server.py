@@ -24,7 +24,8 @@ from sumus.parties.round import RoundOutcome, Summed, Summing, Watching, one_rou
 from sumus.parties.secure_sum import RoundLostError, TooFewSilosError
 from sumus.parties.server_model import prepared_without_records
 from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
-from sumus.training import Metrics, Prepared, SecureMetrics, Server
+from sumus.tasks import Metrics
+from sumus.training import Prepared, SecureMetrics, Server
 
 __all__ = ["ServerParty", "measurement_asked"]
 
@@ -253,10 +254,8 @@ def _measurement(number: int, of_round: int, metrics: Metrics, counted: Summed) 
     return Measurement(
         round=number,
         of_round=of_round,
-        accuracy=metrics.accuracy,
-        loss=metrics.loss,
-        accuracy_plus_minus=metrics.accuracy_plus_minus or 0.0,
-        loss_plus_minus=metrics.loss_plus_minus or 0.0,
+        metrics=metrics.numbers,
+        metrics_plus_minus=metrics.plus_minus,
         seconds=sum(counted.seconds),
         bytes_up=counted.bytes_up,
         bytes_down=counted.bytes_down,

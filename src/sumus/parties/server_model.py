@@ -19,9 +19,10 @@ def prepared_without_records(agreement: Agreement) -> Prepared:
     zeros.
     """
     facts = agreement.design.facts or declared_facts(agreement.plan)
-    blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), np.zeros(1, dtype=np.int64))
+    label = np.zeros(1, dtype=agreement.plan.task.label_type)
+    blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), label)
     silo = SiloRecords("no records", blank, blank, blank)
-    data = FederatedData(facts.name, (silo,), facts.shape, facts.classes, facts.class_names)
+    data = FederatedData(facts.name, (silo,), facts.shape, facts.labels)
     prepared = prepare(agreement.plan, data)
     expected = agreement.plan.training.dimension
     if len(prepared.first_parameters) != expected:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
-import numpy as np
-
 from sumus.books import RoundEntry, RunFolder
 from sumus.guarantee import NoiseDesign
 from sumus.parties.entries import entry_of
 from sumus.parties.round import RoundOutcome, Watching
-from sumus.training import LocalUpdate, Metrics, Prepared, Server, evaluate
+from sumus.tasks import Metrics
+from sumus.training import LocalUpdate, Prepared, Server, evaluate
 
 __all__ = ["Journal", "LocalUpdates", "SimulationMetrics", "Stopwatch", "Telling", "Watchers"]
 
@@ -136,7 +135,7 @@ class LocalUpdates:
 @final
 @dataclass
 class SimulationMetrics:
-    """Accuracy and loss of the released model on the silos' own test records, in the clear: they
+    """The task's measures of the released model on the silos' own test records, in the clear: they
     leave the silos only where there are none but in a simulation.
 
     Args:
@@ -157,10 +156,11 @@ class SimulationMetrics:
         plan, begin = self.design.plan, time.perf_counter()
         if plan.evaluation.metrics == "simulation" and plan.measures_after(outcome.number):
             of_silos = self.of_silos()
-            outcome.metrics = _of_all(of_silos)
+            outcome.metrics = plan.task.pooled(of_silos)
             if outcome.metrics is not None:
-                outcome.silo_accuracies = tuple(
-                    metrics.accuracy if metrics.records else None for metrics in of_silos
+                headline = plan.task.headline.name
+                outcome.silo_scores = tuple(
+                    metrics[headline] if metrics.records else None for metrics in of_silos
                 )
         outcome.seconds["evaluate"] = time.perf_counter() - begin
 
@@ -173,6 +173,7 @@ class SimulationMetrics:
                 self.prepared.model,
                 self.server.released,
                 getattr(silo, part),
+                task=plan.task,
                 vocabulary=plan.training.vocabulary,
             )
             for silo in self.prepared.data.silos
@@ -180,19 +181,7 @@ class SimulationMetrics:
 
     def of_all(self) -> Metrics | None:
         """Of all records together, if there are any."""
-        return _of_all(self.of_silos())
-
-
-def _of_all(of_silos: list[Metrics]) -> Metrics | None:
-    measured = [metrics for metrics in of_silos if metrics.records]
-    if not measured:
-        return None
-    weights = np.array([metrics.records for metrics in measured], dtype=np.float64)
-    return Metrics(
-        float(np.average([metrics.accuracy for metrics in measured], weights=weights)),
-        float(np.average([metrics.loss for metrics in measured], weights=weights)),
-        int(weights.sum()),
-    )
+        return self.design.plan.task.pooled(self.of_silos())
 
 
 @final

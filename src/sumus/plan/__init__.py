@@ -1,6 +1,7 @@
 """Every public number: `TrainingPlan` as it is written, resolved against public facts.
 
-`plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys and rules,
+`plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys with a rule
+each, `checks` the rules that join several keys, `algorithms` what every algorithm knows and refuses,
 `facts` what everybody may know about the records, `resolved` the plan with every number filled in
 from them, `sizes` are shapes and numbers of parameters.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.plan.algorithms import RULES as RULES, AlgorithmRules as AlgorithmRules
     from sumus.plan.facts import PublicFacts as PublicFacts
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
@@ -34,16 +36,16 @@ if TYPE_CHECKING:
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
-        logit_count as logit_count,
     )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    algorithms="RULES AlgorithmRules",
     facts="PublicFacts",
     plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
-        "feature_shape float_sum_terms logit_count"
+        "feature_shape float_sum_terms"
     ),
 )

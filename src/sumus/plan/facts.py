@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from sumus.tasks import LabelFacts
+
 __all__ = ["PublicFacts"]
 
 
@@ -19,8 +21,7 @@ class PublicFacts:
         silo_names: one per silo, in the order of the federation.
         records_per_silo: upper bounds on the *training* records of each silo.
         shape: of one record, after public encoding.
-        classes: number of labels.
-        class_names: one per label, in label order.
+        labels: what is public about labels.
         assumptions: what had to be assumed to be public, one line each.
         bounded: the bounds were declared and hide how many records there are; otherwise they are
             the counts, taken as public.
@@ -31,8 +32,7 @@ class PublicFacts:
     silo_names: tuple[str, ...]
     records_per_silo: tuple[int, ...]
     shape: tuple[int, ...]
-    classes: int
-    class_names: tuple[str, ...]
+    labels: LabelFacts
     assumptions: tuple[str, ...] = ()
     bounded: bool = False
     columns: tuple[str, ...] = ()

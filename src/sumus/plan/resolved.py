@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, final
 
 from sumus.errors import PlanError
 from sumus.noise import Rounding
+from sumus.plan.algorithms import AlgorithmRules
 from sumus.plan.facts import PublicFacts
 from sumus.plan.plan import SiloPlan, TrainingPlan
 from sumus.plan.sizes import feature_shape, parameter_count
@@ -64,6 +65,7 @@ class ResolvedPlan:
 
     Args:
         plan: with everything filled in; it is what is hashed, approved and written.
+        rules: of its algorithm.
         rounding: how vectors get onto the grid.
         dimension: d, parameters of the model.
         divisor: b, public divisor of a step's sum.
@@ -77,6 +79,7 @@ class ResolvedPlan:
     """
 
     plan: TrainingPlan
+    rules: AlgorithmRules
     rounding: Rounding
     dimension: int
     divisor: float
@@ -104,6 +107,7 @@ class ResolvedPlan:
         chance = federation.selection_rate if federation.selection == "poisson" else 1.0
         return cls(
             plan=plan,
+            rules=plan.rules,
             rounding=_known("noise.rounding", _ROUNDINGS.get(plan.noise.rounding)),
             dimension=_known("training.dimension", training.dimension),
             divisor=_known("training.divisor", training.divisor),
@@ -190,31 +194,21 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         "data", records_per_silo=tuple(records), counts=counts
     )
     plan = plan.replace("federation", colluding=plan.colluding)
-    if (
-        plan.privacy.epsilon is None
-        and plan.noise.noise_multiplier is None
-        and plan.training.algorithm != "fedavg"
-    ):
+    if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:
         plan = plan.replace("training", dimension=_dimension(plan, facts))
-    plan = (
-        _resolve_bins(plan, facts)
-        if plan.training.algorithm == "convex-pass"
-        else _resolve_sampling(plan, facts)
-    )
+    in_bins = plan.rules.steps == "bins"
+    plan = _resolve_bins(plan, facts) if in_bins else _resolve_sampling(plan, facts)
     if plan.noise.rounding == "auto":
-        plan = plan.replace(
-            "noise", rounding="sum" if plan.training.algorithm == "convex-pass" else "record"
-        )
+        plan = plan.replace("noise", rounding=plan.rules.rounding)
     return ResolvedPlan.of(plan, facts.silo_names)
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
-    return parameter_count(
-        plan.training.model, shape=shape, classes=facts.classes, hidden=plan.training.hidden
-    )
+    training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
+    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
@@ -248,7 +242,7 @@ def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
                     )
     assert rate is not None  # noqa: S101 - narrows the type: one of the two was given
     steps = federation.local_steps
-    if training.algorithm == "single-step":
+    if plan.rules.steps == "one":
         steps = 1
     elif steps is None and training.learning_rates is not None:
         steps = len(training.learning_rates)

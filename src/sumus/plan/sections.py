@@ -23,9 +23,10 @@ from sumus.files import (
     whole,
 )
 from sumus.noise import LAWS
+from sumus.plan.algorithms import RULES, algorithms_with
+from sumus.tasks import TASKS
 
 __all__ = [
-    "ALGORITHMS",
     "MECHANISMS",
     "SECTIONS",
     "AggregationPlan",
@@ -39,14 +40,9 @@ __all__ = [
     "TrainingSectionPlan",
 ]
 
-ALGORITHMS = ("dp-sgd", "split-noise", "convex-pass", "single-step", "silo", "fedavg")
 MECHANISMS = (*LAWS, "poisson-binomial")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
-_STEPS = ("training.algorithm", "dp-sgd", "split-noise", "single-step")
-_CLIPPING = (*_STEPS, "silo", "fedavg")  # fedavg: the clip norm sets its grid
-_SEVERAL = ("training.algorithm", "dp-sgd", "split-noise", "silo", "fedavg")
-_SPLIT, _CONVEX = ("training.algorithm", "split-noise"), ("training.algorithm", "convex-pass")
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
 _FILE = ("data.path",)
 _MOST_SEED = 2**63 - 1
@@ -69,7 +65,11 @@ class PrivacyPlan(RuledTable):
     accountant: str = key("pld", choice(*ACCOUNTANTS))
     # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä
     # 2025 (not proved for several steps)
-    calibrate_to: str = key("proved", choice("proved", "local", "per-step"), only=_STEPS)
+    calibrate_to: str = key(
+        "proved",
+        choice("proved", "local", "per-step"),
+        only=algorithms_with("privacy.calibrate_to"),
+    )
     # expected number of private tuning runs to account for
     tuning_runs: float | None = key(None, optional(number(low=1.0)))
 
@@ -85,7 +85,9 @@ class FederationPlan(RuledTable):
     # gradient steps per round; convex-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
     # over a silo's records, instead of local_steps
-    local_epochs: float | None = key(None, optional(number(above=0.0)), only=_SEVERAL)
+    local_epochs: float | None = key(
+        None, optional(number(above=0.0)), only=algorithms_with("federation.local_epochs")
+    )
     dropouts: int = key(0, whole(low=0))  # silos that may vanish in a round without loss
     # silos that may share what they know; omitted: 1 from three silos up
     colluding: int | None = key(None, optional(whole(low=0)))
@@ -101,8 +103,9 @@ class FederationPlan(RuledTable):
 class TrainingSectionPlan(RuledTable):
     """What every silo computes."""
 
+    task: str = key("classification", choice(*TASKS))  # what is learned from the labels
     # what silos compute, and with it what is proved; fedavg has no privacy
-    algorithm: str = key("convex-pass", choice(*ALGORITHMS))
+    algorithm: str = key("convex-pass", choice(*RULES))
     # what is trained: softmax | logistic | mlp | cnn | linear | "package.module:Class"
     model: str = key("softmax", text())
     # own models that return a tuple or dict: position or key of the logits
@@ -111,17 +114,23 @@ class TrainingSectionPlan(RuledTable):
     vocabulary: int | None = key(None, optional(whole(low=1)))
     features: str = key("none", text())  # public fixed feature map in front of the model
     # records are scaled to norm at most this, bias included
-    feature_bound: float = key(1.0, number(low=1e-30, high=1e30), only=_CONVEX)
+    feature_bound: float = key(
+        1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
+    )
     # Poisson probability per record and step; or batch_size
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
     # expected records per silo and step; or sampling_rate
     batch_size: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # noiseless passes over a silo's records per round
-    passes: int = key(1, whole(low=1, high=10**6), only=_CONVEX)
+    passes: int = key(1, whole(low=1, high=10**6), only=algorithms_with("training.passes"))
     # most of a record's gradient; silo: of the whole update
-    clip_norm: float = key(1.0, number(low=1e-30, high=1e30), only=_CLIPPING)
+    clip_norm: float = key(
+        1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.clip_norm")
+    )
     # the most error that counts, of 1
-    residual_cap: float | None = key(None, optional(number(low=1e-6, high=1.0)), only=_CONVEX)
+    residual_cap: float | None = key(
+        None, optional(number(low=1e-6, high=1.0)), only=algorithms_with("training.residual_cap")
+    )
     learning_rate: float = key(0.5, number(low=1e-30, high=1e30))  # of a local step
     # one per local step, instead
     learning_rates: tuple[float, ...] | None = key(
@@ -136,7 +145,9 @@ class TrainingSectionPlan(RuledTable):
     # parameters of the model; omitted: counted
     dimension: int | None = key(None, optional(whole(low=1, high=10**12)))
     # variance of the unsent noise, in shares (κ)
-    state_noise: float = key(2.0, number(low=0.0, high=1e6), only=_SPLIT)
+    state_noise: float = key(
+        2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")
+    )
     # of the server's step along the round's update; costs no privacy
     server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))
     # of the global model, on public sums; costs no privacy
@@ -262,11 +273,15 @@ class SiloPlan(RuledTable):
     # of its local steps
     learning_rate: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # of its records' gradients
-    clip_norm: float | None = key(None, optional(number(low=1e-30, high=1e30)), only=_CLIPPING)
+    clip_norm: float | None = key(
+        None, optional(number(low=1e-30, high=1e30)), only=algorithms_with("silo.clip_norm")
+    )
     # factor on the standard deviation of its noise share
     std_factor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # Poisson, of its records
-    sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)), only=_CLIPPING)
+    sampling_rate: float | None = key(
+        None, optional(number(above=0.0, high=1.0)), only=algorithms_with("silo.sampling_rate")
+    )
     # its own number per round
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
 

@@ -23,7 +23,6 @@ __all__ = [
     "cnn_flat_features",
     "feature_shape",
     "float_sum_terms",
-    "logit_count",
     "parameter_count",
 ]
 
@@ -42,26 +41,11 @@ RANDOM_WIDTH = 1024
 RANDOM_FILTERS = 32
 
 
-def logit_count(model: str, classes: int) -> int:
-    """Outputs of a named model: one logit for binary logistic regression, one per class
-    otherwise.
-    """
-    if classes < 2:
-        raise PlanError(
-            "classes", classes, "must be at least 2", "A label column needs two values or more."
-        )
-    if model == "logistic" and classes != 2:
-        raise PlanError(
-            "training.model", model, f"must fit the {classes} classes of the data", 'Use "softmax".'
-        )
-    return 1 if model == "logistic" else classes
-
-
 def parameter_count(
     model: str,
     *,
     shape: Sequence[int],
-    classes: int,
+    outputs: int,
     hidden: Sequence[int] = (64,),
     bias: bool = True,
 ) -> int:
@@ -71,13 +55,12 @@ def parameter_count(
         model: one of `MODELS`; a model named by python path must be built to be counted
             (`sumus.training.models`).
         shape: one record's shape without the batch: (features,) or (channels, height, width).
-        classes: number of classes.
+        outputs: numbers that the model returns for one record (`Task.outputs`).
         hidden: widths of the hidden layers of "mlp".
         bias: whether softmax and logistic have their own bias; False when the features carry a bias
             feature.
     """
     flat = math.prod(shape)
-    outputs = logit_count(model, classes)
     if model in ("softmax", "linear", "logistic"):
         return outputs * (flat + int(bias))
     if model == "mlp":

@@ -1,9 +1,20 @@
 """A user's module as a pure function of one record, or a refusal.
 
-Python code of a user runs on made-up records only (`made_up`). What it does with one record is
-recorded as a graph of torch operators (`recording`), checked for randomness, writes and state
-(`effects`, `checks`, `held_state`, `constants`), and only that graph touches real records
-(`chunk_function`, `certified`).
+Python code of a user runs on made-up records only. What it does with one record is recorded as a
+graph of torch operators, and only that graph touches real records:
+
+| step | module |
+|---|---|
+| a copy of the module is taken; chains of torch's own layers are built afresh | `own_model`, `chains` |
+| made-up records of the right form | `made_up` |
+| layers that mix records are refused by name | `isolation` |
+| forward and gradient, repeated: same bits, nothing remembered, nothing drawn | `checks`, `held_state` |
+| caches that depend on a record's shape are filled before | `warm_up` |
+| one record's operators are recorded, each allowed, each constant owned | `recording`, `effects`, `constants` |
+| the recording is made to take chunks | `chunks` |
+| all of this once per module, loss and form | `certified` |
+| the machine is tested: a record's bits do not depend on its company | `isolation` |
+| weights are given as arguments, on any thread | `stateless` |
 """
 
 from __future__ import annotations

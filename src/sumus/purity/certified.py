@@ -193,8 +193,9 @@ def made_up_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(2)
     trainable = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
     moved = [
-        each.reshape(-1) + 0.1 * torch.randn(each.numel(), generator=generator, dtype=each.dtype)
-        for each in trainable
+        parameter.reshape(-1)
+        + 0.1 * torch.randn(parameter.numel(), generator=generator, dtype=parameter.dtype)
+        for parameter in trainable
     ]
     return named_parameters(model, torch.cat(moved)) if moved else {}
 

@@ -5,8 +5,7 @@ put on the layers that were passed.
     [layer for layer in layers_of(chain)]
 
 A fresh layer has the type, the settings and the parameters of the one that it stands for, and
-    nothing else of it: no hooks, no
-replaced methods, none that are added later.
+nothing else of it: no hooks, no replaced methods, none that are added later.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def _known(layer: nn.Module) -> bool:
     plain = all(type(entry) in _PLAIN for entry in numbers)
     if (
         not plain
-        or not all(type(each) is nn.Parameter for each in layer.parameters())
+        or not all(type(parameter) is nn.Parameter for parameter in layer.parameters())
         or layer._modules
     ):
         return False

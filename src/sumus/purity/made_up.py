@@ -49,12 +49,13 @@ class InputKind:
         are as public as the model.
         """
         dtype = next(
-            (each.dtype for each in model.parameters() if each.requires_grad), torch.float32
+            (parameter.dtype for parameter in model.parameters() if parameter.requires_grad),
+            torch.float32,
         )
         sizes = [
-            each.num_embeddings
-            for each in model.modules()
-            if isinstance(each, nn.Embedding | nn.EmbeddingBag)
+            module.num_embeddings
+            for module in model.modules()
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag)
         ]
         if vocabulary is not None:
             return cls(dtype, vocabulary, vocabulary)

@@ -1,4 +1,15 @@
-"""What people read: a self-contained page per run, loggers, and the one style for plots."""
+"""What people read: a self-contained page per run, loggers, and the one style for plots.
+
+| module | has |
+|---|---|
+| `page` | the HTML page of one run or of several: no network, no file beside it |
+| `words` | the guarantee in sentences: what it protects, counts on, and does not cover |
+| `figures`, `charts`, `scales` | which charts a page has, how they are drawn, numbers as text |
+| `loggers` | the same numbers for TensorBoard and MLflow |
+| `plots` | the style of every matplotlib figure |
+
+What a model is measured by comes from the plan's task: names, order, per cent or not.
+"""
 
 from __future__ import annotations
 

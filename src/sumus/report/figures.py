@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
-from sumus.report.scales import Formatter, as_bytes, as_number, as_percent, as_seconds
+from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds
 from sumus.report.words import Statement
-from sumus.tasks import CONFIDENCE
+from sumus.tasks import CONFIDENCE, Measure, Task
 
 __all__ = ["Figure", "comparison", "of_run"]
 
@@ -38,32 +38,34 @@ def of_run(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> li
     """The figures of one run, in reading order."""
     if not rounds:
         return []
+    task = run.plan.task
     made = [
-        _accuracy(rounds),
-        _loss(rounds),
+        *(_measure(task, place, rounds) for place in range(len(task.measures))),
         _epsilon(run, rounds, statement),
-        _fairness(rounds),
+        _fairness(task.headline, rounds),
         _norms(rounds),
         _clipping(rounds),
     ]
     return [figure for figure in [*made, _seconds(rounds), _traffic(rounds)] if figure is not None]
 
 
-def comparison(runs: Sequence[tuple[str, list[RoundEntry], Statement]]) -> list[Figure]:
-    """The same figure for several runs at once."""
-    kinds: tuple[tuple[str, str, Formatter, Callable[[RoundEntry], float | None]], ...] = (
-        ("accuracy", "Accuracy", as_percent, lambda each: each.accuracy),
-        ("loss", "Loss", as_number, lambda each: each.loss),
-        (
-            "worst",
-            "Accuracy of the worst silo",
-            as_percent,
-            lambda each: min(each.known_silo_accuracies, default=None),
+def comparison(task: Task, runs: Sequence[tuple[str, list[RoundEntry], Statement]]) -> list[Figure]:
+    """The same figure for several runs at once; measures of another task have no line.
+
+    Args:
+        task: whose measures are compared.
+    """
+    headline = task.headline
+    kinds: list[tuple[str, str, bool, Callable[[RoundEntry], float | None]]] = [
+        *(
+            (measure.name, measure.title, measure.is_share, _value_of(measure))
+            for measure in task.measures
         ),
-        ("epsilon", "ε spent", as_number, lambda each: each.epsilon_spent),
-    )
+        ("worst", f"{headline.title} of the worst silo", headline.is_share, _worst_silo(headline)),
+        ("epsilon", "ε spent", False, lambda entry: entry.epsilon_spent),
+    ]
     figures = []
-    for key, title, formatter, pick in kinds:
+    for key, title, share, pick in kinds:
         compared = [
             (colour, *run)
             for colour, run in enumerate(runs)
@@ -82,12 +84,11 @@ def comparison(runs: Sequence[tuple[str, list[RoundEntry], Statement]]) -> list[
             if key == "epsilon"
             else ""
         )
-        share = formatter is as_percent
         label = f"{title} per round of {len(lines)} runs"
         chart = line_chart(
             lines,
             label=label,
-            formatter=formatter,
+            formatter=as_percent if share else as_number,
             within=_SHARE if share else None,
             from_zero=not share,
         )
@@ -107,10 +108,10 @@ def _points(
     rounds: list[RoundEntry], pick: Callable[[RoundEntry], float | None]
 ) -> list[tuple[float, float]]:
     """(round, value) wherever the value is known and finite."""
-    found = [(float(each.round), pick(each)) for each in rounds]
+    values = [(float(entry.round), pick(entry)) for entry in rounds]
     return [
         (number, float(value))
-        for number, value in found
+        for number, value in values
         if value is not None and math.isfinite(value)
     ]
 
@@ -119,39 +120,49 @@ def _legend(lines: Sequence[Line]) -> tuple[tuple[str, int, bool], ...]:
     return tuple((line.name, line.colour % 8, line.dashed) for line in lines)
 
 
-def _measured_how(rounds: list[RoundEntry]) -> str:
-    kinds = {
-        each.metrics_are for each in rounds if each.accuracy is not None or each.loss is not None
-    }
+def _value_of(measure: Measure) -> Callable[[RoundEntry], float | None]:
+    return lambda entry: entry.metrics.get(measure.name)
+
+
+def _worst_silo(measure: Measure) -> Callable[[RoundEntry], float | None]:
+    def pick(entry: RoundEntry) -> float | None:
+        return measure.worst(entry.known_silo_scores) if entry.known_silo_scores else None
+
+    return pick
+
+
+def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
+    kinds = {entry.metrics_are for entry in rounds if entry.metrics}
     if "simulation-only" in kinds:
         return (
             "Measured in the clear on test records: simulation only, not covered by the guarantee."
         )
     if "secure" in kinds:
-        width = max(each.accuracy_plus_minus or 0.0 for each in rounds)
+        headline = task.headline
+        width = max(entry.metrics_plus_minus.get(headline.name, 0.0) for entry in rounds)
+        shown = as_percent(width) if headline.is_share else as_number(width)
         return (
-            "Noisy counts of test records that are accounted; accuracies are within ± "
-            f"{as_percent(width)} ({CONFIDENCE})."
+            f"Noisy counts of test records that are accounted; {headline.name} is known to ± "
+            f"{shown} ({CONFIDENCE})."
         )
     return ""
 
 
-def _accuracy(rounds: list[RoundEntry]) -> Figure | None:
-    line = Line(name="accuracy", points=_points(rounds, lambda each: each.accuracy))
+def _measure(task: Task, place: int, rounds: list[RoundEntry]) -> Figure | None:
+    """The figure of one of the task's measures."""
+    measure = task.measures[place]
+    line = Line(name=measure.name, points=_points(rounds, _value_of(measure)), colour=place)
     if not line.points:
         return None
-    chart = line_chart([line], label="Accuracy per round", formatter=as_percent, within=_SHARE)
-    return Figure(
-        key="accuracy", title="Accuracy", chart=chart, legend=(), caption=_measured_how(rounds)
+    chart = line_chart(
+        [line],
+        label=f"{measure.title} per round",
+        formatter=as_percent if measure.is_share else as_number,
+        within=_SHARE if measure.is_share else None,
+        from_zero=not measure.is_share,
     )
-
-
-def _loss(rounds: list[RoundEntry]) -> Figure | None:
-    line = Line(name="loss", points=_points(rounds, lambda each: each.loss), colour=1)
-    if not line.points:
-        return None
-    chart = line_chart([line], label="Loss per round", formatter=as_number, from_zero=True)
-    return Figure(key="loss", title="Loss", chart=chart, legend=(), caption=_measured_how(rounds))
+    caption = _measured_how(task, rounds)
+    return Figure(key=measure.name, title=measure.title, chart=chart, legend=(), caption=caption)
 
 
 def _epsilon(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> Figure | None:
@@ -159,7 +170,7 @@ def _epsilon(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> 
     if guarantee is None or statement.verdict == "void":
         return None
     budget = guarantee.target_epsilon if guarantee.target_epsilon is not None else guarantee.epsilon
-    line = Line(name="ε spent", points=_points(rounds, lambda each: each.epsilon_spent), colour=2)
+    line = Line(name="ε spent", points=_points(rounds, lambda entry: entry.epsilon_spent), colour=2)
     limit = (
         budget,
         f"{'target' if guarantee.target_epsilon is not None else 'whole plan'}: ε = "
@@ -178,38 +189,39 @@ def _epsilon(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> 
     )
 
 
-def _fairness(rounds: list[RoundEntry]) -> Figure | None:
+def _fairness(measure: Measure, rounds: list[RoundEntry]) -> Figure | None:
     known = [
-        (float(each.round), each.known_silo_accuracies)
-        for each in rounds
-        if each.known_silo_accuracies
+        (float(entry.round), entry.known_silo_scores) for entry in rounds if entry.known_silo_scores
     ]
     if not known:
         return None
-
-    def over(name: str, pick: Callable[[tuple[float, ...]], float], colour: int) -> Line:
-        return Line(
-            name=name, points=[(number, pick(values)) for number, values in known], colour=colour
+    formatter = as_percent if measure.is_share else as_number
+    kinds: dict[str, tuple[Callable[[Iterable[float]], float], int]] = {
+        "best": (measure.best, 2),
+        "median": (statistics.median, 0),
+        "worst": (measure.worst, 1),
+    }
+    lines = [
+        Line(
+            name=f"{name} silo",
+            points=[(number, pick(scores)) for number, scores in known],
+            colour=colour,
+            band=[(number, min(scores), max(scores)) for number, scores in known]
+            if name == "median"
+            else (),
         )
-
-    band = [(number, min(values), max(values)) for number, values in known]
-    middle = Line(
-        name="median silo",
-        points=[(number, statistics.median(values)) for number, values in known],
-        colour=0,
-        band=band,
-    )
-    lines = [over("best silo", max, 2), middle, over("worst silo", min, 1)]
+        for name, (pick, colour) in kinds.items()
+    ]
     chart = line_chart(
         lines,
-        label="Accuracy of the worst, median and best silo per round",
-        formatter=as_percent,
-        within=_SHARE,
+        label=f"{measure.title} of the worst, median and best silo per round",
+        formatter=formatter,
+        within=_SHARE if measure.is_share else None,
     )
-    worst, middle_one, best = (
-        as_percent(pick(known[-1][1])) for pick in (min, statistics.median, max)
+    worst, median, best = (
+        formatter(pick(known[-1][1])) for pick in (measure.worst, statistics.median, measure.best)
     )
-    caption = f"Last round: worst {worst}, median {middle_one}, best {best}. Simulation only."
+    caption = f"Last round: worst {worst}, median {median}, best {best}. Simulation only."
     return Figure(
         key="fairness",
         title="Fairness across silos",
@@ -223,12 +235,12 @@ def _norms(rounds: list[RoundEntry]) -> Figure | None:
     lines = [
         Line(
             name="update, noise included",
-            points=_points(rounds, lambda each: each.update_norm),
+            points=_points(rounds, lambda entry: entry.update_norm),
             colour=0,
         ),
         Line(
             name="noise, expected",
-            points=_points(rounds, lambda each: each.noise_norm_expected),
+            points=_points(rounds, lambda entry: entry.noise_norm_expected),
             colour=1,
             dashed=True,
         ),
@@ -249,7 +261,9 @@ def _norms(rounds: list[RoundEntry]) -> Figure | None:
 
 def _clipping(rounds: list[RoundEntry]) -> Figure | None:
     line = Line(
-        name="clipped records", points=_points(rounds, lambda each: each.clipped_fraction), colour=3
+        name="clipped records",
+        points=_points(rounds, lambda entry: entry.clipped_fraction),
+        colour=3,
     )
     if not any(share for _, share in line.points):  # not measured, or an algorithm that never clips
         return None
@@ -267,13 +281,15 @@ def _clipping(rounds: list[RoundEntry]) -> Figure | None:
 
 
 def _seconds(rounds: list[RoundEntry]) -> Figure | None:
-    found = {stage for each in rounds for stage in each.seconds}
-    stages = [stage for stage in _STAGES if stage in found] + sorted(found.difference(_STAGES))
+    measured = {stage for entry in rounds for stage in entry.seconds}
+    stages = [stage for stage in _STAGES if stage in measured] + sorted(
+        measured.difference(_STAGES)
+    )
     if not stages:
         return None
-    stacks = {stage: [each.seconds.get(stage, 0.0) for each in rounds] for stage in stages}
+    stacks = {stage: [entry.seconds.get(stage, 0.0) for entry in rounds] for stage in stages}
     chart = bar_chart(
-        [each.round for each in rounds],
+        [entry.round for entry in rounds],
         stacks,
         label="Seconds per stage and round",
         formatter=as_seconds,
@@ -296,14 +312,14 @@ def _seconds(rounds: list[RoundEntry]) -> Figure | None:
 
 
 def _traffic(rounds: list[RoundEntry]) -> Figure | None:
-    if not any(each.bytes_up or each.bytes_down for each in rounds):
+    if not any(entry.bytes_up or entry.bytes_down for entry in rounds):
         return None
     stacks = {
-        "silos → server": [float(each.bytes_up) for each in rounds],
-        "server → silos": [float(each.bytes_down) for each in rounds],
+        "silos → server": [float(entry.bytes_up) for entry in rounds],
+        "server → silos": [float(entry.bytes_down) for entry in rounds],
     }
     chart = bar_chart(
-        [each.round for each in rounds], stacks, label="Bytes per round", formatter=as_bytes
+        [entry.round for entry in rounds], stacks, label="Bytes per round", formatter=as_bytes
     )
     return Figure(
         key="traffic",

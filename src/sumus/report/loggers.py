@@ -54,11 +54,9 @@ def open_loggers(plan: TrainingPlan, run_path: Path) -> list[Logger]:
 
 def scalars_of(record: RoundEntry) -> dict[str, float]:
     """The finite numbers of a round by name; a stage's seconds as `seconds/stage`."""
-    found: dict[str, float | None] = {
-        "accuracy": record.accuracy,
-        "accuracy_plus_minus": record.accuracy_plus_minus,
-        "loss": record.loss,
-        "loss_plus_minus": record.loss_plus_minus,
+    scalars: dict[str, float | None] = {
+        **record.metrics,
+        **{f"{name}_plus_minus": width for name, width in record.metrics_plus_minus.items()},
         "epsilon_spent": record.epsilon_spent,
         "clipped_fraction": record.clipped_fraction,
         "headroom_bits": record.headroom_bits,
@@ -71,12 +69,12 @@ def scalars_of(record: RoundEntry) -> dict[str, float]:
         "bytes_up": float(record.bytes_up),
         "bytes_down": float(record.bytes_down),
     }
-    found |= {f"seconds/{stage}": value for stage, value in record.seconds.items()}
-    if known := record.known_silo_accuracies:
-        found |= {"silo_accuracy/worst": min(known), "silo_accuracy/best": max(known)}
+    scalars |= {f"seconds/{stage}": value for stage, value in record.seconds.items()}
+    if known := record.known_silo_scores:
+        scalars |= {"silo_score/lowest": min(known), "silo_score/highest": max(known)}
     return {
         name: float(value)
-        for name, value in found.items()
+        for name, value in scalars.items()
         if value is not None and math.isfinite(value)
     }
 

@@ -23,7 +23,7 @@ from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
 from sumus.report.figures import Figure
 from sumus.report.words import Statement, statement_of
-from sumus.tasks import CONFIDENCE
+from sumus.tasks import CONFIDENCE, Measure
 
 __all__ = ["render_report", "write_report"]
 
@@ -53,6 +53,15 @@ class RunView:
         return plan.data.name or (
             name_of_file(plan.data.path) if plan.data.path else plan.data.objects or self.run.name
         )
+
+    @property
+    def headline(self) -> Measure:
+        return self.run.plan.task.headline
+
+    def bar(self, score: float) -> float:
+        """The length of a baseline's bar, in per cent of the longest that there may be."""
+        longest = max((abs(row[1]) for row in self.baselines), default=1.0) or 1.0
+        return 100.0 * score if self.headline.is_share else 100.0 * abs(score) / longest
 
     @property
     def status(self) -> str:
@@ -85,6 +94,8 @@ def render_report(runs: Sequence[RunFolder]) -> str:
         "seconds": scales.as_seconds,
         "bytes": scales.as_bytes,
         "bound": rounded_up,
+        "told": lambda value, measure, plus_minus=None: _told(measure, value, plus_minus),
+        "value": lambda entry, measure: _value(measure, entry),
     }
     style, script = (
         (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
@@ -92,7 +103,8 @@ def render_report(runs: Sequence[RunFolder]) -> str:
     return environment.get_template("page.html").render(
         views=views,
         comparison=figures.comparison(
-            [(view.run.name, view.rounds, view.statement) for view in views]
+            runs[0].plan.task,
+            [(view.run.name, view.rounds, view.statement) for view in views],
         )
         if len(views) > 1
         else [],
@@ -139,8 +151,8 @@ def _content_policy(style: str, script: str) -> str:
     neither run nor load anything.
     """
     hashes = [
-        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()
-        for each in (style, script)
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
     ]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -167,13 +179,13 @@ def _view(run: RunFolder, colour: int) -> RunView:
 
 def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str]]:
     """The figures everybody asks for first: (name, value, remark)."""
-    seconds = sum(sum(each.seconds.values()) for each in rounds)
-    traffic = sum(each.bytes_up + each.bytes_down for each in rounds)
+    seconds = sum(sum(entry.seconds.values()) for entry in rounds)
+    traffic = sum(entry.bytes_up + entry.bytes_down for entry in rounds)
     planned = run.plan.federation.silos
     silos = len(run.silos) if run.silos or planned is None else planned
     tiles = []
-    measured = next((each for each in reversed(rounds) if each.accuracy is not None), None)
-    if measured is not None and measured.accuracy is not None:
+    measured = next((entry for entry in reversed(rounds) if entry.metrics), None)
+    if measured is not None:
         last = run.summary is not None and measured.round == rounds[-1].round
         model = "the released model" if last else f"the model of round {measured.round}"
         how = (
@@ -181,21 +193,11 @@ def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str
             if measured.metrics_are == "secure"
             else measured.metrics_are
         )
-        tiles.append(
-            (
-                "Accuracy",
-                scales.as_percent(measured.accuracy, measured.accuracy_plus_minus),
-                f"of {model}, {how}",
-            )
-        )
-        if measured.loss is not None:
-            tiles.append(
-                (
-                    "Loss",
-                    scales.as_number(measured.loss, measured.loss_plus_minus),
-                    f"of {model}, {how}",
-                )
-            )
+        tiles += [
+            (measure.title, _value(measure, measured), f"of {model}, {how}")
+            for measure in run.plan.task.measures
+            if measure.name in measured.metrics
+        ]
     tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
     tiles.append(
         (
@@ -226,46 +228,43 @@ def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str
 def _baselines(
     run: RunFolder, rounds: list[RoundEntry]
 ) -> list[tuple[str, float, float | None, str]]:
-    """Private, non-private and each silo alone: (name, accuracy, its ±, remark); empty if the run
-    did not measure them.
+    """Private, non-private and each silo alone: (name, headline measure, its ±, remark); empty if
+    the run did not measure them.
     """
-    stored = (run.summary or {}).get("baselines")
-    private = rounds[-1].accuracy if rounds else None
+    stored, task = (run.summary or {}).get("baselines"), run.plan.task
+    measure, (constant, constant_title) = task.headline, task.constant
+    private = rounds[-1].metrics.get(measure.name) if rounds else None
     if not isinstance(stored, dict) or private is None:
         return []
-    found = {key: float(value) for key, value in stored.items() if isinstance(value, int | float)}
-    width = rounds[-1].accuracy_plus_minus
+    scores = {key: float(value) for key, value in stored.items() if isinstance(value, int | float)}
+    width = rounds[-1].metrics_plus_minus.get(measure.name)
     rows = [("This run, private", private, width, "all silos together, with the guarantee above")]
     if run.guarantee is None:
         rows = [("This run", private, width, "all silos together, without privacy")]
-    if "majority" in found:
+    if constant in scores:
         rows.append(
             (
-                "Most frequent class",
-                found["majority"],
+                constant_title.capitalize(),
+                scores[constant],
                 None,
                 "what always answering the same would reach",
             )
         )
-    if "non_private" in found:
+    if "non_private" in scores:
         told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
-        told += (
-            "; that it is lower does not mean that noise helps"
-            if found["non_private"] < private - (width or 0.0)
-            else ""
-        )
-        rows.append(("Without privacy", found["non_private"], None, told))
-    if "alone_mean" in found:
+        if measure.is_worse(scores["non_private"], private, by=width or 0.0):
+            lower = "lower" if measure.larger_is_better else "higher"
+            told += f"; that it is {lower} does not mean that noise helps"
+        rows.append(("Without privacy", scores["non_private"], None, told))
+    if "alone_mean" in scores:
         spread = ""
-        if "alone_min" in found and "alone_max" in found:
-            spread = (
-                f", from {scales.as_percent(found['alone_min'])} to "
-                f"{scales.as_percent(found['alone_max'])}"
-            )
+        if "alone_min" in scores and "alone_max" in scores:
+            low, high = (_told(measure, scores[key]) for key in ("alone_min", "alone_max"))
+            spread = f", from {low} to {high}"
         rows.append(
             (
                 "Each silo alone",
-                found["alone_mean"],
+                scores["alone_mean"],
                 None,
                 f"mean over silos that train by themselves, without privacy{spread}",
             )
@@ -274,33 +273,41 @@ def _baselines(
 
 
 def _extremes(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, float]]:
-    """The last accuracy of each silo, worst first; only the ends of a long list."""
-    last = (
-        next((each.silo_accuracies for each in reversed(rounds) if each.silo_accuracies), None)
-        or ()
-    )
+    """The last headline measure of each silo, worst first; only the ends of a long list."""
+    last = next((entry.silo_scores for entry in reversed(rounds) if entry.silo_scores), None) or ()
     names = (
         run.silos
         if len(run.silos) == len(last)
         else tuple(f"silo {index + 1}" for index in range(len(last)))
     )
-    known = [
-        (name, accuracy) for name, accuracy in zip(names, last, strict=True) if accuracy is not None
-    ]
-    ordered = sorted(known, key=lambda pair: pair[1])
+    known = [(name, score) for name, score in zip(names, last, strict=True) if score is not None]
+    better = run.plan.task.headline.larger_is_better
+    ordered = sorted(known, key=lambda pair: pair[1], reverse=not better)
     return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
+
+
+def _value(measure: Measure, entry: RoundEntry) -> str:
+    """A measure of a round with its half-width, a dash where it was not measured."""
+    if measure.name not in entry.metrics:
+        return "–"
+    return _told(measure, entry.metrics[measure.name], entry.metrics_plus_minus.get(measure.name))
+
+
+def _told(measure: Measure, value: float, plus_minus: float | None = None) -> str:
+    formatter = scales.as_percent if measure.is_share else scales.as_number
+    return formatter(value, plus_minus)
 
 
 def _health(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str]]:
     """What an engineer looks at when something seems wrong."""
-    dropped = [name for each in rounds for name in each.dropped]
-    headroom = [each.headroom_bits for each in rounds if each.headroom_bits is not None]
-    clipped = [each.clipped_fraction for each in rounds if each.clipped_fraction is not None]
-    clamped = [each.saturated for each in rounds if each.saturated is not None]
-    nonfinite = [each.nonfinite for each in rounds if each.nonfinite is not None]
+    dropped = [name for entry in rounds for name in entry.dropped]
+    headroom = [entry.headroom_bits for entry in rounds if entry.headroom_bits is not None]
+    clipped = [entry.clipped_fraction for entry in rounds if entry.clipped_fraction is not None]
+    clamped = [entry.saturated for entry in rounds if entry.saturated is not None]
+    nonfinite = [entry.nonfinite for entry in rounds if entry.nonfinite is not None]
     resumed = sum(1 for name, _ in run.events if name == "resumed")
     lost = (
-        f"{len(dropped)} in {sum(1 for each in rounds if each.dropped)} rounds"
+        f"{len(dropped)} in {sum(1 for entry in rounds if entry.dropped)} rounds"
         if dropped
         else "none"
     )

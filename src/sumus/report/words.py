@@ -74,9 +74,9 @@ def statement_of(run: RunFolder) -> Statement:
     status = {"proved": "proved", "not proved": "NOT PROVED"}[verdict]
     analysis = next(
         (
-            f"{each.name}: {each.statement}"
-            for each in guarantee.analyses
-            if each.name == guarantee.analysis
+            f"{analysis.name}: {analysis.statement}"
+            for analysis in guarantee.analyses
+            if analysis.name == guarantee.analysis
         ),
         guarantee.analysis,
     )
@@ -238,14 +238,14 @@ def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...
         if guarantee.unit == "record"
         else "the records of one particular silo"
     )
-    found, guessed = (
+    detected, guessed = (
         math.ceil(1000.0 * most_detected(epsilon, delta)) / 10.0,
         f"{100.0 * _FALSE_ALARMS:g}\u00a0%",
     )
     second = (
         f"For example, a test for {subject} that raises a false alarm in {guessed} of all cases "
         "finds a true case at most "
-        f"{found:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows "
+        f"{detected:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows "
         "100\u00a0%."
     )
     third = f"This counts on {guarantee.trust}."
@@ -311,7 +311,7 @@ def _gaps(run: RunFolder, guarantee: Account, rounds: list[RoundEntry]) -> tuple
         "Other releases from the same data: what they spend adds up; “sumus ledger show” has the "
         "total."
     )
-    if any(each.metrics_are == "simulation-only" for each in rounds):
+    if any(entry.metrics_are == "simulation-only" for entry in rounds):
         gaps.append(
             "Accuracy and loss on this page: they were measured in the clear (simulation only). Do "
             "not publish them for private data."
@@ -321,7 +321,7 @@ def _gaps(run: RunFolder, guarantee: Account, rounds: list[RoundEntry]) -> tuple
             "The accuracies of training without privacy on this page: they were measured in the "
             "clear (simulation only)."
         )
-    if any(each.counts_are == "simulation-only" for each in rounds):
+    if any(entry.counts_are == "simulation-only" for entry in rounds):
         gaps.append(
             "Counts of clipped records, clamped coordinates and gradients that were not finite: "
             "exact, so for a simulation only."

@@ -1,5 +1,5 @@
-"""What the same records give without privacy: the most frequent class, all silos together, and
-every silo alone.
+"""What the same records give without privacy: a constant prediction, all silos together, and every
+silo alone.
 
 For comparison in simulations only. Nothing here is tuned: the learning rate is the plan's, so a
 private run may well be better.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sumus.books import NoLedger
@@ -21,25 +22,26 @@ from sumus.purity import InputKind
 from sumus.randomness import RandomSource
 from sumus.training import Prepared, evaluate, plain_steps
 
-__all__ = ["baselines", "majority", "without_noise"]
+__all__ = ["baselines", "constant_baseline", "without_noise"]
 
 _LEAST_BATCH = 16.0
 
 
-def majority(data: FederatedData) -> dict[str, float]:
-    """`majority`: accuracy, on the test records of all silos, of the class that most training
-    records have; empty without records.
+def constant_baseline(plan: TrainingPlan, data: FederatedData) -> dict[str, float]:
+    """What the best constant prediction reaches on the test records of all silos, under the task's
+    name for it; empty without records.
     """
     train, test = (
         np.concatenate([getattr(silo, part).y for silo in data.silos]) for part in ("train", "test")
     )
     if not len(train) or not len(test):
         return {}
-    return {"majority": float(np.mean(test == np.bincount(train).argmax()))}
+    return {plan.task.constant[0]: plan.task.baseline(train, test)}
 
 
 def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> dict[str, float]:
-    """Accuracies of FedAvg with the same rounds, steps and learning rate but no noise, and of every
+    """The task's headline measure of FedAvg with the same rounds, steps and learning rate but no
+    noise, and of every
     silo by itself.
 
     Returns:
@@ -68,12 +70,23 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
         np.concatenate([silo.test.x for silo in prepared.data.silos]),
         np.concatenate([silo.test.y for silo in prepared.data.silos]),
     )
-    vocabulary = plan.training.vocabulary
-    kind = InputKind.of(prepared.model, vocabulary)
+    kind = InputKind.of(prepared.model, plan.training.vocabulary)
+
+    def measured(parameters: npt.NDArray[np.float64]) -> float:
+        metrics = evaluate(
+            prepared.model,
+            parameters,
+            pooled,
+            task=plan.task,
+            vocabulary=plan.training.vocabulary,
+        )
+        return metrics[plan.task.headline.name]
+
     alone = []
     for position, silo in enumerate(prepared.data.silos):
         update = plain_steps(
             prepared.model,
+            plan.task,
             prepared.first_parameters,
             kind.cast(torch.from_numpy(silo.train.x)),
             torch.from_numpy(silo.train.y),
@@ -84,15 +97,9 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
             l2_penalty=0.0,
             source=RandomSource.simulation(0, "alone", position),
         )
-        alone.append(
-            evaluate(
-                prepared.model, prepared.first_parameters + update, pooled, vocabulary=vocabulary
-            ).accuracy
-        )
+        alone.append(measured(prepared.first_parameters + update))
     return {
-        "non_private": evaluate(
-            prepared.model, together.server.released, pooled, vocabulary=vocabulary
-        ).accuracy,
+        "non_private": measured(together.server.released),
         "alone_mean": float(np.mean(alone)),
         "alone_min": float(np.min(alone)),
         "alone_max": float(np.max(alone)),

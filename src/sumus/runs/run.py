@@ -32,7 +32,7 @@ from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certi
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import own_copy
-from sumus.runs.baselines import baselines, majority
+from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.finishing import finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.options import RunOptions
@@ -92,7 +92,7 @@ def train(
             plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes
         )
     design = _designed(with_model(plan, model), data, model)
-    account = None if design.plan.training.algorithm == "fedavg" else certify(design)
+    account = certify(design) if design.resolved.rules.private else None
     if begun is not None:
         begun(design, account, data)
     prepared = _prepared(design, data, model)
@@ -120,7 +120,7 @@ def train(
         for _ in party.train(run, telling=telling):
             pass
         in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
-        compared = majority(data) if in_the_clear else {}
+        compared = constant_baseline(design.plan, data) if in_the_clear else {}
         if options.compare:
             compared |= baselines(design.plan, prepared, threads=options.threads)
         result = TrainedRun(
@@ -143,7 +143,7 @@ def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) 
     """The calibrated design; parameters of a model of one's own are counted."""
     facts = data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
-        sized = named_model(plan, facts.shape, facts.classes) if model is None else own_copy(model)
+        sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
     return calibrated(plan, facts)
 

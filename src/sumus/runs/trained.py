@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -34,13 +35,29 @@ class TrainedRun:
     spent: DatasetTotal | None = None
 
     @property
+    def metrics(self) -> Mapping[str, float]:
+        """The task's measures of the released model by name, as far as the plan measures it."""
+        return self.rounds[-1].metrics if self.rounds else {}
+
+    @property
+    def score(self) -> str:
+        """The task's headline measure of the released model with its half-width, or why there is
+        none.
+        """
+        measure = self.plan.task.headline
+        if measure.name not in self.metrics:
+            return self.why_not_measured
+        width = self.rounds[-1].metrics_plus_minus.get(measure.name)
+        return measure.text(self.metrics[measure.name], width)
+
+    @property
     def accuracy(self) -> float | None:
-        """Of the released model, as the plan measures it."""
-        return self.rounds[-1].accuracy if self.rounds else None
+        """Of the released model, where the task is classification."""
+        return self.metrics.get("accuracy")
 
     @property
     def why_not_measured(self) -> str:
-        """What stands in the place of an accuracy that is not there; a simulation measures whenever
+        """What stands in the place of a measure that is not there; a simulation measures whenever
         it has records for it.
         """
         return (
@@ -52,12 +69,12 @@ class TrainedRun:
     @property
     def accuracy_plus_minus(self) -> float | None:
         """Half-width of the accuracy's 95 % interval; None where it is exact, or not measured."""
-        return self.rounds[-1].accuracy_plus_minus if self.rounds else None
+        return self.rounds[-1].metrics_plus_minus.get("accuracy") if self.rounds else None
 
     @property
     def loss(self) -> float | None:
-        """Of the released model, as the plan measures it."""
-        return self.rounds[-1].loss if self.rounds else None
+        """Of the released model."""
+        return self.metrics.get("loss")
 
     def summary(self) -> dict[str, Any]:
         """Plain values for `--json` and `summary.json`; a void run has no ε."""
@@ -72,7 +89,6 @@ class TrainedRun:
         }
 
     def _repr_html_(self) -> str:
-        accuracy = self.why_not_measured if self.accuracy is None else f"{self.accuracy:.1%}"
         bound = (
             "no privacy guarantee"
             if self.account is None
@@ -81,5 +97,6 @@ class TrainedRun:
             else str(self.account).splitlines()[0]
         )
         lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
-        title = f"{len(self.rounds)} rounds, accuracy {accuracy}, {' '.join(bound.split())}"
+        measured = f"{self.plan.task.headline.name} {self.score}"
+        title = f"{len(self.rounds)} rounds, {measured}, {' '.join(bound.split())}"
         return as_table(title, [*lines, ("run", str(self.path))])

@@ -52,18 +52,18 @@ if TYPE_CHECKING:
         ServerCertifying as ServerCertifying,
         ServerCollecting as ServerCollecting,
         ServerSession as ServerSession,
-        ServerSetup as ServerSetup,
         ServerUnmasking as ServerUnmasking,
     )
+    from sumus.secagg.server_setup import ServerSetup as ServerSetup
     from sumus.secagg.silo import (
         SiloDone as SiloDone,
         SiloInvited as SiloInvited,
         SiloSession as SiloSession,
-        SiloSetup as SiloSetup,
         SiloSigned as SiloSigned,
         SiloSubmitted as SiloSubmitted,
         answer as answer,
     )
+    from sumus.secagg.silo_setup import SiloSetup as SiloSetup
     from sumus.secagg.summing import (
         SecureSum as SecureSum,
         secure_sum as secure_sum,
@@ -80,8 +80,10 @@ __getattr__, __dir__, __all__ = door(
     messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
     schedule="agree expand",
     secrets="pair_sign",
-    server="RoundSum ServerCertifying ServerCollecting ServerSession ServerSetup ServerUnmasking",
-    silo="SiloDone SiloInvited SiloSession SiloSetup SiloSigned SiloSubmitted answer",
+    server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
+    server_setup="ServerSetup",
+    silo="SiloDone SiloInvited SiloSession SiloSigned SiloSubmitted answer",
+    silo_setup="SiloSetup",
     summing="SecureSum secure_sum terms_of",
     terms="Terms",
 )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import final
 
-from sumus.secagg import messages, server, silo
+from sumus.secagg import messages, server, server_setup, silo, silo_setup
 
 __all__ = ["Step", "render", "steps_of"]
 
@@ -76,11 +76,10 @@ def _step(
     return Step(state, function.name, tuple(takes), tuple(sends), leads_to)
 
 
-def steps_of(module: ModuleType) -> list[Step]:
-    """All steps of the states that a module exports, inherited ones included."""
-    names: list[str] = module.__all__
+def steps_of(*modules: ModuleType) -> list[Step]:
+    """All steps of the states that some modules export, inherited ones included."""
     kinds = _message_kinds()
-    exported = [getattr(module, name) for name in names]
+    exported = [getattr(module, name) for module in modules for name in sorted(module.__all__)]
     states = tuple(state.__name__ for state in exported if inspect.isclass(state))
     steps = []
     for state in (state for state in exported if inspect.isclass(state)):
@@ -135,7 +134,8 @@ def _sequence_lines(silo_steps: list[Step]) -> list[str]:
 
 def render() -> str:
     """Both diagrams as Markdown with Mermaid blocks."""
-    silo_steps, server_steps = steps_of(silo), steps_of(server)
+    silo_steps = steps_of(silo_setup, silo)
+    server_steps = steps_of(server_setup, server)
     return "\n".join(
         [
             "```mermaid",

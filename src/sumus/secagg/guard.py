@@ -9,15 +9,17 @@ promise outlives a crash between claiming and sending.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
 from pathlib import Path
 from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
+from sumus.files import Chain, FileLock, Link, sync_directory
 
 __all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard", "require_same"]
+
+_ORIGIN = "sumus round memory 1"
+# a backup would have forgotten what was claimed since
+_FIX = "Start a new session with fresh keys; do not edit it."
 
 
 class RoundGuard(Protocol):
@@ -54,7 +56,7 @@ class MemoryRoundGuard:
 
 @final
 class FileRoundGuard:
-    """A guard in an append-only file that one process at a time may hold.
+    """A guard in a hash chain on disk that one process at a time may hold.
 
     Guarantee: when `claim` returns, the claim is on disk (fsync of file and directory). A line that
         a crash cut short was never acted on and is dropped; any other damage is a `StorageError`,
@@ -62,42 +64,25 @@ class FileRoundGuard:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._claims: dict[tuple[bytes, str], bytes] = {}
+        self._lock = FileLock(path)
+        self._lock.acquire(wait=False)
         try:
-            self._file = path.open("a+b")
-            os.chmod(path, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _sync_directory(path.parent)
-            self._load()
-        except BlockingIOError:
-            self._file.close()
-            raise StorageError(
-                f"the round memory {path} is in use by another process. Stop that process first."
-            ) from None
+            path.chmod(0o600)
+            sync_directory(path.parent)
+            self._chain = Chain.read(path, origin=_ORIGIN, fix=_FIX)
+            self._claims = dict(map(_claim_of, self._chain.links))
         except OSError as error:
+            self._lock.release()
             raise StorageError(
                 f"the round memory {path} cannot be opened: {error}. Check the folder and its "
                 "owner."
             ) from error
-
-    def _load(self) -> None:
-        """Read the claims back and cut off a line that a crash left unfinished."""
-        self._file.seek(0)
-        content = self._file.read()
-        whole = content.rfind(b"\n") + 1
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
-            fields = line.decode("ascii", "replace").split(" ")
-            if len(fields) != 4 or fields[3] != _checksum(fields[:3]):
-                self._file.close()
-                raise StorageError(
-                    f"line {number} of the round memory {self._path} is damaged. Start a new "
-                    "session with fresh keys; do not edit it."
-                )
-            self._claims[bytes.fromhex(fields[0]), fields[1]] = bytes.fromhex(fields[2])
-        if whole != len(content):
-            self._file.truncate(whole)
-            os.fsync(self._file.fileno())
+        except (KeyError, TypeError, ValueError):
+            self._lock.release()
+            raise StorageError(f"the round memory {path} is damaged. {_FIX}") from None
+        except StorageError:
+            self._lock.release()
+            raise
 
     def claim(self, round_id: bytes, step: str, digest: bytes) -> None:
         """See `RoundGuard.claim`."""
@@ -105,15 +90,9 @@ class FileRoundGuard:
         if known is not None:
             require_same(known, digest, round_id=round_id, step=step)
             return
-        fields = [round_id.hex(), step, digest.hex()]
-        try:
-            self._file.write(" ".join([*fields, _checksum(fields)]).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StorageError(
-                f"the round memory {self._path} cannot be written: {error}. The round is refused."
-            ) from error
+        self._chain = self._chain.appended(
+            "claim", {"round": round_id.hex(), "step": step, "digest": digest.hex()}
+        )
         self._claims[round_id, step] = digest
 
     def claimed(self, round_id: bytes, step: str) -> bytes | None:
@@ -122,7 +101,7 @@ class FileRoundGuard:
 
     def close(self) -> None:
         """Let another process take over."""
-        self._file.close()
+        self._lock.release()
 
 
 def require_same(known: bytes | None, digest: bytes, *, round_id: bytes, step: str) -> None:
@@ -134,15 +113,7 @@ def require_same(known: bytes | None, digest: bytes, *, round_id: bytes, step: s
         )
 
 
-def _checksum(fields: list[str]) -> str:
-    """Enough to notice a damaged line."""
-    return hashlib.sha256(" ".join(fields).encode()).hexdigest()[:16]
-
-
-def _sync_directory(folder: Path) -> None:
-    """Make the file's name durable too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _claim_of(link: Link) -> tuple[tuple[bytes, str], bytes]:
+    """((round id, step), digest) of a line."""
+    round_id, step, digest = (link.body[key] for key in ("round", "step", "digest"))
+    return (bytes.fromhex(round_id), step), bytes.fromhex(digest)

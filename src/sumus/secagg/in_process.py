@@ -17,8 +17,10 @@ from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg.guard import MemoryRoundGuard
 from sumus.secagg.keys import Roster, SiloIdentity
-from sumus.secagg.server import RoundSum, ServerSession, ServerSetup
-from sumus.secagg.silo import SiloInvited, SiloSession, SiloSetup
+from sumus.secagg.server import RoundSum, ServerSession
+from sumus.secagg.server_setup import ServerSetup
+from sumus.secagg.silo import SiloInvited, SiloSession
+from sumus.secagg.silo_setup import SiloSetup
 from sumus.secagg.terms import Terms
 
 __all__ = ["STAGES", "Drop", "InProcessFederation", "Stage", "Traffic", "check_drop", "vanished"]

@@ -1,26 +1,30 @@
 """Every message of the protocol as bytes, and back.
 
-    message = "SUMU" | version | kind | sender | session | round id | body
-
 Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string
-    is refused with a
-`PeerProtocolError`. Lengths are checked before anything is allocated, so decoding a hostile message
-costs no more than its own size. Integers are little-endian. A *bitmap* has one bit per silo of the
-roster; bits behind the last silo are zero.
+is refused with a `PeerProtocolError`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import pairwise
-from typing import ClassVar, Self, TypeVar, final
+from typing import TypeVar, final
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
+from sumus.secagg.envelope import (
+    MAGIC,
+    NO_ROUND,
+    SERVER,
+    VERSION,
+    Message,
+    Reader,
+    encode_bitmap,
+    size_of,
+)
 from sumus.secagg.schedule import SALT_BYTES
 
 __all__ = [
@@ -39,104 +43,7 @@ __all__ = [
     "decode_any",
 ]
 
-SERVER = 0xFFFF
-VERSION = 1
-_MAGIC = b"SUMU"  # four bytes make the envelope 72, so that a vector starts at a multiple of eight
-_NO_ROUND = bytes(32)
-
-M = TypeVar("M", bound="Message")
-
-
-class _Reader:
-    """Takes a message apart and refuses to read past its end."""
-
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._data = memoryview(data)
-        self._at = 0
-
-    def view(self, count: int) -> memoryview:
-        """The next `count` bytes without a copy."""
-        if count > len(self._data) - self._at:
-            raise PeerProtocolError(
-                f"a message ends after {len(self._data)} bytes in the middle of a field. Send it "
-                "again whole."
-            )
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
-        return bytes(self.view(count))
-
-    def number(self, width: int) -> int:
-        """The next `width` bytes as an unsigned integer."""
-        return int.from_bytes(self.view(width), "little")
-
-    def sized(self) -> memoryview:
-        """A field preceded by its length in eight bytes."""
-        return self.view(self.number(8))
-
-    def bitmap(self, silos: int) -> frozenset[int]:
-        """The silos whose bit is set."""
-        field = self.view((silos + 7) // 8)
-        if silos & 7 and field[-1] >> (silos & 7):
-            raise PeerProtocolError(
-                "a bitmap names silos that are not on the roster. The sender does not encode "
-                "canonically."
-            )
-        # byte by byte: shifting one large integer once per silo would cost the square of the length
-        return frozenset(
-            8 * place + bit
-            for place, byte in enumerate(field)
-            if byte
-            for bit in range(8)
-            if byte >> bit & 1
-        )
-
-    def finish(self) -> None:
-        """Refuse bytes behind the last field."""
-        if self._at != len(self._data):
-            raise PeerProtocolError(
-                f"a message has {len(self._data) - self._at} bytes behind its last field. Refuse "
-                "the sender."
-            )
-
-
-def _bitmap(silos: int, members: Iterable[int]) -> bytes:
-    """One bit per silo."""
-    bits = bytearray((silos + 7) // 8)
-    for silo in members:
-        bits[silo >> 3] |= 1 << (silo & 7)
-    return bytes(bits)
-
-
-def _sized(field: bytes | memoryview) -> bytes:
-    """A length in eight bytes; the field itself follows."""
-    return len(field).to_bytes(8, "little")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message(ABC):
-    """The envelope of every message: who speaks, in which session and round."""
-
-    kind: ClassVar[int]
-    sender: int
-    session: bytes
-    round_id: bytes = _NO_ROUND
-
-    def encode(self) -> bytes:
-        """The canonical bytes."""
-        head = _MAGIC + bytes((VERSION, self.kind)) + self.sender.to_bytes(2, "little")
-        return b"".join((head, self.session, self.round_id, *self._body()))
-
-    @abstractmethod
-    def _body(self) -> Iterable[bytes | memoryview]:
-        """The fields behind the envelope."""
-
-    @classmethod
-    @abstractmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> Self:
-        """The message from the fields behind the envelope."""
+M = TypeVar("M", bound=Message)
 
 
 @final
@@ -159,7 +66,7 @@ class RoundHeader:
     participants: frozenset[int]
 
     def __post_init__(self) -> None:
-        if len(self.round_id) != 32 or self.round_id == _NO_ROUND:
+        if len(self.round_id) != 32 or self.round_id == NO_ROUND:
             raise LocalProtocolError(
                 "a round id is 32 bytes, not all zero. Hash run, round number and attempt."
             )
@@ -170,13 +77,13 @@ class RoundHeader:
         return (
             self.payload_digest
             + self.silos.to_bytes(2, "little")
-            + _bitmap(self.silos, self.participants)
+            + encode_bitmap(self.silos, self.participants)
         )
 
     @classmethod
-    def read(cls, reader: _Reader, *, session: bytes, round_id: bytes) -> RoundHeader:
+    def read(cls, reader: Reader, *, session: bytes, round_id: bytes) -> RoundHeader:
         """A header from its `body`."""
-        if round_id == _NO_ROUND:
+        if round_id == NO_ROUND:
             raise PeerProtocolError("a message of a round has no round id. Refuse the sender.")
         payload_digest = reader.take(32)
         silos = reader.number(2)
@@ -214,7 +121,7 @@ class KeyAdvert(Message):
         return (self.agreement_key, self.signature)
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyAdvert:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyAdvert:
         return cls(
             sender=sender,
             session=session,
@@ -240,9 +147,7 @@ class KeyDirectory(Message):
             yield silo.to_bytes(2, "little") + key + signature
 
     @classmethod
-    def _read(
-        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
-    ) -> KeyDirectory:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyDirectory:
         adverts = tuple(
             (reader.number(2), reader.take(32), reader.take(64)) for _ in range(reader.number(2))
         )
@@ -260,10 +165,10 @@ class Invitation(Message):
     payload: bytes | memoryview
 
     def _body(self) -> Iterable[bytes | memoryview]:
-        return (self.header.body, _sized(self.payload), self.payload)
+        return (self.header.body, size_of(self.payload), self.payload)
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> Invitation:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> Invitation:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
         return cls(
             sender=sender, session=session, round_id=round_id, header=header, payload=reader.sized()
@@ -295,14 +200,14 @@ class MaskedInput(Message):
         return (
             self.transcript,
             self.salt,
-            *(part for field in fields for part in (_sized(field), field)),
+            *(part for field in fields for part in (size_of(field), field)),
         )
 
     def encode_with(self, write: Callable[[memoryview], None], *, size: int) -> bytes:
         """The canonical bytes of this message with a vector of `size` bytes in place of its empty
         one, written where it is sent from.
         """
-        head = self.encode()[: -len(_sized(b""))] + size.to_bytes(8, "little")
+        head = self.encode()[: -len(size_of(b""))] + size.to_bytes(8, "little")
         # whose memory becomes the message: a vector of megabytes is not copied again
         message = BytesIO(bytes(len(head) + size))
         with message.getbuffer() as view, view[len(head) :] as room:
@@ -311,7 +216,7 @@ class MaskedInput(Message):
         return message.getvalue()
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> MaskedInput:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> MaskedInput:
         return cls(
             sender=sender,
             session=session,
@@ -338,13 +243,13 @@ class DroppedSet(Message):
     @staticmethod
     def signed_part(header: RoundHeader, dropped: frozenset[int]) -> bytes:
         """What a silo signs to fix the survivor set."""
-        return b"sumus dropped set 1" + header.transcript + _bitmap(header.silos, dropped)
+        return b"sumus dropped set 1" + header.transcript + encode_bitmap(header.silos, dropped)
 
     def _body(self) -> Iterable[bytes]:
-        return (self.header.body, _bitmap(self.header.silos, self.dropped))
+        return (self.header.body, encode_bitmap(self.header.silos, self.dropped))
 
     @classmethod
-    def _read(cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes) -> DroppedSet:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> DroppedSet:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
         return cls(
             sender=sender,
@@ -368,9 +273,7 @@ class SetSignature(Message):
         return (self.transcript, self.signature)
 
     @classmethod
-    def _read(
-        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
-    ) -> SetSignature:
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> SetSignature:
         return cls(
             sender=sender,
             session=session,
@@ -394,7 +297,7 @@ class SetCertificate(Message):
     signatures: Mapping[int, bytes]
 
     def _body(self) -> Iterable[bytes]:
-        yield self.header.body + _bitmap(self.header.silos, self.dropped)
+        yield self.header.body + encode_bitmap(self.header.silos, self.dropped)
         yield from (self.salts[silo] for silo in sorted(self.header.participants - self.dropped))
         yield len(self.signatures).to_bytes(2, "little")
         for silo, signature in sorted(self.signatures.items()):
@@ -402,7 +305,7 @@ class SetCertificate(Message):
 
     @classmethod
     def _read(
-        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+        cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes
     ) -> SetCertificate:
         header = RoundHeader.read(reader, session=session, round_id=round_id)
         dropped = reader.bitmap(header.silos)
@@ -430,11 +333,11 @@ class RevealedShares(Message):
     shares: bytes | memoryview
 
     def _body(self) -> Iterable[bytes | memoryview]:
-        return (self.transcript, _sized(self.shares), self.shares)
+        return (self.transcript, size_of(self.shares), self.shares)
 
     @classmethod
     def _read(
-        cls, reader: _Reader, *, sender: int, session: bytes, round_id: bytes
+        cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes
     ) -> RevealedShares:
         return cls(
             sender=sender,
@@ -473,20 +376,22 @@ def decode(data: bytes | memoryview, expected: type[M]) -> M:
 
 def decode_any(data: bytes | memoryview) -> Message:
     """A message of whatever kind."""
-    reader = _Reader(data)
-    if reader.take(len(_MAGIC)) != _MAGIC:
+    reader = Reader(data)
+    if reader.take(len(MAGIC)) != MAGIC:
         raise PeerProtocolError(
             "these bytes are not a message of this protocol. Check what is connected to this port."
         )
     if (version := reader.number(1)) != VERSION:
         raise PeerProtocolError(
-            f"protocol version must be {VERSION}, got {version}. Run the same release everywhere."
+            f"protocol version must be {VERSION}, got {version}. Run the same version of Sumus everywhere."
         )
     kind = _KINDS.get(reader.number(1))
     if kind is None:
-        raise PeerProtocolError("a message is of no known kind. Run the same release everywhere.")
+        raise PeerProtocolError(
+            "a message is of no known kind. Run the same version of Sumus everywhere."
+        )
     sender, session, round_id = reader.number(2), reader.take(32), reader.take(32)
-    if (kind in _SET_UP) != (round_id == _NO_ROUND):
+    if (kind in _SET_UP) != (round_id == NO_ROUND):
         raise PeerProtocolError(
             "a message of the set-up names a round, or one of a round does not. Refuse the sender."
         )

@@ -1,9 +1,8 @@
-"""The server's side: one class per state, no I/O. States collect the silos' replies; `close`
-returns (next state, broadcast).
+"""The server's side of a round: one class per state, no I/O. States collect the silos' replies;
+`close` returns (next state, broadcast).
 
-    ServerSetup ──close──► ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying
-                                                                    ──close──► ServerUnmasking
-                                                                    ──close──► RoundSum
+    ServerSession ──invite──► ServerCollecting ──close──► ServerCertifying
+                                        ──close──► ServerUnmasking ──close──► RoundSum
 
 `receive` takes replies in any order, any number of times; a second reply of the same silo changes
 nothing. `waiting_for` says who has not answered yet, so a driver closes a state when it is empty or
@@ -21,15 +20,13 @@ from typing import final
 import numpy as np
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
-from sumus.secagg.graph import Topology, topology_of
-from sumus.secagg.keys import Roster, session_digest
+from sumus.secagg.graph import Topology
+from sumus.secagg.keys import Roster
 from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce_words, unpack, word_type
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
     Invitation,
-    KeyAdvert,
-    KeyDirectory,
     MaskedInput,
     RevealedShares,
     RoundHeader,
@@ -37,7 +34,7 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
 )
-from sumus.secagg.schedule import TAG_BYTES, refuse_low_order, seed_tag
+from sumus.secagg.schedule import TAG_BYTES, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, recover
 from sumus.secagg.terms import Terms
@@ -47,8 +44,8 @@ __all__ = [
     "ServerCertifying",
     "ServerCollecting",
     "ServerSession",
-    "ServerSetup",
     "ServerUnmasking",
+    "require_sender",
 ]
 
 _MASKS_AT_ONCE = 256  # cipher states kept alive together
@@ -69,72 +66,6 @@ class RoundSum:
     total: Words
     survivors: frozenset[int]
     removed_seeds: Mapping[int, Mapping[int, bytes]]
-
-
-@final
-class ServerSetup:
-    """Collects the silos' signed keys."""
-
-    def __init__(self, roster: Roster, terms: Terms) -> None:
-        self._roster, self._terms = roster, terms
-        self._session = session_digest(terms, roster)
-        self._adverts: dict[int, tuple[int, bytes, bytes]] = {}
-        self._owners: dict[bytes, int] = {}
-
-    @property
-    def waiting_for(self) -> frozenset[int]:
-        """Silos that have not advertised a key yet."""
-        return frozenset(range(self._terms.silos)) - set(self._adverts)
-
-    def receive(self, message: bytes, *, sender: int | None = None) -> None:
-        """Take one silo's advert, unless its key would make every other silo refuse the
-        directory.
-        """
-        advert = decode(message, KeyAdvert)
-        _require_sender(
-            advert.sender,
-            session=self._session,
-            given=advert.session,
-            among=self._terms.silos,
-            claimed=sender,
-        )
-        signed = KeyAdvert.signed_part(
-            sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key
-        )
-        self._roster.verify(advert.sender, signature=advert.signature, message=signed)
-        if advert.sender in self._adverts:
-            return
-        name = self._roster.names[advert.sender]
-        refuse_low_order(advert.agreement_key, owner=f"silo {name!r}")
-        owner = self._owners.setdefault(advert.agreement_key, advert.sender)
-        if owner != advert.sender:
-            first = self._roster.names[owner]
-            raise PeerProtocolError(
-                f"silo {name!r} advertises the key of silo {first!r}, which came first. Leave it "
-                "out."
-            )
-        self._adverts[advert.sender] = (advert.sender, advert.agreement_key, advert.signature)
-
-    def close(self) -> tuple[ServerSession, dict[int, bytes]]:
-        """A directory for each silo: the keys of those it masks with."""
-        if len(self._adverts) < self._terms.minimum_survivors:
-            raise RoundAborted(
-                f"{len(self._adverts)} silos sent keys, a sum needs "
-                f"{self._terms.minimum_survivors}. Wait for more silos."
-            )
-        topology = topology_of(self._terms, self._session)
-        directories = {}
-        for silo in self._adverts:
-            adverts = tuple(
-                self._adverts[other] for other in sorted(topology.circle(silo) & set(self._adverts))
-            )
-            directories[silo] = KeyDirectory(
-                sender=SERVER, session=self._session, adverts=adverts
-            ).encode()
-        session = ServerSession(
-            self._roster, self._terms, self._session, topology, frozenset(self._adverts)
-        )
-        return session, directories
 
 
 @final
@@ -438,7 +369,7 @@ def _member(
     claimed: int | None,
 ) -> int:
     """The sender, if it may speak in this state."""
-    _require_sender(
+    require_sender(
         message.sender,
         session=session.session,
         given=message.session,
@@ -457,7 +388,7 @@ def _member(
     return message.sender
 
 
-def _require_sender(
+def require_sender(
     sender: int, *, session: bytes, given: bytes, among: int, claimed: int | None
 ) -> None:
     """A message comes from a silo of this session, and from the one the transport says it comes

@@ -1,17 +1,13 @@
-"""The silo's side: one class per state, no I/O. A method takes the server's bytes and returns (next
-state, reply).
+"""The silo's side of a round: one class per state, no I/O. A method takes the server's bytes and
+returns (next state, reply).
 
-    SiloSetup ──directory──► SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted
-                                                                                      ──dropped
-                                                                                      set──►
-                                                                                      SiloSigned
-                                                                                      └────────certificate────────┴──►
-                                                                                      SiloDone
+    SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted ──dropped set──► SiloSigned
+                                                              └────────certificate────────┴──► SiloDone
 
-A session lives as long as its keys; the states of a round hang off it and hold no secret of their
-own: everything is derived from the session, the round's transcript and public salts, and what must
-never happen twice is asked of the `RoundGuard`. A silo that was restarted therefore picks a round
-up where it left it (`SiloSession.resume`).
+A session lives as long as its keys (`silo_setup`); the states of a round hang off it and hold no
+secret of their own: everything is derived from the session, the round's transcript and public
+salts, and what must never happen twice is asked of the `RoundGuard`. A silo that was restarted
+therefore picks a round up where it left it (`SiloSession.resume`).
 """
 
 from __future__ import annotations
@@ -19,24 +15,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import final
 
 import numpy.typing as npt
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
-from sumus.secagg.graph import Topology, topology_of
+from sumus.secagg.graph import Topology
 from sumus.secagg.guard import RoundGuard, require_same
-from sumus.secagg.keys import Roster, SiloIdentity, session_digest
+from sumus.secagg.keys import Roster, SiloIdentity
 from sumus.secagg.masking import as_integers, packed_bytes, write_masked
 from sumus.secagg.messages import (
     SERVER,
     DroppedSet,
     Invitation,
-    KeyAdvert,
-    KeyDirectory,
     MaskedInput,
     RevealedShares,
     RoundHeader,
@@ -45,7 +37,7 @@ from sumus.secagg.messages import (
     decode,
     decode_any,
 )
-from sumus.secagg.schedule import SALT_BYTES, OwnKey, OwnRoot, PairKey, agree, expand, seed_tag
+from sumus.secagg.schedule import SALT_BYTES, OwnKey, OwnRoot, PairKey, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, corrections
 from sumus.secagg.terms import Terms
@@ -54,125 +46,11 @@ __all__ = [
     "SiloDone",
     "SiloInvited",
     "SiloSession",
-    "SiloSetup",
     "SiloSigned",
     "SiloSubmitted",
     "answer",
+    "require_server",
 ]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SiloSetup:
-    """The silo has advertised its key of this session and waits for those of the others."""
-
-    identity: SiloIdentity
-    roster: Roster
-    terms: Terms
-    _secret: bytes = field(repr=False)
-    _random: RandomSource = field(repr=False)
-
-    @classmethod
-    def start(
-        cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource
-    ) -> tuple[SiloSetup, bytes]:
-        """Draw a fresh set-up secret and advertise the key that follows from it."""
-        return cls.restore(identity, roster, terms=terms, secret=random.bytes(32), random=random)
-
-    @classmethod
-    def restore(
-        cls,
-        identity: SiloIdentity,
-        roster: Roster,
-        *,
-        terms: Terms,
-        secret: bytes,
-        random: RandomSource,
-    ) -> tuple[SiloSetup, bytes]:
-        """The same from a set-up secret that this silo stored, after a restart."""
-        number = roster.number(identity.name)
-        if roster.public_keys[identity.name] != identity.public_key:
-            raise LocalProtocolError(
-                f"the roster has another key for silo {identity.name!r}. Send the current .pub "
-                "file to the roster."
-            )
-        state = cls(identity, roster, terms, secret, random)
-        session = session_digest(terms, roster)
-        public = state._agreement_key.public_key().public_bytes_raw()
-        signature = identity.sign(
-            KeyAdvert.signed_part(sender=number, session=session, agreement_key=public)
-        )
-        return state, KeyAdvert(
-            sender=number, session=session, agreement_key=public, signature=signature
-        ).encode()
-
-    @property
-    def secret(self) -> bytes:
-        """What to store (readable by this silo only) in order to survive a restart; destroy it when
-        the federation ends.
-        """
-        return self._secret
-
-    @cached_property
-    def _agreement_key(self) -> X25519PrivateKey:
-        return X25519PrivateKey.from_private_bytes(expand(self._secret, b"agreement key"))
-
-    def receive(self, message: bytes, guard: RoundGuard) -> SiloSession:
-        """Check the directory against the roster and agree on a root with every silo in it.
-
-        Guarantee: every key was signed by the roster key of the silo it is said to belong to, for
-            this session; no two silos have the same key; the silo's own key is the one it sent.
-        """
-        directory = decode(message, KeyDirectory)
-        session, number = (
-            session_digest(self.terms, self.roster),
-            self.roster.number(self.identity.name),
-        )
-        _require_server(directory.sender, session=session, given=directory.session)
-        topology = topology_of(self.terms, session)
-        own = self._agreement_key
-        own_public = own.public_key().public_bytes_raw()
-        seen: dict[bytes, int] = {}
-        roots: dict[int, bytes] = {}
-        for silo, key, signature in directory.adverts:
-            if silo not in topology.circle(number):
-                raise PeerProtocolError(
-                    f"the directory holds silo {silo}, which is no neighbour of silo {number}. "
-                    "Refuse the server."
-                )
-            if key in seen:
-                pair = f"{self.roster.names[seen[key]]!r} and {self.roster.names[silo]!r}"
-                raise PeerProtocolError(
-                    f"silos {pair} have the same agreement key. One of them is an impostor."
-                )
-            seen[key] = silo
-            if silo == number:
-                if key != own_public:
-                    raise PeerProtocolError(
-                        f"the directory shows another key for silo {number} than it sent. Refuse "
-                        "the server."
-                    )
-                continue
-            signed = KeyAdvert.signed_part(sender=silo, session=session, agreement_key=key)
-            self.roster.verify(silo, signature=signature, message=signed)
-            roots[silo] = agree(own, key, session=session, peer=f"silo {self.roster.names[silo]!r}")
-        if own_public not in seen:
-            raise PeerProtocolError(
-                f"the directory lacks silo {number} itself. Ask the server to send the set-up "
-                "again."
-            )
-        return SiloSession(
-            identity=self.identity,
-            roster=self.roster,
-            terms=self.terms,
-            number=number,
-            session=session,
-            topology=topology,
-            guard=guard,
-            _pair_roots=roots,
-            _own_root=OwnRoot(expand(self._secret, b"own root")),
-            _random=self._random,
-        )
 
 
 @final
@@ -199,7 +77,7 @@ class SiloSession:
         """
         invitation = decode(message, Invitation)
         header = invitation.header
-        _require_server(invitation.sender, session=self.session, given=invitation.session)
+        require_server(invitation.sender, session=self.session, given=invitation.session)
         if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
             raise PeerProtocolError(
                 "the payload of the invitation is not the one its header names. Ask the server to "
@@ -221,7 +99,7 @@ class SiloSession:
                 "set."
             )
         header = received.header
-        _require_server(received.sender, session=self.session, given=received.session)
+        require_server(received.sender, session=self.session, given=received.session)
         if self.guard.claimed(header.round_id, "transcript") != header.transcript:
             raise PeerProtocolError(
                 f"silo {self.number} was never invited to this round, or to another form of it. "
@@ -437,7 +315,7 @@ class _InRound:
 
     def _check_server(self, sender: int, *, given: bytes, header: RoundHeader) -> None:
         """The message must come from the server and belong to this round as this silo knows it."""
-        _require_server(sender, session=self.session.session, given=given)
+        require_server(sender, session=self.session.session, given=given)
         if header.transcript != self.header.transcript:
             raise PeerProtocolError(
                 "the server speaks of another round, payload or set of participants than before. "
@@ -526,7 +404,7 @@ def answer(
     )
 
 
-def _require_server(sender: int, *, session: bytes, given: bytes) -> None:
+def require_server(sender: int, *, session: bytes, given: bytes) -> None:
     """A message to a silo comes from the server of its own session."""
     if sender != SERVER:
         raise PeerProtocolError(

@@ -1,4 +1,12 @@
-"""What is learned and how well: labels, loss, prediction, measures with their uncertainty."""
+"""What is learned and how well: labels, loss, prediction, measures with their uncertainty.
+
+    TASKS["classification"]              # the object that a plan's `training.task` names
+
+`task` is the shape that every task has, `classification` the first one, `registry` lists them,
+`uncertainty` says how far off a share may be that is known through noise. A new task is one file
+here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
+there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,21 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.tasks.classification import Classification as Classification
+    from sumus.tasks.registry import TASKS as TASKS
+    from sumus.tasks.task import (
+        Categories as Categories,
+        CountShape as CountShape,
+        Curvature as Curvature,
+        LabelColumn as LabelColumn,
+        LabelFacts as LabelFacts,
+        Labels as Labels,
+        Link as Link,
+        Loss as Loss,
+        Measure as Measure,
+        Metrics as Metrics,
+        Task as Task,
+    )
     from sumus.tasks.uncertainty import (
         CONFIDENCE as CONFIDENCE,
         Measured as Measured,
@@ -17,5 +40,11 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    classification="Classification",
+    registry="TASKS",
+    task=(
+        "Categories CountShape Curvature LabelColumn LabelFacts Labels Link Loss Measure Metrics "
+        "Task"
+    ),
     uncertainty="CONFIDENCE Measured noisy_share number_text percent_text",
 )

@@ -27,10 +27,14 @@ _Z = 2.0  # 95.4 % of a normal law
 @final
 @dataclass(frozen=True)
 class Measured:
-    """An estimate and its half-width: in 95 of 100 measurements the truth is not further away."""
+    """An estimate and its half-width: in 95 of 100 measurements the truth is not further away.
+
+    Args:
+        plus_minus: None where the value is exact.
+    """
 
     value: float
-    plus_minus: float
+    plus_minus: float | None = None
 
 
 def noisy_share(

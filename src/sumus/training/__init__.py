@@ -13,16 +13,12 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.training.binding import bound_to as bound_to
     from sumus.training.evaluation import (
-        Metrics as Metrics,
         SecureMetrics as SecureMetrics,
         evaluate as evaluate,
     )
+    from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
-    from sumus.training.local.updaters import (
-        LocalUpdate as LocalUpdate,
-        LocalUpdater as LocalUpdater,
-        local_updater as local_updater,
-    )
+    from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
     from sumus.training.local.work import LocalWork as LocalWork
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
@@ -41,9 +37,10 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
-    evaluation="Metrics SecureMetrics evaluate",
+    evaluation="SecureMetrics evaluate",
+    local="local_updater",
     local__plain_steps="plain_steps",
-    local__updaters="LocalUpdate LocalUpdater local_updater",
+    local__update="LocalUpdate LocalUpdater",
     local__work="LocalWork",
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",

@@ -20,6 +20,8 @@ from sumus.data import FederatedData
 from sumus.gradients import PerRecordGradients, made_up_parameters
 from sumus.plan import TrainingPlan
 from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, made_up_labels
+from sumus.tasks import Task
+from sumus.training.local import UPDATERS
 from sumus.training.local.plain_steps import mean_loss
 from sumus.training.preparation import Prepared
 
@@ -47,7 +49,7 @@ def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: Training
             digest.update(np.ascontiguousarray(part.y).data)
     fixed = [parameter for parameter in bench.model.parameters() if not parameter.requires_grad]
     digest.update(bits_of([*fixed, *bench.model.buffers()]))
-    if plan.training.algorithm != "fedavg":  # which promises nothing and takes any module
+    if plan.rules.private:  # what promises nothing takes any module
         for piece in _function(bench, plan):
             digest.update(piece)
     return digest.digest()
@@ -60,13 +62,14 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
     model, training, train = bench.model, plan.training, [silo.train for silo in bench.data.silos]
     kind = InputKind.of(model, training.vocabulary)
     form = kind.form(torch.from_numpy(train[0].x[:0]))
-    x, y = kind.records(CHUNK, form), made_up_labels(CHUNK, form, bench.data.classes)
+    classes = len(bench.data.labels.names)
+    x, y = kind.records(CHUNK, form), made_up_labels(CHUNK, form, classes)
     if not is_chain(model):
         yield certified_logits(model, kind, form).digest()
-    if training.algorithm not in ("dp-sgd", "single-step", "split-noise") and is_chain(model):
-        yield _plain_gradient(model, x, y)
+    if not UPDATERS[training.algorithm].per_record and is_chain(model):
+        yield _plain_gradient(model, plan.task, x, y)
         return
-    gradients = PerRecordGradients(model, vocabulary=training.vocabulary)
+    gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
     yield gradients.digest(x, y)
     firsts = [records for records in train if len(records)][:CHUNK]
     if firsts:
@@ -77,8 +80,8 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
         yield gradients.digest(torch.from_numpy(first_x), torch.from_numpy(first_y))
 
 
-def _plain_gradient(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> bytes:
+def _plain_gradient(model: nn.Module, task: Task, x: torch.Tensor, y: torch.Tensor) -> bytes:
     """Loss and gradient of a made-up batch, as algorithms with plain steps take them."""
     parameters = made_up_parameters(model).requires_grad_()
-    loss = mean_loss(model, parameters, x, y)
+    loss = mean_loss(model, task, parameters, x, y)
     return bits_of([loss, *torch.autograd.grad(loss, parameters)])

@@ -1,4 +1,4 @@
-"""Accuracy and loss: in the clear for simulations, or through a secure sum with noise of their own.
+"""The task's measures: in the clear for simulations, or through a secure sum with noise of its own.
 
 Secure metrics are of the model that a round released. They are a secure sum by themselves, after
 the round's: every silo counts over its test records and adds its share of noise. What that costs a
@@ -7,26 +7,22 @@ test record is in `sumus.guarantee.counts` and in the account.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.nn import functional
 
 from sumus.data import Records
-from sumus.errors import DataError, GuaranteeError
-from sumus.gradients import cross_entropy
+from sumus.errors import GuaranteeError
+from sumus.gradients import record_loss
 from sumus.guarantee import (
-    METRIC_COORDINATES,
     NoiseDesign,
     clamp_of,
     count_noise,
-    counts_of,
     decoded_counts,
     sum_length,
 )
@@ -43,26 +39,9 @@ from sumus.purity import (
     named_parameters,
 )
 from sumus.randomness import RandomSource
+from sumus.tasks import Measured, Metrics, Task
 
-__all__ = ["Metrics", "SecureMetrics", "evaluate"]
-
-
-@final
-@dataclass(frozen=True)
-class Metrics:
-    """Accuracy and mean loss over some test records.
-
-    Args:
-        accuracy_plus_minus: half-width of its 95 % interval, noise and sampling error included;
-            None where accuracy is exact.
-        loss_plus_minus: likewise.
-    """
-
-    accuracy: float
-    loss: float
-    records: int
-    accuracy_plus_minus: float | None = None
-    loss_plus_minus: float | None = None
+__all__ = ["SecureMetrics", "evaluate"]
 
 
 def evaluate(
@@ -70,14 +49,16 @@ def evaluate(
     parameters: npt.NDArray[np.float64],
     records: Records,
     *,
+    task: Task,
     chunk: int = 4096,
     vocabulary: int | None = None,
 ) -> Metrics:
-    """Accuracy and mean cross-entropy of a model on records, in the clear."""
+    """The task's measures of a model on records, in the clear."""
     if not len(records):
-        return Metrics(math.nan, math.nan, 0)
-    correct, loss = _per_record(model, parameters, records, vocabulary=vocabulary, chunk=chunk)
-    return Metrics(float(correct.mean()), float(loss.mean()), len(records))
+        return Metrics({}, 0)
+    scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
+    exact = task.exact(*scores)
+    return Metrics({name: Measured(value) for name, value in exact.items()}, len(records))
 
 
 @dataclass(frozen=True)
@@ -86,29 +67,23 @@ class _Outputs:
     many.
     """
 
-    logits: Callable[[torch.Tensor], torch.Tensor]
+    task: Task
+    outputs: Callable[[torch.Tensor], torch.Tensor]
     chunk: int
     fixed: bool
 
     def measure(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-        """Whether each record is classified rightly, and its loss."""
-        logits = self.logits(x)
-        if logits.shape[1] == 1:
-            losses = functional.binary_cross_entropy_with_logits(
-                logits[:, 0], y.to(logits.dtype), reduction="none"
-            )
-            return [(logits[:, 0] > 0).long() == y, losses]
-        if len(y) and int(y.max()) >= logits.shape[1]:
-            raise DataError(
-                f"labels must lie in 0 … {logits.shape[1] - 1}, got {int(y.max())}. Recode them."
-            )
-        return [logits.argmax(1) == y, functional.cross_entropy(logits, y, reduction="none")]
+        """What the task measures of each record."""
+        outputs = self.outputs(x)
+        self.task.check(y.numpy(), outputs.shape[1])
+        return list(self.task.scores(outputs, y))
 
 
 @dataclass(frozen=True)
 class _Model:
     """A model at its parameters and the kind of records that it takes."""
 
+    task: Task
     model: nn.Module
     weights: Mapping[str, torch.Tensor]
     kind: InputKind
@@ -119,10 +94,12 @@ class _Model:
         was recorded of it.
         """
         if is_chain(self.model):
-            return _Outputs(self._direct, chunk, fixed=False)
-        examine(self.model, self.kind, self.form, cross_entropy)
+            return _Outputs(self.task, self._direct, chunk, fixed=False)
+        examine(self.model, self.kind, self.form, record_loss(self.task))
         recorded = certified_logits(self.model, self.kind, self.form, chunk=min(chunk, CHUNK))
-        return _Outputs(lambda x: recorded(self.weights, x)["logits"], recorded.chunk, fixed=True)
+        return _Outputs(
+            self.task, lambda x: recorded(self.weights, x)["logits"], recorded.chunk, fixed=True
+        )
 
     def isolated_outputs(self) -> _Outputs:
         """In chunks of one size in which a record gives the same bits in any place and company
@@ -131,7 +108,9 @@ class _Model:
         """
         outputs = replace(self.outputs(CHUNK), fixed=True)
         made_up = self.kind.records(outputs.chunk, self.form)
-        labels = torch.zeros(outputs.chunk, dtype=torch.long)
+        labels = torch.zeros(
+            outputs.chunk, *self.form.labels, dtype=getattr(torch, self.task.label_type)
+        )
         isolated = is_isolated(outputs.measure, made_up, labels, company=self.kind.company())
         return outputs if isolated else self.outputs(1)
 
@@ -142,21 +121,22 @@ class _Model:
         try:
             return self.outputs(chunk)
         except GuaranteeError:
-            return _Outputs(self._direct, chunk, fixed=False)
+            return _Outputs(self.task, self._direct, chunk, fixed=False)
 
     def _direct(self, x: torch.Tensor) -> torch.Tensor:
         return call_with(self.model, self.weights, x)
 
 
-def _per_record(
+def _scores(
+    task: Task,
     model: nn.Module,
     parameters: npt.NDArray[np.float64],
     records: Records,
     *,
     vocabulary: int | None = None,
     chunk: int | None = None,
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Whether each record is classified rightly, and its loss.
+) -> list[npt.NDArray[Any]]:
+    """What the task measures of each record.
 
     Args:
         chunk: records at once, where a record may see its company in the last bits; None: where it
@@ -165,28 +145,25 @@ def _per_record(
     kind = InputKind.of(model, vocabulary)
     stored, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
     weights = named_parameters(model, torch.tensor(parameters, dtype=kind.dtype))
-    measured = _Model(model, weights, kind, kind.form(stored))
+    measured = _Model(task, model, weights, kind, kind.form(stored, y))
     with torch.no_grad():
         outputs = measured.isolated_outputs() if chunk is None else measured.plain_outputs(chunk)
         padding = -len(y) % outputs.chunk if outputs.fixed else 0
         x = kind.cast(stored)
         x = torch.cat([x, x.new_zeros(padding, *x.shape[1:])])
-        y = torch.cat([y, y.new_zeros(padding)])
+        y = torch.cat([y, y.new_zeros(padding, *y.shape[1:])])
         starts = range(0, len(x), outputs.chunk)
         parts = [
             outputs.measure(x[start : start + outputs.chunk], y[start : start + outputs.chunk])
             for start in starts
         ]
-    correct, losses = (
-        torch.cat(column)[: len(records)].numpy() for column in zip(*parts, strict=True)
-    )
-    return correct & ~np.isnan(losses), losses.astype(np.float64)
+    return [torch.cat(column)[: len(records)].numpy() for column in zip(*parts, strict=True)]
 
 
 @final
 @dataclass(frozen=True)
 class SecureMetrics:
-    """Three noisy counts per silo and measured model."""
+    """A task's counts with noise, per silo and measured model."""
 
     design: NoiseDesign
 
@@ -203,27 +180,24 @@ class SecureMetrics:
         source: RandomSource,
     ) -> npt.NDArray[np.int64]:
         """One silo's vector of a measuring sum: its noisy counts in front, zeros behind."""
-        plan = self.design.plan
-        totals = np.zeros(METRIC_COORDINATES, dtype=np.int64)
+        plan, length, most = self.design.plan, self._length, clamp_of(self.design.plan)
+        totals = np.zeros(length, dtype=np.int64)
         if len(records):
-            totals = counts_of(
-                *_per_record(model, parameters, records, vocabulary=plan.training.vocabulary)
+            scores = _scores(
+                plan.task, model, parameters, records, vocabulary=plan.training.vocabulary
             )
-        most = clamp_of(plan)
+            totals = plan.task.count(*scores).sum(axis=0)
+        noise = self.share.sample(length, source).astype(np.int64)
         vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
-        vector[:METRIC_COORDINATES] = np.clip(totals, -most, most) + self.share.sample(
-            METRIC_COORDINATES, source
-        ).astype(np.int64)
+        vector[:length] = np.clip(totals, -most, most) + noise
         return vector
 
     def decode(
         self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int
     ) -> Metrics:
-        """Accuracy and capped mean loss from the sum of `survivors` silos' vectors."""
-        counted = decoded_counts(
-            self.design.plan, total_grid[:METRIC_COORDINATES], contributors=survivors
-        )
-        accuracy, loss = counted.accuracy, counted.loss
-        return Metrics(
-            accuracy.value, loss.value, round(counted.records), accuracy.plus_minus, loss.plus_minus
-        )
+        """The task's measures from the sum of `survivors` silos' vectors."""
+        return decoded_counts(self.design.plan, total_grid[: self._length], contributors=survivors)
+
+    @property
+    def _length(self) -> int:
+        return self.design.plan.task.counts.length

@@ -1,7 +1,7 @@
 """The models a plan can name, built from public numbers only.
 
-    build_model("cnn", shape=(1, 28, 28), classes=10)            # the paper's network, 26,010 parameters
-    build_model("my_package.nets:Net", shape=(12,), classes=2)   # any class that this silo can already import
+    build_model("cnn", shape=(1, 28, 28), outputs=10)            # Heikkilä 2025: 26,010 parameters
+    build_model("my_package.nets:Net", shape=(12,), outputs=2)   # any class that this silo can already import
 
 The first model of a run is public: softmax and logistic regression start at zero, everything else
     from the plan's `init_seed`.
@@ -19,7 +19,7 @@ from torch import nn
 
 from sumus.errors import GuaranteeError, PlanError
 from sumus.files import object_at
-from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features, logit_count
+from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
 __all__ = ["build_model", "flat_parameters", "load_flat"]
@@ -29,7 +29,7 @@ def build_model(
     name: str,
     *,
     shape: Sequence[int],
-    classes: int,
+    outputs: int,
     hidden: Sequence[int] = (64,),
     init_seed: int = 0,
     bias: bool = True,
@@ -41,10 +41,10 @@ def build_model(
 
     Args:
         name: softmax | linear | logistic | mlp | cnn, or "package.module:Class". A class is called
-            with those of the keyword arguments shape, in_features, classes, hidden that its
-            constructor names.
+            with those of the keyword arguments shape, in_features, outputs, classes (the same
+            number), hidden that its constructor names.
         shape: one record's shape without the batch, (features,) or (channels, height, width).
-        classes: number of classes.
+        outputs: numbers that it returns for one record (`Task.outputs`).
         hidden: widths of the hidden layers of "mlp".
         init_seed: public seed of the first parameters.
         bias: whether softmax and logistic have a bias of their own; False when the features carry a
@@ -53,7 +53,7 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
         if ":" in name:
-            return _foreign(name, shape=shape, classes=classes, hidden=hidden)
+            return _foreign(name, shape=shape, outputs=outputs, hidden=hidden)
         if name not in MODELS:
             known = ", ".join(MODELS)
             raise PlanError(
@@ -62,7 +62,6 @@ def build_model(
                 f'must be one of {known} or "package.module:Class"',
                 "Check the spelling.",
             )
-        outputs = logit_count(name, classes)
         if name == "cnn":
             return _cnn(shape, outputs)
         if name == "mlp":
@@ -117,7 +116,7 @@ def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
 
 
 def _cnn(shape: Sequence[int], outputs: int) -> nn.Module:
-    """The paper's convolutional network."""
+    """The convolutional network of Papernot et al. (arXiv:2007.14191) and Heikkilä 2025."""
     flat = cnn_flat_features(shape)
     layers: list[nn.Module] = []
     channels = shape[0]
@@ -137,12 +136,13 @@ def _cnn(shape: Sequence[int], outputs: int) -> nn.Module:
     )
 
 
-def _foreign(path: str, *, shape: Sequence[int], classes: int, hidden: Sequence[int]) -> nn.Module:
+def _foreign(path: str, *, shape: Sequence[int], outputs: int, hidden: Sequence[int]) -> nn.Module:
     """A user's module, called with the public numbers that its constructor asks for by name."""
     offered = {
         "shape": tuple(shape),
         "in_features": math.prod(shape),
-        "classes": classes,
+        "outputs": outputs,
+        "classes": outputs,
         "hidden": tuple(hidden),
     }
     maker = object_at(path, field="training.model")
@@ -152,7 +152,7 @@ def _foreign(path: str, *, shape: Sequence[int], classes: int, hidden: Sequence[
     except Exception as error:
         fix = (
             f"{first_line(error)}. Give its constructor defaults or name its arguments shape, "
-            "in_features, classes, hidden."
+            "in_features, outputs, classes, hidden."
         )
         raise PlanError(
             "training.model", path, "must be constructible from public numbers", fix

@@ -28,6 +28,7 @@ from sumus.purity import (
     require_precision,
     try_out,
 )
+from sumus.tasks import LabelFacts
 from sumus.training.models import build_model, flat_parameters
 
 __all__ = ["Prepared", "named_model", "prepare"]
@@ -55,21 +56,21 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         privacy, `fedavg`).
     """
     training = plan.training
-    convex = training.algorithm == "convex-pass"
-    if convex and model is not None:
+    bounds = plan.rules.bounded_records
+    if bounds and model is not None:
         rule = (
-            "must be one of softmax, linear, logistic for convex-pass; a model of your own has no "
-            "proved convexity"
+            f"must be one of softmax, linear, logistic for {training.algorithm}; a model of your "
+            "own has no proved convexity"
         )
         raise PlanError(
             "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
         )
     mapping = feature_map(training.features, data.shape)
-    shape = (math.prod(mapping.shape) + 1,) if convex else mapping.shape
+    shape = (math.prod(mapping.shape) + 1,) if bounds else mapping.shape
     trained = (
         own_copy(model, logits=training.logits)
         if model is not None
-        else _build(plan, shape, data.classes)
+        else _build(plan, shape, data.labels)
     )
     kind = InputKind.of(trained, training.vocabulary)
 
@@ -78,7 +79,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
             _require_known(records, kind, silo)
             return records
         x = mapping(records.x)
-        if convex:
+        if bounds:
             x = bounded(x.reshape(len(x), math.prod(x.shape[1:])), training.feature_bound)
         return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
 
@@ -93,13 +94,13 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
     )
     ready = replace(data, silos=silos, shape=shape)
     form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
-    _require_fit(plan, trained, form, data.classes)
+    _require_fit(plan, trained, form, data.labels)
     return Prepared(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
 
 
-def named_model(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     """The model that a plan names, for records of this shape before the plan's features."""
-    return _build(plan, feature_shape(plan.training.features, shape), classes)
+    return _build(plan, feature_shape(plan.training.features, shape), labels)
 
 
 def _require_known(records: Records, kind: InputKind, silo: str) -> None:
@@ -116,37 +117,32 @@ def _require_known(records: Records, kind: InputKind, silo: str) -> None:
         )
 
 
-def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, classes: int) -> None:
+def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts) -> None:
     """Try the model on made-up records: what does not fit or cannot be certified is found before a
     round is entered into any ledger.
     """
     require_precision(model)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
-    if training.algorithm != "fedavg" and not is_chain(model):
-        outputs = PerRecordGradients(model, vocabulary=training.vocabulary).examine(form)
+    if plan.rules.private and not is_chain(model):
+        gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
+        outputs = gradients.examine(form)
     else:
-        if training.algorithm != "fedavg":
+        if plan.rules.private:
             refuse_mixing_layers(model)
         with torch.no_grad():
             outputs = try_out(model, kind.records(2, form)).shape[1]
-    if outputs != classes and (outputs, classes) != (1, 2):
-        rule = f"must return one number for each of {classes} classes, got {outputs}"
-        raise DataError(
-            f"model {rule}. Give its last layer {classes} outputs, or declare the classes that it "
-            "knows."
-        )
+    plan.task.check_outputs(outputs, labels)
 
 
-def _build(plan: TrainingPlan, shape: Sequence[int], classes: int) -> nn.Module:
+def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     training = plan.training
-    bias = training.algorithm != "convex-pass"  # whose features carry a bias feature
     model = build_model(
         training.model,
         shape=shape,
-        classes=classes,
+        outputs=plan.task.outputs(labels, training.model),
         hidden=training.hidden,
         init_seed=training.init_seed,
-        bias=bias,
+        bias=not plan.rules.bounded_records,
     )
     return own_copy(model, logits=training.logits) if ":" in training.model else model

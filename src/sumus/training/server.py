@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
-from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
+from sumus.guarantee import NoiseDesign
 
 __all__ = ["Server"]
 
 Vector = npt.NDArray[np.float64]
-# rounding to float32 moves a norm by at most 2^-24 of it
-_LARGEST_SENT = LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20)
+_SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of it
 
 
 @final
@@ -53,12 +52,7 @@ class Server:
         update.
         """
         training = self._design.plan.training
-        coins = self._design.coins
-        decoded = (
-            np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
-            if coins is None
-            else coins.decode(np.asarray(total_grid, dtype=np.int64), survivors)
-        )
+        decoded = self._design.mechanism.decode(np.asarray(total_grid), survivors)
         update = decoded * self._design.update_scale
         update *= self._design.resolved.invited / max(
             survivors, 1
@@ -79,7 +73,7 @@ class Server:
             step = self._first / (np.sqrt(self._second) + 1e-3)
         moved = self._iterate + training.server_learning_rate * step
         self._iterate = _as_sent(
-            _within(moved, _LARGEST_SENT) if training.algorithm == "convex-pass" else moved
+            _within(moved, self._design.algorithm.largest_weight_norm * _SHRUNK)
         )
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update

@@ -35,7 +35,8 @@ from sumus.guarantee import (
 from sumus.parties import RunSecret, federation_in_process
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.training import Metrics, prepare
+from sumus.tasks import Metrics
+from sumus.training import prepare
 from sumus.tuning.search import tuning_plan, without_test_records
 from sumus.tuning.space import SearchSpace
 
@@ -50,7 +51,7 @@ class AccountedTuning:
     Args:
         plan: the best candidate.
         parameters: its trained model.
-        score: the noisy validation accuracy of that model; `score_plus_minus`: half-width of its 95
+        score: the noisy headline measure on validation records of that model; `score_plus_minus`: half-width of its 95
             % interval.
         account: of one run of the candidate with the largest ε; `account.tuning_epsilon` covers the
             whole search for training records.
@@ -143,6 +144,7 @@ def accounted_tuning(
                 account, run=run, round=1, round_id=run, epsilon=max(training, validation)
             )
         )
+    headline = plan.task.headline
     best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])
@@ -154,16 +156,19 @@ def accounted_tuning(
             releases=NoLedger("entered as one release of the whole search"),
         )
         *_, last = federation.rounds()
-        if last.metrics is not None and (best is None or last.metrics.accuracy > best[0].accuracy):
-            best = (last.metrics, chosen, federation.server.released)
+        measured = last.metrics
+        if measured is not None and (
+            best is None or headline.is_worse(best[0][headline.name], measured[headline.name])
+        ):
+            best = (measured, chosen, federation.server.released)
     if best is None:
         raise GuaranteeError("no tuning run took place.")
     return AccountedTuning(
         plan=plan.with_overrides(drawn[best[1]]),
         values=drawn[best[1]],
         parameters=best[2],
-        score=best[0].accuracy,
-        score_plus_minus=best[0].accuracy_plus_minus or 0.0,
+        score=best[0][headline.name],
+        score_plus_minus=best[0].plus_minus.get(headline.name, 0.0),
         account=account,
         validation_epsilon=validation,
         epsilon=max(training, validation),

@@ -28,7 +28,11 @@ def draw_tuning(study: Any, folder: Path, objective: str) -> list[Path]:
     if varied:
         written += save(folder, "importance", lambda: _importance(study, varied))
         written += save(
-            folder, "parallel-coordinates", lambda: _parallel(complete, varied, objective)
+            folder,
+            "parallel-coordinates",
+            lambda: _parallel(
+                complete, varied, objective, raised=study.direction.name == "MAXIMIZE"
+            ),
         )
     return written
 
@@ -66,13 +70,13 @@ def _importance(study: Any, varied: list[str]) -> Any:
     return figure
 
 
-def _parallel(complete: list[Any], varied: list[str], objective: str) -> Any:
+def _parallel(complete: list[Any], varied: list[str], objective: str, *, raised: bool) -> Any:
     """One line per run through its values, each axis scaled to [0, 1]; colour is the score."""
     figure, (axes,) = blank_figure(f"runs as lines, colour: {objective}", 1)
     columns = [_scaled([each.params[key] for each in complete]) for key in varied]
     scores = np.array([each.value for each in complete])
     scale = colour_scale(float(scores.min()), float(scores.max()))
-    for position in np.argsort(scores if objective == "accuracy" else -scores):
+    for position in np.argsort(scores if raised else -scores):
         heights = [column[0][position] for column in columns]
         axes.plot(
             range(len(varied)),

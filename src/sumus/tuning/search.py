@@ -48,7 +48,7 @@ class TuneOptions:
     Args:
         runs: finished or pruned runs in all, those of earlier calls with the same storage included.
         sampler: tpe, gp or random.
-        objective: accuracy (to be raised) or loss (to be lowered), on the validation records after
+        objective: one of the task's measures, to be raised or lowered, on the validation records after
             the last round.
         prune: stop a run early whose rounds are below the median of earlier runs at the same round.
         jobs: runs at the same time, as threads of this process; further processes may share the
@@ -69,10 +69,6 @@ class TuneOptions:
         if self.sampler not in _SAMPLERS:
             raise PlanError(
                 "--sampler", self.sampler, f"must be one of {', '.join(_SAMPLERS)}", "Use tpe."
-            )
-        if self.objective not in ("accuracy", "loss"):
-            raise PlanError(
-                "--objective", self.objective, "must be accuracy or loss", "Use accuracy."
             )
 
 
@@ -157,7 +153,8 @@ def tune(
     base = tuning_plan(plan)
     data = without_test_records(load(base))
     benches: dict[str, Prepared] = {}
-    direction = "maximize" if options.objective == "accuracy" else "minimize"
+    better = plan.task.measure(options.objective, field="--objective").larger_is_better
+    direction = "maximize" if better else "minimize"
 
     def objective(trial: Any) -> float:
         values = space.suggest(trial)
@@ -217,9 +214,7 @@ def _score(
     value = math.nan
     for outcome in federation.rounds():
         assert outcome.metrics is not None  # noqa: S101 - every round is evaluated in the simulation
-        value = (
-            outcome.metrics.accuracy if options.objective == "accuracy" else outcome.metrics.loss
-        )
+        value = outcome.metrics[options.objective]
         trial.report(value, outcome.number)
         if trial.should_prune():
             raise optuna.TrialPruned

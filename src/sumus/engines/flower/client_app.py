@@ -42,8 +42,8 @@ def name(message: Message, context: Context) -> Message:
     key to send an input in its name.
     """
     with _reasons_stay_here():
-        own = SiloState(_folder(context)).identity.name
-    return Message(RecordDict({RECORD: ConfigRecord({BODY: own.encode()})}), reply_to=message)
+        silo = SiloState(_folder(context)).identity.name
+    return Message(RecordDict({RECORD: ConfigRecord({BODY: silo.encode()})}), reply_to=message)
 
 
 @contextmanager

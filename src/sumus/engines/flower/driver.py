@@ -60,11 +60,9 @@ class FlowerDriver:
                     return
                 time.sleep(_PAUSE_SECONDS)
                 continue
-            found = self._ask(dict.fromkeys(fresh, b""), f"query.{NAME_ACTION}", until=until)
-            self._asked |= set(found)
-            self._node_of |= {
-                answer.decode("utf-8", "replace"): node for node, answer in found.items()
-            }
+            names = self._ask(dict.fromkeys(fresh, b""), f"query.{NAME_ACTION}", until=until)
+            self._asked |= set(names)
+            self._node_of |= {name.decode("utf-8", "replace"): node for node, name in names.items()}
 
     def _ask(self, bodies: Mapping[int, bytes], kind: str, *, until: float) -> dict[int, bytes]:
         left = max(until - time.monotonic(), 1.0)

@@ -20,6 +20,7 @@ from sumus.engines.flower.kits import flwr
 from sumus.engines.flower.server_app import PROGRESS
 from sumus.engines.flower.start import NODES
 from sumus.errors import EngineError
+from sumus.files import toml_value
 from sumus.parties import Agreement
 
 __all__ = ["FlowerOperator", "write_app"]
@@ -50,7 +51,7 @@ def write_app(
         'serverapp = "sumus.engines.flower.server_app:app"',
         'clientapp = "sumus.engines.flower.client_app:app"',
         "[tool.flwr.app.config]",
-        *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()),
+        *(f"{key} = {toml_value(value)}" for key, value in config.items()),
     ]
     (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")
     return folder
@@ -58,7 +59,7 @@ def write_app(
 
 @final
 class FlowerOperator:
-    """Submits runs with an operator's kit and follows them; see `Operator` and `Engine.operator`."""
+    """Submits runs with an operator's kit; see `Operator` and `Engine.operator`."""
 
     PATIENCE: ClassVar[Mapping[str, float]] = {  # every message starts a process at the silo
         "set_up_seconds": 300.0,
@@ -88,12 +89,12 @@ class FlowerOperator:
         with tempfile.TemporaryDirectory(prefix="sumus-app-") as folder:
             app = write_app(Path(folder) / "app", agreement, rounds=rounds, patience=patience)
             run = str(self._asked("run", str(app))["run-id"])
-        known, asked, status = 0, time.monotonic(), ""
+        told, asked, status = 0, time.monotonic(), ""
         while True:
             state = self._state_of(run)
             if state is not None:
-                watch({**state, "rounds": state["rounds"][known:]})
-                known = len(state["rounds"])
+                watch({**state, "rounds": state["rounds"][told:]})
+                told = len(state["rounds"])
                 if state["ended"]:
                     return Outcome(
                         finished=state["phase"] == "finished",

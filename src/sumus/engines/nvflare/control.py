@@ -4,7 +4,8 @@ need.
 The engine's agent asks `authorization.json` only if the message says that it should, and does not
 look at who sent it. This one takes requests
 
-    from the server           deploy, start, abort a job; check, cancel its resources; say status and version
+    from the server           deploy, start, abort a job; check, cancel its resources; say status
+                              and version
     from its own job process  the job's status
 
 A job is known by a UUID, so that no message can name another folder of the kit (a run folder is

@@ -5,7 +5,7 @@ A cell answers on many channels (control, network management, streams, tasks), l
 messages through it, and connects to whatever address a message offers. Ours is deaf to all but
 this:
 
-    a silo        the server on the control channel, where `SiloAgent` decides; its own job processes
+    a silo        the server on the control channel, where `SiloAgent` decides; its job processes
     a silo's job  the server's process of the same job; commands of its own silo
     the server    whoever speaks in their own name; nothing passes from one silo to another
 
@@ -80,14 +80,14 @@ def _server_takes(route: Route) -> bool:
 
 
 def _silo_takes(me: str, route: Route) -> bool:
-    own = _family(route.neighbour) == _family(route.origin) == me
+    from_itself = _family(route.neighbour) == _family(route.origin) == me
     if route.destination != me:  # its job processes may speak to the server through it
-        return own or (route.neighbour == _SERVER and _family(route.destination) == me)
+        return from_itself or (route.neighbour == _SERVER and _family(route.destination) == me)
     if route.is_goodbye:
-        return own or route.neighbour == _SERVER
+        return from_itself or route.neighbour == _SERVER
     if route.channel != CellChannel.CLIENT_MAIN:
         return False
-    return own or route.neighbour == route.origin == _SERVER
+    return from_itself or route.neighbour == route.origin == _SERVER
 
 
 def _job_takes(me: str, parent: str, job: str, route: Route) -> bool:

@@ -65,7 +65,7 @@ def write_job(
 
 @final
 class NvflareOperator:
-    """Submits jobs with an operator's kit and follows them; see `Operator` and `Engine.operator`."""
+    """Submits jobs with an operator's kit; see `Operator` and `Engine.operator`."""
 
     PATIENCE: ClassVar[Mapping[str, float]] = {
         "set_up_seconds": 120.0,
@@ -115,17 +115,17 @@ class NvflareOperator:
             silos: whom it needs.
         """
         identifier = self._patiently(lambda session: session.submit_job(str(job)))
-        known, submitted = 0, time.monotonic()
+        told, submitted = 0, time.monotonic()
         last_seen = submitted
         while True:
             status = self._patiently(lambda session: session.get_job_status(identifier))
             if status is None or str(status).startswith("FINISHED"):
                 break
             try:
-                news = self._connected().do_app_command(identifier, PROGRESS, {"after": known})
+                news = self._connected().do_app_command(identifier, PROGRESS, {"after": told})
                 last_seen = time.monotonic()
                 if isinstance(news, dict) and "phase" in news:
-                    known += len(news["rounds"])
+                    told += len(news["rounds"])
                     watch(news)
             except JobNotRunning:  # not yet, or just ended
                 # a server that was restarted calls a job that it has forgotten running for ever
@@ -137,7 +137,7 @@ class NvflareOperator:
             except Exception:  # the server is away for a moment
                 last_seen = time.monotonic()
             time.sleep(_POLL_SECONDS)
-        return self._result(identifier, str(status), known, watch)
+        return self._result(identifier, str(status), told, watch)
 
     def _tell_of_absent(self, silos: Sequence[str], since: float, watch: Watch) -> None:
         """The engine begins a job once enough sites are connected, however long that takes."""
@@ -155,7 +155,7 @@ class NvflareOperator:
         ]
         watch({"phase": "waiting for silos", "rounds": [], "refusals": {}, "waiting": absent})
 
-    def _result(self, identifier: str, status: str, known: int, watch: Watch) -> dict[str, Any]:
+    def _result(self, identifier: str, status: str, told: int, watch: Watch) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
         location = None
         # the server stores it a moment after the job's end
@@ -175,7 +175,7 @@ class NvflareOperator:
                 "status": status,
             }
         state: dict[str, Any] = json.loads(outcome.read_text())
-        watch(state | {"rounds": state["rounds"][known:]})
+        watch(state | {"rounds": state["rounds"][told:]})
         return state | {"status": status, "result": outcome.parent, "download": folder}
 
     def system(self) -> dict[str, Any]:

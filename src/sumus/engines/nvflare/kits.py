@@ -10,9 +10,9 @@ What a site of ours allows, whatever the server sends:
   the machine joins in
 
 These files do not decide what a site does at a request of the server: the engine reads them only if
-the request asks it to. Sites and server are therefore started through `sumus.engines.nvflare.start`,
-whose gate and agent refuse everything that our jobs do not need. The server keeps jobs and snapshots
-below its own kit and not in a folder for temporary files.
+the request asks it to. Sites and server are therefore started through `start`, whose gate and agent
+refuse everything that our jobs do not need. The server keeps jobs and snapshots below its own kit
+and not in a folder for temporary files.
 """
 
 from __future__ import annotations

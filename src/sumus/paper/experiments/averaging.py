@@ -196,10 +196,13 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
             bench.first_parameters + np.asarray(outcome.local[silo].vector, np.float64) * scale
             for silo in range(parties)
         ]
-        averaged.append(evaluate(bench.model, np.mean(models, axis=0), pooled).accuracy)
-        alone.append(
-            float(np.mean([evaluate(bench.model, each, pooled).accuracy for each in models]))
+        task = built.plan.task
+        mean, *single = (
+            evaluate(bench.model, parameters, pooled, task=task)["accuracy"]
+            for parameters in (np.mean(models, axis=0), *models)
         )
+        averaged.append(mean)
+        alone.append(float(np.mean(single)))
     found, alone_found = mean_and_sem(averaged), mean_and_sem(alone)
     return TrainedAverage(
         steps=steps,

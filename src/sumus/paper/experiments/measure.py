@@ -124,15 +124,13 @@ def measure(
         accuracies, losses, sent = [], [], 0
         for outcome in federation.rounds():
             if outcome.metrics is not None:
-                accuracies.append(outcome.metrics.accuracy)
-                losses.append(outcome.metrics.loss)
+                accuracies.append(outcome.metrics["accuracy"])
+                losses.append(outcome.metrics["loss"])
             sent += outcome.summed.bytes_up
             if progress is not None:
                 progress(outcome.number + 1, accuracies[-1] if accuracies else None)
-        silo_accuracies = [
-            metrics.accuracy
-            for metrics in SimulationMetrics(built, bench, federation.server).of_silos()
-        ]
+        of_silos = SimulationMetrics(built, bench, federation.server).of_silos()
+        silo_accuracies = [part["accuracy"] for part in of_silos]
     return Measurement(
         experiment=setting.experiment,
         setting=setting.key,
@@ -193,6 +191,7 @@ def _alone(
     for position, silo in enumerate(silos):
         update = plain_steps(
             bench.model,
+            plan.task,
             bench.first_parameters,
             torch.from_numpy(silo.train.x),
             torch.from_numpy(silo.train.y),
@@ -203,9 +202,9 @@ def _alone(
             l2_penalty=plan.training.l2_penalty,
             source=RandomSource.simulation(seed, "alone", position),
         )
-        found = evaluate(bench.model, bench.first_parameters + update, pooled)
-        accuracies.append(found.accuracy)
-        losses.append(found.loss)
+        metrics = evaluate(bench.model, bench.first_parameters + update, pooled, task=plan.task)
+        accuracies.append(metrics["accuracy"])
+        losses.append(metrics["loss"])
         if progress is not None:
-            progress(round(plan.federation.rounds * (position + 1) / len(silos)), found.accuracy)
+            progress(round(plan.federation.rounds * (position + 1) / len(silos)), accuracies[-1])
     return [float(np.mean(accuracies))], [float(np.mean(losses))], accuracies

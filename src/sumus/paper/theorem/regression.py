@@ -16,25 +16,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from sumus.gradients import (
-    LogitsGradient,
-    cross_entropy_gradient,
-    outer_norms2,
-    scales,
-    squared_error_gradient,
-)
+from sumus.errors import PlanError
+from sumus.gradients import outer_norms2, scales
+from sumus.tasks import TASKS, Link, Loss
 
 __all__ = ["LEAST_SQUARES", "LOGISTIC", "REGRESSIONS", "Group", "Regression"]
 
 Integers = npt.NDArray[np.int64]
 
 _STEEP = 2.0**60  # feature of a switch: one grid step away from zero it has decided
+
+
+@final
+class LeastSquares(Loss):
+    """½(f(x) − y)² of one output, labels 0 or 1."""
+
+    def link(self, outputs: int) -> Link:
+        """The output itself."""
+        return Link.IDENTITY
+
+    def check(self, labels: npt.NDArray[Any], outputs: int) -> None:
+        """One output, two labels."""
+        if outputs != 1:
+            rule = f"must have one output, the model has {outputs}"
+            raise PlanError("loss", "least-squares", rule, "Sum the outputs yourself.")
+        TASKS["classification"].check(labels, outputs)
+
+    def loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """One number per record."""
+        return 0.5 * (outputs[:, 0] - labels.to(outputs.dtype)) ** 2
 
 
 @final
@@ -57,14 +73,11 @@ class Regression:
     """A loss of w·x, and its three kinds of records (see the table above).
 
     Args:
-        loss: its name in `PerRecordGradients`.
-        gradient: (outputs, labels) to the loss gradient at the outputs, the function that the silos
-            use.
+        loss: that the silos use.
     """
 
     name: str
-    loss: str
-    gradient: LogitsGradient
+    loss: Loss
     pusher: Group
     reach: float
     switch: Group
@@ -81,7 +94,7 @@ class Regression:
         total = np.zeros(weights.shape, dtype=np.int64)
         flat = torch.from_numpy(np.ascontiguousarray(weights).reshape(-1, 1))
         for group in groups:
-            residual = self.gradient(
+            residual = self.loss.output_gradient(
                 flat * group.feature, torch.tensor([group.label]).expand(len(flat))
             ).numpy()
             total += group.copies * _clipped_grid(group.feature, residual, resolution).reshape(
@@ -109,8 +122,7 @@ def _clipped_grid(feature: float, residual: npt.NDArray[np.float64], resolution:
 
 LOGISTIC = Regression(
     name="logistic",
-    loss="cross-entropy",
-    gradient=cross_entropy_gradient,
+    loss=TASKS["classification"],
     pusher=Group(4.0, 0),
     reach=0.25,
     switch=Group(_STEEP, 1),
@@ -120,8 +132,7 @@ LOGISTIC = Regression(
 )
 LEAST_SQUARES = Regression(
     name="least-squares",
-    loss="least-squares",
-    gradient=squared_error_gradient,
+    loss=LeastSquares(),
     pusher=Group(-2.0, 1),
     reach=0.25,
     switch=Group(_STEEP, 0),

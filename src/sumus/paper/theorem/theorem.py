@@ -27,6 +27,7 @@ from sumus.paper.theorem.measure import AttackResult, Effort, Maker, measure
 from sumus.paper.theorem.regression import LOGISTIC, REGRESSIONS, Regression
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 
 __all__ = ["ProvedResult", "TheoremAudit", "attack_design", "audit_theorem"]
 
@@ -238,7 +239,7 @@ def attack_design(
         }
     )
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("attack", names, (records,) * silos, (width,), 2, ("0", "1"))
+    facts = PublicFacts("attack", names, (records,) * silos, (width,), LabelFacts(("0", "1")))
     return calibrated(plan, facts)
 
 

@@ -11,23 +11,96 @@ no faster than t times its margin.
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one
     record moves the result by at most γC/b per pass, or twice that if its own bin holds more than
     cap records (co-coercivity; docs/mathematics.md). All arithmetic is float64; what its rounding
-    can add is part of the sensitivity (`design.convex_float_slack_grid`). Records within the public
+    can add is part of the sensitivity (`guarantee/algorithms/convex_pass.py`). Records within the public
     bounds never stop a pass, however large the weights would grow without the projection.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
-from sumus.errors import DataError, GuaranteeError
-from sumus.gradients import compiled
-from sumus.guarantee import LARGEST_WEIGHT_NORM
+from sumus.data import Records
+from sumus.errors import DataError, GuaranteeError, PlanError
+from sumus.gradients import run_pass
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
+from sumus.tasks import Link, Loss, Task
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.noise import draw_noise
 
-__all__ = ["convex_pass"]
+__all__ = ["UPDATER", "convex_pass"]
+
+
+@final
+class ConvexPass:
+    """`convex-pass`: a noiseless non-expansive pass, one draw of noise for the whole update."""
+
+    algorithms: ClassVar = ("convex-pass",)
+    per_record: ClassVar = False
+
+    def __init__(
+        self,
+        design: NoiseDesign,
+        silo: SiloDesign,
+        records: Records,
+        model: nn.Module,
+        *,
+        loss: Loss | None = None,
+    ) -> None:
+        self._design, self._silo = design, silo
+        flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
+        self._x = np.ascontiguousarray(flat, dtype=np.float32)
+        self._y = records.y
+        self._bounds = convex_bounds(design.resolved, silo.learning_rate)
+        width, training = self._x.shape[1], design.plan.training
+        # one row of weights is logistic regression, more are softmax: each has the constants of its
+        # own loss
+        outputs = (
+            1 if training.model == "logistic" else max(2, round(design.resolved.dimension / width))
+        )
+        require_dimension(design, outputs * width)
+
+    def __call__(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
+    ) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        before = np.asarray(parameters, dtype=np.float64).reshape(-1, self._x.shape[1])
+        after = convex_pass(
+            before,
+            self._x,
+            self._y,
+            task=design.plan.task,
+            bins=silo.local_steps,
+            passes=training.passes,
+            step=silo.learning_rate / design.resolved.divisor,
+            decay=silo.learning_rate * training.l2_penalty,
+            bin_cap=self._bounds.bin_cap,
+            feature_bound=training.feature_bound,
+            residual_cap=self._bounds.residual_cap,
+            source=source,
+        )
+        update, clamped = clamp(
+            design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid
+        )
+        begin = time.perf_counter()
+        noise = draw_noise(design, silo, source=source, seeds=seeds)
+        seconds = time.perf_counter() - begin
+        return LocalUpdate(
+            update + noise,
+            records=training.passes * len(self._y),
+            saturated=clamped,
+            noise_seconds=seconds,
+        )
+
+
+UPDATER = ConvexPass
 
 
 def convex_pass(
@@ -35,6 +108,7 @@ def convex_pass(
     x: npt.NDArray[np.float32],
     y: npt.NDArray[np.int64],
     *,
+    task: Task,
     bins: int,
     passes: int,
     step: float,
@@ -50,6 +124,7 @@ def convex_pass(
         weights: (outputs, features); one output means binary logistic regression.
         x: records with the bias feature included, norm at most `feature_bound`.
         y: labels.
+        task: whose loss it is.
         bins: S.
         step: γ/b.
         decay: γλ.
@@ -57,18 +132,23 @@ def convex_pass(
         residual_cap: t, the most of a record's probability that may count as wrong.
         source: secret random bits for the bins.
     """
-    _check(weights, x, y, feature_bound)
+    link = task.link(len(weights))
+    if link not in (Link.SOFTMAX, Link.LOGISTIC):
+        raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
+    task.check(y, len(weights))
+    _check(weights, x, feature_bound)
     trained = np.array(weights, dtype=np.float64, order="C")
     for _ in range(passes):
         assigned = source.below(bins, len(x))
         order = np.argsort(assigned, kind="stable")
         ends = np.cumsum(np.bincount(assigned, minlength=bins))
-        _run_pass(
+        run_pass(
             trained,
             np.ascontiguousarray(x),
             y,
             order,
             ends,
+            link,
             step,
             decay,
             float(bin_cap),
@@ -81,7 +161,6 @@ def convex_pass(
 def _check(
     weights: npt.NDArray[np.float64],
     x: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
     feature_bound: float,
 ) -> None:
     norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
@@ -91,83 +170,9 @@ def _check(
             f"records must have norm at most feature_bound = {feature_bound:g}, got {largest:g}. "
             "Normalise them first."
         )
-    classes = max(len(weights), 2)
-    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
-        raise DataError(
-            f"labels must lie in 0 … {classes - 1}, got {int(y.min())} … {int(y.max())}. Recode "
-            "them."
-        )
     # of the model that was sent, so refusing it tells nothing; NaN fails too
     if not np.linalg.norm(weights) <= LARGEST_WEIGHT_NORM:
         raise GuaranteeError(
             f"weights must have norm at most {LARGEST_WEIGHT_NORM:g}. The model that arrived is "
             "not usable."
         )
-
-
-@compiled
-def _to_residual(residual: npt.NDArray[np.float64], label: int, cap: float) -> None:
-    """From logits to the gradient at them, in place: p − y with p = softmax where p_y ≥ 1 − cap,
-    and otherwise the p that keeps it so.
-    """
-    if residual.size == 1:
-        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
-        return
-    largest = residual.max()
-    for k in range(residual.size):
-        residual[k] = np.exp(residual[k] - largest)
-    own = residual[label]
-    residual[label] = 0.0
-    others = residual.sum()
-    wrong = min(others / (others + own), cap)  # 1 − p_y
-    for k in range(residual.size):
-        residual[k] *= wrong / others if others > 0.0 else 0.0
-    residual[label] = -wrong
-
-
-@compiled
-def _run_pass(
-    weights: npt.NDArray[np.float64],
-    x: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    step: float,
-    decay: float,
-    bin_cap: float,
-    radius: float,
-    residual_cap: float,
-) -> None:
-    """One pass in place; `order[ends[s−1]:ends[s]]` are the records of bin s."""
-    outputs, features = weights.shape
-    gradient = np.zeros((outputs, features))
-    residual = np.empty(outputs)
-    begin = 0
-    for end in ends:
-        count = end - begin
-        gradient[:] = 0.0
-        for position in range(begin, end):
-            record = order[position]
-            row = x[record]
-            for k in range(outputs):
-                logit = 0.0
-                for f in range(features):
-                    logit += weights[k, f] * row[f]
-                residual[k] = logit
-            _to_residual(residual, y[record], residual_cap)
-            for k in range(outputs):
-                for f in range(features):
-                    gradient[k, f] += residual[k] * row[f]
-        scale = step * min(1.0, bin_cap / count) if count else 0.0
-        norm2 = 0.0
-        for k in range(outputs):
-            for f in range(features):
-                moved = (1.0 - decay) * weights[k, f] - scale * gradient[k, f]
-                weights[k, f] = moved
-                norm2 += moved * moved
-        if norm2 > radius * radius:
-            shrink = radius / np.sqrt(norm2)
-            for k in range(outputs):
-                for f in range(features):
-                    weights[k, f] *= shrink
-        begin = end

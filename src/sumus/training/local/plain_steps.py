@@ -1,4 +1,4 @@
-"""Ordinary local SGD without privacy, for whole-update clipping (algorithm 3 of the paper) and for
+"""Ordinary local SGD without privacy, for whole-update clipping (algorithm 3 of Heikkilä 2025) and for
 non-private comparison.
 """
 
@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.nn import functional
 
 from sumus.purity import call_with, named_parameters
 from sumus.randomness import RandomSource
+from sumus.tasks import Loss
 from sumus.training.sampling import poisson_batch
 
 __all__ = ["MeanGradient", "mean_loss", "plain_steps"]
@@ -24,17 +24,15 @@ MeanGradient = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor
 
 
 def mean_loss(
-    model: nn.Module, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+    model: nn.Module, loss: Loss, flat: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """Mean cross-entropy; a model with one output is read as a binary logistic regression."""
-    logits = call_with(model, named_parameters(model, flat), x)
-    if logits.shape[1] == 1:
-        return functional.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))
-    return functional.cross_entropy(logits, y)
+    """The mean loss of a batch at these parameters."""
+    return loss.mean_loss(call_with(model, named_parameters(model, flat), x), y)
 
 
 def plain_steps(
     model: nn.Module,
+    loss: Loss,
     parameters: npt.NDArray[np.float64],
     x: torch.Tensor,
     y: torch.Tensor,
@@ -52,7 +50,7 @@ def plain_steps(
     Args:
         mean_gradient: of the loss at (θ, x, y); omitted: by a backward pass through the model.
     """
-    descend = mean_gradient or partial(_backward, model)
+    descend = mean_gradient or partial(_backward, model, loss)
     first = torch.tensor(parameters, dtype=next(model.parameters()).dtype)
     state, velocity = first.clone(), torch.zeros_like(first)
     for _ in range(steps):
@@ -67,8 +65,8 @@ def plain_steps(
 
 
 def _backward(
-    model: nn.Module, state: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+    model: nn.Module, loss: Loss, state: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
     leaf = state.detach().requires_grad_(True)
-    (gradient,) = torch.autograd.grad(mean_loss(model, leaf, x, y), leaf)
+    (gradient,) = torch.autograd.grad(mean_loss(model, loss, leaf, x, y), leaf)
     return gradient

@@ -15,7 +15,8 @@ from sumus.data import FederatedData, SiloRecords
 from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
 from sumus.training.evaluation import SecureMetrics
-from sumus.training.local.updaters import LocalUpdate, local_updater
+from sumus.training.local import local_updater
+from sumus.training.local.update import LocalUpdate
 from sumus.training.preparation import prepare
 
 __all__ = ["LocalWork"]

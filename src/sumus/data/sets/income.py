@@ -22,18 +22,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.catalogue_entry import NamedSet
 from sumus.data.columns import hats
 from sumus.data.locations import find, missing
 from sumus.data.pool import Pool
 from sumus.errors import DataError
+from sumus.tasks import LabelFacts, Labels
 
 __all__ = [
     "CLASS_COUNTS",
-    "CLASS_NAMES",
     "FILE",
+    "SETS",
     "STATE_COUNTS",
     "encode_income",
-    "income",
     "income_place",
     "income_width",
     "prepare_income",
@@ -46,7 +47,7 @@ HOW = (
     "folktables && "
     "sumus data prepare income --download"
 )
-CLASS_NAMES = ("at most $50,000", "more than $50,000")
+_LABELS = LabelFacts(("at most $50,000", "more than $50,000"))
 CLASS_COUNTS = (921_253, 530_039)
 STATE_COUNTS = {
     "AK": 3463, "AL": 22268, "AR": 13925, "AZ": 33221, "CA": 32166, "CO": 31306, "CT": 19785, "DE": 4712, "FL": 49462,
@@ -126,7 +127,7 @@ def income_place(cache: Path | None = None) -> Path:
     return path
 
 
-def income(cache: Path | None = None) -> Pool:
+def _load(cache: Path | None = None) -> Pool:
     """All records, with one silo per state in alphabetical order."""
     path = income_place(cache)
     table = _read(path, [*_RANGES, "PINCP", "STATE"])
@@ -150,10 +151,9 @@ def income(cache: Path | None = None) -> Pool:
     order = np.argsort(names)
     return Pool(
         name="income",
-        labels=labels,
+        labels=Labels(labels, _LABELS),
         encode=lambda rows: encode_income({name: values[rows] for name, values in columns.items()}),
         shape=(income_width(),),
-        class_names=CLASS_NAMES,
         silo_names=tuple(str(name) for name in names[order]),
         silo_of=np.argsort(order)[states.indices.to_numpy()].astype(np.int64),
         assumptions=(
@@ -173,8 +173,7 @@ def state_counts(cache: Path | None = None) -> dict[str, int]:
         return dict(STATE_COUNTS)
     counted = _read(path, ["STATE"])["STATE"].value_counts().to_pylist()
     return {
-        each["values"]: each["counts"]
-        for each in sorted(counted, key=lambda each: str(each["values"]))
+        row["values"]: row["counts"] for row in sorted(counted, key=lambda row: str(row["values"]))
     }
 
 
@@ -234,13 +233,12 @@ def _read(path: Path, columns: list[str]) -> Any:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}. {HOW}") from None
 
 
-def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
+def prepare_income(into: Path, download: bool) -> None:
     """Write the selection of ACSIncome 2018 as one Parquet file, from files that folktables keeps
-    below `root`.
+    below the same folder.
 
     Args:
         into: folder of the Parquet file.
-        root: folder in which folktables keeps the Census files.
         download: let folktables fetch missing Census files; never done unless asked for.
     """
     try:
@@ -252,7 +250,7 @@ def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
     except ImportError as error:
         raise missing("income", f"{error.name} is not installed. {HOW}") from None
     source = folktables.ACSDataSource(
-        survey_year="2018", horizon="1-Year", survey="person", root_dir=str(root)
+        survey_year="2018", horizon="1-Year", survey="person", root_dir=str(into / "folktables")
     )
     parts = []
     for state in STATE_COUNTS:
@@ -261,7 +259,7 @@ def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
         except FileNotFoundError:
             raise missing(
                 "income",
-                f"The Census file of {state} is not below {root}. Run: sumus data prepare income "
+                f"The Census file of {state} is not below {into}. Run: sumus data prepare income "
                 "--download",
             ) from None
         codes = {
@@ -280,4 +278,19 @@ def prepare_income(into: Path, *, root: Path, download: bool) -> Path:
     draft = into / f"{FILE}.draft"
     parquet.write_table(arrow.concat_tables(parts), draft)
     draft.replace(into / FILE)
-    return into / FILE
+
+
+SETS = (
+    NamedSet(
+        name="income",
+        title="ACS Income 2018, one silo per US state and Puerto Rico",
+        shape=(income_width(),),
+        labels=_LABELS,
+        class_counts=CLASS_COUNTS,
+        default_silos=len(STATE_COUNTS),
+        place=income_place,
+        load=_load,
+        natural_counts=state_counts,
+        prepare=prepare_income,
+    ),
+)

@@ -1,0 +1,170 @@
+"""What a plan must know about every algorithm: what it protects and which keys it knows or refuses.
+
+Here is the one list of algorithms. What is drawn and what is proved for one of them stands in
+`guarantee/algorithms/`, what a silo computes in `training/local/`; each rule names its two modules
+there, so a new algorithm is an entry of this list and a file in each of the two rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, final
+
+__all__ = ["RULES", "AlgorithmRules", "Refusal", "algorithms_with"]
+
+
+@final
+@dataclass(frozen=True)
+class Refusal:
+    """Why a key cannot be set, and what to do instead.
+
+    Args:
+        rule: the reason, as errors word it.
+        fix: one sentence.
+        allowed: values that are accepted besides the key's default.
+    """
+
+    rule: str
+    fix: str
+    allowed: tuple[object, ...] = ()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmRules:
+    """What a plan must know about one algorithm; no mathematics.
+
+    Args:
+        name: the plan's `training.algorithm`.
+        protects: records (one of them, as `privacy.unit` says), whole silos, or nothing.
+        steps: how `resolve` fills in local steps and divisor: one Poisson batch a round, several of
+            them, or bins of all records.
+        rounding: what `noise.rounding = "auto"` means.
+        guarantee: module of `guarantee/algorithms/`.
+        local: module of `training/local/`.
+        bounded_records: records are scaled to norm at most `training.feature_bound` and carry a
+            bias feature; the model has no bias of its own.
+        keys: plan keys that mean something for this algorithm and not for all.
+        refuses: keys that must stay unset.
+    """
+
+    name: str
+    protects: Literal["records", "silo", "nothing"]
+    steps: Literal["one", "several", "bins"]
+    guarantee: str
+    local: str
+    rounding: Literal["record", "sum"] = "record"
+    bounded_records: bool = False
+    keys: frozenset[str] = frozenset()
+    refuses: Mapping[str, Refusal] = field(default_factory=dict)
+
+    @property
+    def private(self) -> bool:
+        """Whether noise is drawn and a guarantee can be given."""
+        return self.protects != "nothing"
+
+
+_CLIPPING = frozenset({"training.clip_norm", "silo.clip_norm", "silo.sampling_rate"})
+_EPOCHS = frozenset({"federation.local_epochs"})
+_TARGETS = frozenset({"privacy.calibrate_to"})
+_SIDE_BY_SIDE = Refusal(
+    "cannot be set under split-noise (its steps are composed side by side)",
+    "Remove the key, or use dp-sgd.",
+)
+
+
+def _no_penalty(algorithm: str) -> dict[str, Refusal]:
+    rule = f"must be 0 for {algorithm} (its steps are sums of clipped gradients alone)"
+    return {"training.l2_penalty": Refusal(rule, "Remove it, or use convex-pass.")}
+
+
+def _one_rate(algorithm: str) -> dict[str, Refusal]:
+    rule = f"has no meaning for {algorithm} (one learning rate for all its steps)"
+    return {"training.learning_rates": Refusal(rule, "Use learning_rate.")}
+
+
+_RULES = (
+    AlgorithmRules(
+        name="dp-sgd",
+        protects="records",
+        steps="several",
+        guarantee="noisy_steps",
+        local="noisy_steps",
+        keys=_CLIPPING | _EPOCHS | _TARGETS,
+        refuses=_no_penalty("dp-sgd"),
+    ),
+    AlgorithmRules(
+        name="split-noise",
+        protects="records",
+        steps="several",
+        guarantee="split_noise",
+        local="noisy_steps",
+        keys=_CLIPPING | _EPOCHS | _TARGETS | {"training.state_noise"},
+        refuses=_no_penalty("split-noise")
+        | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
+    ),
+    AlgorithmRules(
+        name="convex-pass",
+        protects="records",
+        steps="bins",
+        guarantee="convex_pass",
+        local="convex_pass",
+        rounding="sum",
+        bounded_records=True,
+        keys=frozenset({"training.feature_bound", "training.passes", "training.residual_cap"}),
+        refuses={
+            "training.local_momentum": Refusal(
+                "must be 0 for convex-pass (momentum breaks non-expansiveness)",
+                "Use server_momentum instead.",
+            ),
+            "noise.rounding": Refusal(
+                "must be auto or sum for convex-pass (its whole update is rounded, once)",
+                "Leave it out.",
+                allowed=("sum",),
+            ),
+            **_one_rate("convex-pass"),
+        },
+    ),
+    AlgorithmRules(
+        name="single-step",
+        protects="records",
+        steps="one",
+        guarantee="noisy_steps",
+        local="noisy_steps",
+        keys=_CLIPPING | _TARGETS,
+        refuses={
+            "federation.local_steps": Refusal(
+                'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)
+            ),
+            **_no_penalty("single-step"),
+        },
+    ),
+    AlgorithmRules(
+        name="silo",
+        protects="silo",
+        steps="several",
+        guarantee="whole_update",
+        local="whole_update",
+        keys=_CLIPPING | _EPOCHS,
+        refuses=_one_rate("silo"),
+    ),
+    AlgorithmRules(
+        name="fedavg",
+        protects="nothing",
+        steps="several",
+        guarantee="whole_update",
+        local="whole_update",
+        keys=_CLIPPING | _EPOCHS,  # the clip norm sets its grid
+        refuses=_one_rate("fedavg"),
+    ),
+)
+
+RULES: Mapping[str, AlgorithmRules] = MappingProxyType({rules.name: rules for rules in _RULES})
+"""By `training.algorithm`, in the order in which people read them."""
+
+
+def algorithms_with(key: str) -> tuple[str, ...]:
+    """`only` of a plan key that not all algorithms know: the deciding key, and its values."""
+    return ("training.algorithm", *(rules.name for rules in _RULES if key in rules.keys))

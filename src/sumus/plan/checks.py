@@ -1,0 +1,208 @@
+"""Rules that join several keys of a plan; what one key must be stands in `sections`, what an
+algorithm refuses in `algorithms`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sumus.errors import PlanError
+from sumus.noise import LAWS
+from sumus.plan.sections import DataPlan
+from sumus.tasks import Task
+
+if TYPE_CHECKING:
+    from sumus.plan.plan import TrainingPlan
+
+__all__ = ["check_together"]
+
+
+def check_together(plan: TrainingPlan) -> None:
+    """Refuse keys that contradict each other, in one line that names one of them."""
+    for check in (
+        _check_alternatives,
+        _check_refusals,
+        _check_unit,
+        _check_learning_rates,
+        _check_selection,
+        _check_trust,
+    ):
+        check(plan)
+    _check_data(plan.data, plan.task)
+
+
+def _check_alternatives(plan: TrainingPlan) -> None:
+    """Keys of which one at most can be set."""
+    pairs = (
+        ("federation.local_epochs", "local_steps"),
+        ("training.batch_size", "sampling_rate"),
+    )
+    for key, other in pairs:
+        section, _, name = key.partition(".")
+        table = getattr(plan, section)
+        if getattr(table, name) is not None and getattr(table, other) is not None:
+            rule = f"cannot stand beside {other}"
+            raise PlanError(key, getattr(table, name), rule, "Keep one of them.")
+
+
+def _check_refusals(plan: TrainingPlan) -> None:
+    """Keys that the algorithm cannot do with."""
+    for key, refusal in plan.rules.refuses.items():
+        section, _, name = key.partition(".")
+        tables = (
+            {f"silo.{title}": own for title, own in plan.silo.items()}
+            if section == "silo"
+            else {section: getattr(plan, section)}
+        )
+        for title, table in tables.items():
+            value = getattr(table, name)
+            if value != table.default_of(name) and value not in refusal.allowed:
+                raise PlanError(f"{title}.{name}", value, refusal.rule, refusal.fix)
+
+
+def _check_unit(plan: TrainingPlan) -> None:
+    """What needs one record, or a whole silo, as the unit of privacy."""
+    whole = plan.protects_silos
+    if plan.rules.private and whole != (plan.rules.protects == "silo"):
+        rule = 'must be "silo" exactly when training.algorithm is "silo"'
+        raise PlanError("privacy.unit", plan.privacy.unit, rule, "Change one of the two.")
+    if plan.noise.mechanism not in LAWS and not whole:
+        rule = f'can be "{plan.noise.mechanism}" only for privacy.unit = "silo"'
+        raise PlanError("noise.mechanism", plan.noise.mechanism, rule, 'Use "skellam".')
+    if plan.evaluation.metrics == "secure" and whole:
+        rule = (
+            'must not be "secure" for privacy.unit = "silo" (the counts protect one test record, '
+            "not a whole silo)"
+        )
+        raise PlanError("evaluation.metrics", "secure", rule, 'Use "none".')
+    if plan.evaluation.metrics == "secure" and plan.privacy.calibrate_to == "local":
+        rule = (
+            'must not be "secure" beside privacy.calibrate_to = "local" (counts of test records '
+            "need the noise of other silos)"
+        )
+        raise PlanError(
+            "evaluation.metrics", "secure", rule, 'Use "none", or privacy.calibrate_to = "proved".'
+        )
+
+
+def _check_learning_rates(plan: TrainingPlan) -> None:
+    """A schedule has one rate for every step, and the same steps in all silos."""
+    rates, steps = plan.training.learning_rates, plan.federation.local_steps
+    if rates is None:
+        return
+    if any(own.local_steps for own in plan.silo.values()):
+        rule = (
+            "cannot stand beside a silo's own local_steps (weights of the steps are common to all "
+            "silos)"
+        )
+        fix = "Keep one of them."
+    elif not rates:
+        rule, fix = "must hold one rate per local step", "Add rates, or use learning_rate."
+    elif plan.training.local_momentum:
+        rule, fix = "cannot stand beside local_momentum", "Keep one."
+    elif steps not in (None, len(rates)):
+        rule, fix = f"must hold one rate per local step ({steps})", "Add or remove rates."
+    else:
+        return
+    raise PlanError("training.learning_rates", rates or [], rule, fix)
+
+
+def _check_selection(plan: TrainingPlan) -> None:
+    """Which silos a round invites."""
+    federation = plan.federation
+    needed = {
+        "fixed": ("selected", "Give the number of silos per round."),
+        "poisson": ("selection_rate", "Give a probability."),
+    }
+    name, fix = needed.get(federation.selection, (None, ""))
+    if name is not None and getattr(federation, name) is None:
+        rule = f'must be set for selection = "{federation.selection}"'
+        raise PlanError(f"federation.{name}", None, rule, fix)
+    silos, selected = federation.silos, federation.selected
+    if silos is not None and selected is not None and selected > silos:
+        raise PlanError(
+            "federation.selected", selected, f"must not exceed silos = {silos}", "Lower it."
+        )
+
+
+def _check_trust(plan: TrainingPlan) -> None:
+    """Enough silos are left whose noise counts, and enough for the secure sum."""
+    federation = plan.federation
+    silos = federation.silos if federation.selection == "all" else federation.selected
+    if silos is None:
+        return
+    if silos - federation.dropouts - plan.colluding < 1:
+        # the larger of the two is the one that is out of proportion
+        trusted = {"dropouts": federation.dropouts, "colluding": plan.colluding}
+        name, other = (
+            ("colluding", "dropouts")
+            if plan.colluding > federation.dropouts
+            else ("dropouts", "colluding")
+        )
+        most = silos - 1 - trusted[other]
+        fix = (
+            f"Use at most {most}."
+            if most >= 0
+            else f"Lower federation.{other} = {trusted[other]} too."
+        )
+        rule = (
+            f"must leave at least one of {silos} silos whose noise counts (dropouts + colluding < "
+            "silos)"
+        )
+        raise PlanError(f"federation.{name}", trusted[name], rule, fix)
+    if plan.aggregation.protocol == "secagg" and silos <= 2 * federation.dropouts + plan.colluding:
+        rule = (
+            f"must leave silos > 2·dropouts + colluding ({silos} silos, federation.colluding = "
+            f"{plan.colluding}) for the secure sum"
+        )
+        most = (silos - plan.colluding - 1) // 2  # at least 0: one silo is left whose noise counts
+        raise PlanError(
+            "federation.dropouts",
+            federation.dropouts,
+            rule,
+            f"Use at most {most}, or lower federation.colluding.",
+        )
+
+
+def _check_data(data: DataPlan, task: Task) -> None:
+    """Rules that join several keys of the data section."""
+    keys = (*task.label_keys, "silo_column")
+    sources = [name for name in ("name", "path", "objects") if getattr(data, name) is not None]
+    if len(sources) > 1:
+        field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"
+        raise PlanError(field, getattr(data, sources[1]), rule, "Keep one of them.")
+    if data.counts == "bounded" and data.records_per_silo is None:
+        rule = "needs the bounds in data.records_per_silo"
+        raise PlanError(
+            "data.counts", "bounded", rule, "Add one bound per silo, or remove the key."
+        )
+    missing = [key for key in keys if getattr(data, key) is None]
+    if data.path is not None and missing:
+        raise PlanError(
+            f"data.{missing[0]}",
+            None,
+            "must be set when data.path is",
+            "Name a column of the file.",
+        )
+    if data.columns is not None and (
+        not data.columns or len(set(data.columns)) < len(data.columns)
+    ):
+        fix = "Leave the key out to use all columns, or name each once."
+        raise PlanError(
+            "data.columns",
+            list(data.columns),
+            "must name at least one column and none of them twice",
+            fix,
+        )
+    labels_are_names = task.label_declaration == "categories"
+    for name in (getattr(data, key) for key in (keys if labels_are_names else keys[-1:])):
+        if name is not None and name in (data.bounds or {}):
+            rule = (
+                "must not bound the column of silos or labels: their values are names, not numbers"
+            )
+            raise PlanError(
+                f"data.bounds.{name}",
+                list((data.bounds or {})[name]),
+                rule,
+                f"Remove it, or use data.categories.{name}.",
+            )

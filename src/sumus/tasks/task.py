@@ -1,0 +1,397 @@
+"""The shape of a task: what is learned from labels, and how well.
+
+A task is one object. Plans name it (`training.task`), and whatever depends on the kind of a label
+asks it: how labels are read and stored, how many numbers a model returns, the loss and its
+gradient, what is counted of a test record and what the counts say.
+
+Guarantee: the loss of several records is the sum of theirs, so that a record's gradient is a
+    function of that record; a likelihood that compares records (Cox) is no task.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.errors import PlanError
+from sumus.tasks.uncertainty import Measured, number_text, percent_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "Categories",
+    "CountShape",
+    "Curvature",
+    "LabelColumn",
+    "LabelFacts",
+    "Labels",
+    "Link",
+    "Loss",
+    "Measure",
+    "Metrics",
+    "Task",
+]
+
+
+@final
+class Link(IntEnum):
+    """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y.
+
+    Compiled paths have a loop for each; its number is how they are told which.
+    """
+
+    SOFTMAX = 0
+    LOGISTIC = 1
+    IDENTITY = 2
+
+    def residual(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """μ(z) − y of every record: the gradient of its loss at its outputs."""
+        if self is Link.SOFTMAX:
+            expected = outputs.softmax(dim=1)
+            return expected.scatter_add_(
+                1, labels[:, None], expected.new_full((len(labels), 1), -1.0)
+            )
+        expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
+        return expected - labels[:, None].to(outputs.dtype)
+
+
+@final
+@dataclass(frozen=True)
+class LabelFacts:
+    """What is public about labels.
+
+    Args:
+        names: of the classes, in label order; empty where labels are no classes.
+        bounds: (low, high) of each number that a label holds; empty where labels are classes.
+    """
+
+    names: tuple[str, ...] = ()
+    bounds: tuple[tuple[float, float], ...] = ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels as they are stored, what is public about them, and what had to be assumed for that."""
+
+    values: npt.NDArray[Any]
+    facts: LabelFacts
+    assumptions: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """A column of names.
+
+    Args:
+        names: those of `data.categories`, or the distinct values in sorted order.
+        positions: of every record's value among them.
+        declared: whether the plan lists them.
+        numeric: whether all of them are numbers.
+    """
+
+    names: tuple[str, ...]
+    positions: npt.NDArray[np.int64]
+    declared: bool
+    numeric: bool
+
+
+class LabelColumn(Protocol):
+    """A column of a table that a plan names for a task, such as `data.label_column`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def categories(self) -> Categories:
+        """The values as names from a list."""
+        ...
+
+    def numbers(self) -> npt.NDArray[np.float64]:
+        """The values as numbers, NaN where there is none."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Of `data.bounds`."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class CountShape:
+    """What one test record adds to the counts of secure metrics, in grid steps.
+
+    Args:
+        length: coordinates.
+        l2_grid: Δ₂, the largest L2 norm of one record's counts.
+        largest_grid: the most that one record adds to a coordinate.
+    """
+
+    length: int
+    l2_grid: int
+    largest_grid: int
+
+
+@final
+@dataclass(frozen=True)
+class Curvature:
+    """Constants of a convex loss of linear outputs.
+
+    Args:
+        gradient_norm: C, the largest norm of a record's gradient.
+        smoothness: β, the Lipschitz constant of that gradient.
+    """
+
+    gradient_norm: float
+    smoothness: float
+
+
+@final
+@dataclass(frozen=True)
+class Measure:
+    """A number that says how well a model does.
+
+    Args:
+        name: its key in journals and JSON.
+        larger_is_better: the direction of a search.
+        is_share: lies in [0, 1] and is shown in per cent.
+    """
+
+    name: str
+    larger_is_better: bool
+    is_share: bool = False
+
+    @property
+    def title(self) -> str:
+        """As a heading."""
+        return self.name.capitalize()
+
+    @property
+    def best(self) -> Callable[[Iterable[float]], float]:
+        """Of several values."""
+        return max if self.larger_is_better else min
+
+    @property
+    def worst(self) -> Callable[[Iterable[float]], float]:
+        """Of several values."""
+        return min if self.larger_is_better else max
+
+    def is_worse(self, value: float, than: float, *, by: float = 0.0) -> bool:
+        """Whether a value is worse than another one, by more than a margin."""
+        return value < than - by if self.larger_is_better else value > than + by
+
+    def text(self, value: float, plus_minus: float | None = None) -> str:
+        """With no more digits than its half-width bears."""
+        if self.is_share:
+            return percent_text(value, plus_minus)
+        return f"{value:.4g}" if plus_minus is None else number_text(value, plus_minus)
+
+
+@final
+@dataclass(frozen=True)
+class Metrics:
+    """How well a model does on some records.
+
+    Args:
+        values: by the name of the measure; empty without records.
+        records: how many, as far as noise lets one tell.
+    """
+
+    values: Mapping[str, Measured]
+    records: int
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name].value
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The values alone."""
+        return {name: measured.value for name, measured in self.values.items()}
+
+    @property
+    def plus_minus(self) -> dict[str, float]:
+        """Half-widths of 95 % intervals, noise and sampling error included, of values that are not
+        exact.
+        """
+        return {
+            name: measured.plus_minus
+            for name, measured in self.values.items()
+            if measured.plus_minus is not None
+        }
+
+
+class Loss(ABC):
+    """A loss that is a sum over records."""
+
+    label_type: ClassVar[str] = "int64"
+    """Of stored labels: the name of a numpy and torch type."""
+
+    @abstractmethod
+    def link(self, outputs: int) -> Link | None:
+        """What compiled paths may use for a model with so many outputs; None: the general path."""
+
+    @abstractmethod
+    def check(self, labels: npt.NDArray[Any], outputs: int) -> None:
+        """Refuse labels that a model with so many outputs cannot have, before any is used."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """One number per record."""
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean over the records."""
+        return self.loss(outputs, labels).mean()
+
+    def output_gradient(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The gradient of every record's loss at its outputs, (records, outputs)."""
+        link = self.link(outputs.shape[1])
+        if link is not None:
+            return link.residual(outputs, labels)
+        import torch
+
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.loss(leaf, labels).sum(), leaf)
+        return gradient
+
+
+class Task(Loss):
+    """What is learned: one file, one object of `TASKS`."""
+
+    name: ClassVar[str]
+    """`training.task`."""
+    measures: ClassVar[tuple[Measure, ...]]
+    """What is measured; the first is what a model is chosen by and what is shown."""
+    constant: ClassVar[tuple[str, str]]
+    """The best constant prediction: its key among a run's baselines, and what it is called."""
+    counts: ClassVar[CountShape]
+    """What a test record adds to the secure counts. A constant of the task, because the guarantee of
+    a stored plan must follow from the plan alone.
+    """
+    label_keys: ClassVar[tuple[str, ...]] = ("label_column",)
+    """Keys of a plan's data section that name columns of a table."""
+    label_declaration: ClassVar[str] = "categories"
+    """The table of the data section that says what labels can be: categories or bounds."""
+
+    @property
+    def headline(self) -> Measure:
+        """The measure that is shown where there is room for one."""
+        return self.measures[0]
+
+    def headline_text(self, values: Mapping[str, float], plus_minus: Mapping[str, float]) -> str:
+        """Such as "accuracy 81.2% ± 0.3%"; empty where it was not measured."""
+        name = self.headline.name
+        if name not in values:
+            return ""
+        return f"{name} {self.headline.text(values[name], plus_minus.get(name))}"
+
+    def measure(self, name: str, *, field: str) -> Measure:
+        """The measure of that name; `field` is what asked for it."""
+        for measure in self.measures:
+            if measure.name == name:
+                return measure
+        known = " or ".join(measure.name for measure in self.measures)
+        raise PlanError(field, name, f"must be {known}", f"Use {self.headline.name}.")
+
+    # -- labels
+
+    @abstractmethod
+    def read(self, columns: Mapping[str, LabelColumn]) -> Labels:
+        """Labels of a table, from the columns under `label_keys`, or a refusal."""
+
+    @abstractmethod
+    def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+        """Labels of one silo that were given in Python, as they are stored, or a refusal.
+
+        Args:
+            labels: numbers, one or more per record.
+            where: the silo, for errors.
+        """
+
+    @abstractmethod
+    def accept(self, labels: npt.NDArray[Any], declared: int | None) -> Labels:
+        """Stored labels of all silos together, with what is public about them, or a refusal.
+
+        Args:
+            declared: what the caller declares of them: the number of classes.
+        """
+
+    @abstractmethod
+    def outputs(self, labels: LabelFacts, model: str) -> int:
+        """How many numbers the named model returns for a record, or a refusal."""
+
+    @abstractmethod
+    def check_outputs(self, outputs: int, labels: LabelFacts) -> None:
+        """Refuse a model of one's own that returns another number of outputs."""
+
+    @abstractmethod
+    def predict(self, outputs: Tensor) -> Tensor:
+        """The predicted label of every record."""
+
+    # -- measures
+
+    @abstractmethod
+    def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """What is measured of each record: tensors with one entry per record."""
+
+    @abstractmethod
+    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
+        """The measures of one record or more, in the clear."""
+
+    def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
+        """The exact measures of several sets of records together; None if none holds a record."""
+        held = [part for part in parts if part.records]
+        if not held:
+            return None
+        sizes = np.array([part.records for part in held], dtype=np.float64)
+        means = {
+            measure.name: float(np.average([part[measure.name] for part in held], weights=sizes))
+            for measure in self.measures
+        }
+        return Metrics({name: Measured(mean) for name, mean in means.items()}, int(sizes.sum()))
+
+    @abstractmethod
+    def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The counts of each record, in grid steps: a row per record.
+
+        Guarantee: no row is longer than `counts.l2_grid` in L2 norm, whatever the scores hold.
+        """
+
+    @abstractmethod
+    def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
+        """The measures that noisy counts tell, with their half-widths.
+
+        Args:
+            total_grid: the sum of all records' counts, with noise.
+            noise_std_grid: of that noise, in each coordinate.
+        """
+
+    @abstractmethod
+    def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
+        """The headline measure of the best constant prediction.
+
+        Args:
+            train: labels that the constant is taken from.
+            test: labels that it is measured on.
+        """
+
+    # -- convexity
+
+    @abstractmethod
+    def curvature(
+        self, model: str, *, feature_bound: float, residual_cap: float
+    ) -> Curvature | None:
+        """The constants of the named model's loss; None: it has no convex pass.
+
+        Args:
+            feature_bound: R, of a record's norm, bias included.
+            residual_cap: t, of the residuals; 1 is no cap.
+        """

@@ -1,0 +1,102 @@
+"""`dp-sgd`, `single-step` and `split-noise`: private local steps, their integers added up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sumus.data import Records
+from sumus.gradients import PerRecordGradients
+from sumus.guarantee import NoiseDesign, SiloDesign
+from sumus.randomness import RandomSource
+from sumus.tasks import Loss
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.noise import draw_noise
+from sumus.training.sampling import poisson_batch
+
+__all__ = ["UPDATER"]
+
+
+@final
+class NoisySteps:
+    """`dp-sgd`, `single-step` and `split-noise`: S private steps, their integers added up
+    (algorithm 2 of Heikkilä 2025).
+    """
+
+    algorithms: ClassVar = ("dp-sgd", "single-step", "split-noise")
+    per_record: ClassVar = True
+
+    def __init__(
+        self,
+        design: NoiseDesign,
+        silo: SiloDesign,
+        records: Records,
+        model: nn.Module,
+        *,
+        loss: Loss | None = None,
+    ) -> None:
+        self._design, self._silo = design, silo
+        self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+        self._gradients = PerRecordGradients(
+            model, loss=loss or design.plan.task, vocabulary=design.plan.training.vocabulary
+        )
+        require_dimension(design, self._gradients.dimension)
+
+    def __call__(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
+    ) -> LocalUpdate:
+        design, silo, training = self._design, self._silo, self._design.plan.training
+        share, unsent = design.drawn_by(silo), design.state_noise
+        step_length = training.learning_rate / design.resolved.divisor * design.grid.granularity
+        state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
+        released: npt.NDArray[Any] = np.zeros(
+            len(parameters), dtype=np.int64 if share.discrete else np.float64
+        )
+        taken = clipped = nonfinite = saturated = 0
+        noise_seconds = 0.0
+        for step in range(silo.local_steps):
+            batch = torch.from_numpy(poisson_batch(len(self._y), silo.sampling_rate, source))
+            batch_sum = self._gradients.clipped_sum(
+                torch.from_numpy(state),
+                self._x[batch],
+                self._y[batch],
+                clip_norm=silo.clip_norm,
+                resolution=silo.resolution,
+                rounding=design.plan.noise.rounding,
+                source=source,
+            )
+            gradient, clamped = clamp(batch_sum.integers.numpy(), design.saturation_grid)
+            # no gradient is taken at the state after the last step
+            another = step + 1 < silo.local_steps
+            begin = time.perf_counter()
+            noisy = gradient + draw_noise(design, silo, source=source, seeds=seeds)
+            hidden = unsent.sample(len(gradient), source) if another and unsent is not None else 0
+            noise_seconds += time.perf_counter() - begin
+            released += design.step_weights[step] * noisy
+            if another:
+                velocity = training.local_momentum * velocity + (noisy + hidden)
+                rate = (
+                    training.learning_rates[step] / training.learning_rate
+                    if training.learning_rates
+                    else 1.0
+                )
+                state = state - step_length * rate * velocity
+            taken, clipped = taken + batch_sum.records, clipped + batch_sum.clipped
+            nonfinite, saturated = nonfinite + batch_sum.nonfinite, saturated + clamped
+        return LocalUpdate(
+            released,
+            records=taken,
+            clipped=clipped,
+            nonfinite=nonfinite,
+            saturated=saturated,
+            noise_seconds=noise_seconds,
+        )
+
+
+UPDATER = NoisySteps

@@ -1,0 +1,95 @@
+"""A silo's answer to one round, and what every way to compute it has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from sumus.data import Records
+from sumus.errors import GuaranteeError, PlanError
+from sumus.guarantee import NoiseDesign, SiloDesign
+from sumus.randomness import RandomSource
+from sumus.tasks import Loss
+
+__all__ = ["LocalUpdate", "LocalUpdater", "Vector", "clamp", "require_dimension"]
+
+Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class LocalUpdate:
+    """A silo's answer to one round. Only `vector` may leave, and only through the secure sum; the
+    counts stay in the silo.
+
+    Args:
+        vector: grid steps, integer (float only for the simulated continuous Gaussian).
+        records: record gradients that were taken.
+        clipped: of these, how many were clipped.
+        nonfinite: of these, how many were not finite and contributed zero.
+        saturated: coordinates that had to be clamped to keep the ring from wrapping.
+        noise_seconds: time spent on drawing noise.
+    """
+
+    vector: Vector
+    records: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+    saturated: int = 0
+    noise_seconds: float = 0.0
+
+
+class LocalUpdater(Protocol):
+    """One silo's side of some algorithms, bound to its records.
+
+    Attributes:
+        algorithms: that it computes.
+        per_record: gradients of single records are taken, whatever the model is.
+    """
+
+    algorithms: ClassVar[tuple[str, ...]]
+    per_record: ClassVar[bool]
+
+    def __init__(
+        self,
+        design: NoiseDesign,
+        silo: SiloDesign,
+        records: Records,
+        model: nn.Module,
+        *,
+        loss: Loss | None = None,
+    ) -> None: ...
+
+    def __call__(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
+    ) -> LocalUpdate:
+        """The answer to the global `parameters` of a round, all its randomness from `source` and,
+        for removable noise, `seeds`.
+        """
+        ...
+
+
+def require_dimension(design: NoiseDesign, parameters: int) -> None:
+    """The size of the model is part of the accounted sensitivity, so a silo counts it for
+    itself.
+    """
+    if parameters != design.resolved.dimension:
+        rule, fix = f"must be the model's {parameters} parameters", "Omit it to have it counted."
+        raise PlanError("training.dimension", design.resolved.dimension, rule, fix)
+
+
+def clamp(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Clamp every coordinate to ± limit. Clamping is 1-Lipschitz per coordinate, so it never raises
+    a sensitivity.
+    """
+    if limit <= 0:
+        raise GuaranteeError(
+            "the ring leaves no room for this silo's vector. Raise aggregation.modulus_bits."
+        )
+    over = int(np.count_nonzero(np.abs(values) > limit))
+    return (np.clip(values, -limit, limit), over) if over else (values, 0)
