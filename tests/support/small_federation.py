@@ -23,7 +23,8 @@ from sumus.parties import (
 )
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.training import LocalUpdate, LocalUpdater, Metrics, Prepared, prepare
+from sumus.tasks import Metrics
+from sumus.training import LocalUpdate, LocalUpdater, Prepared, prepare
 from support.small_data import small_data
 
 BASE = """

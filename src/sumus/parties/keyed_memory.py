@@ -126,9 +126,13 @@ class KeyedMemory:
             raise PeerProtocolError(f"plan {plan_hash.hex()[:8]} is not the one that runs here.")
         return self._agreement.plan
 
-    def restored(self, session: bytes) -> Iterator[TrainingPlan]:
-        """See `Memory.restored`: sessions end with the process."""
-        return iter(())
+    def plans(self) -> Iterator[TrainingPlan]:
+        """See `Memory.plans`."""
+        yield self._agreement.plan
+
+    def knows(self, digest: bytes) -> bool:
+        """See `Memory.knows`: sessions end with the process."""
+        return False
 
     def session(self, digest: bytes) -> SessionNotes:
         """See `Memory.session`."""

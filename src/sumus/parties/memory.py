@@ -128,10 +128,12 @@ class Memory(Protocol):
         """The approved plan with this hash."""
         ...
 
-    def restored(self, session: bytes) -> Iterator[TrainingPlan]:
-        """Plans that a session which another process set up may belong to; none if there was no
-        such process.
-        """
+    def plans(self) -> Iterator[TrainingPlan]:
+        """All approved plans."""
+        ...
+
+    def knows(self, digest: bytes) -> bool:
+        """Whether another process of this silo set up that session."""
         ...
 
     def session(self, digest: bytes) -> SessionNotes:
@@ -294,10 +296,9 @@ class SiloState:
             self._sessions[digest] = SessionMemory(self.folder / "sessions" / digest.hex())
         return self._sessions[digest]
 
-    def restored(self, session: bytes) -> Iterator[TrainingPlan]:
-        """See `Memory.restored`."""
-        if (self.folder / "sessions" / session.hex() / "directory").exists():
-            yield from self.plans()
+    def knows(self, digest: bytes) -> bool:
+        """See `Memory.knows`."""
+        return (self.folder / "sessions" / digest.hex() / "directory").exists()
 
     def log_refusal(self, reason: str) -> None:
         """Write a refusal down for this silo's own people.

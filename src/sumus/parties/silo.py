@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenWork", "SiloParty", "WatchUpdate", "Work", "work_on"]
 
-_NOT_SET_UP = "silo {!r} has not set up this session. Pass it the keys first."
 _SEE_LOG = "Its own people find the reason in its refusals.log."
 
 
@@ -265,11 +264,13 @@ class SiloParty:
 
     def _restored(self, session: bytes) -> SiloSession:
         """The session that another process of this silo set up before it ended."""
+        if not self._memory.knows(session):
+            raise PeerProtocolError(
+                f"silo {self._name!r} has not set up this session. Pass it the keys first."
+            )
         admitted = self._agreed(session)
-        if admitted.memory.directory is None:
-            raise PeerProtocolError(_NOT_SET_UP.format(self._name))
         self._sessions[session] = admitted.setup.receive(
-            admitted.memory.directory, admitted.memory.guard
+            admitted.memory.directory or b"", admitted.memory.guard
         )
         return self._sessions[session]
 
@@ -281,10 +282,7 @@ class SiloParty:
 
     def _plan_of(self, session: bytes) -> TrainingPlan:
         """The approved plan whose terms and this roster make up the session."""
-        plans = list(self._memory.restored(session))
-        if not plans:
-            raise PeerProtocolError(_NOT_SET_UP.format(self._name))
-        for plan in plans:
+        for plan in self._memory.plans():
             try:
                 agreement = self._agree(plan)
                 _, roster = self._memory.enrolled(session, agreement.names)
