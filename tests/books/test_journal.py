@@ -248,6 +248,7 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
             break
     child.send_signal(signal.SIGKILL)
     rest = child.stdout.read().split()
+    child.stdout.close()
     child.wait()
     committed = int(rest[-1]) if rest else 7
     (path,) = tmp_path.iterdir()

@@ -166,7 +166,7 @@ def test_what_is_composed() -> None:
     (single,) = release_of("single-step", replace(setting, local_steps=1))
     assert single == Queries(6.0, 0.1, 20)
     (convex,) = release_of(
-        "convex-pass", replace(setting, algorithm="convex-pass", surge_rate=1e-6)
+        "convex-pass", replace(setting, algorithm="convex-pass", overfull_rate=1e-6)
     )
     assert convex == Queries(6.0, 1.0, 20, None, 1e-6)
     (silo,) = release_of("silo", replace(setting, algorithm="silo"))

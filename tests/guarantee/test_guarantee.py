@@ -386,12 +386,12 @@ def test_counts_that_would_not_fit_into_the_ring_are_refused() -> None:
 
 def test_overfull_bins_are_paid_for() -> None:
     roomy, tight = _design(CONVEX), _design(CONVEX, training__learning_rate=1.5)
-    assert roomy.silos[0].surge_rate < 1e-6 < 1e-3 < tight.silos[0].surge_rate < 0.5
+    assert roomy.silos[0].overfull_rate < 1e-6 < 1e-3 < tight.silos[0].overfull_rate < 0.5
     assert (tight.plan.noise.noise_multiplier or 0) > (
         roomy.plan.noise.noise_multiplier or 0
     ) * 1.001
     crowded = _design(CONVEX, training__learning_rate=6.0)
-    assert crowded.silos[0].surge_rate == 0.0  # counted as doubled always
+    assert crowded.silos[0].overfull_rate == 0.0  # counted as doubled always
     assert crowded.silos[0].l2_grid > 2 * (1 << 16)
 
 
@@ -507,7 +507,7 @@ def test_the_ring_cannot_wrap() -> None:
     with the one that has.
     """
     built = _design(CONVEX)
-    assert 10 * built.saturation_grid < 2**31
+    assert 10 * built.clamp_grid < 2**31
     with pytest.raises(
         PlanError,
         match=r"aggregation.modulus_bits must hold the sum of 10 silos .* Use at least \d+",

@@ -186,7 +186,7 @@ def test_overfull_bins_are_accounted_with_their_probability() -> None:
     cap = convex_bounds(built.resolved, 3.0).bin_cap
     expected = float(binom.sf(cap - 1, 59, 1.0 / 10))
     assert 1e-4 < expected < 0.5
-    assert built.silos[0].surge_rate == pytest.approx(expected, rel=1e-9)
+    assert built.silos[0].overfull_rate == pytest.approx(expected, rel=1e-9)
     calm = NoiseDesign.of(built.resolved.replace("training", learning_rate=0.5))
     assert account_of(built).epsilon > account_of(calm).epsilon
 
@@ -213,10 +213,10 @@ def test_noise_that_may_be_missing_or_known_does_not_count() -> None:
 def test_all_silos_at_their_limit_and_the_noise_at_its_tail_fit_into_the_ring() -> None:
     built = _built(CONVEX)
     noise_std = math.sqrt(4 * built.share.variance_grid)
-    most = 4 * built.saturation_grid + 8.0 * noise_std
+    most = 4 * built.clamp_grid + 8.0 * noise_std
     assert most < 2.0 ** (built.plan.aggregation.modulus_bits - 1)
     # and little of it is wasted
-    assert 4 * built.saturation_grid > 2.0 ** (built.plan.aggregation.modulus_bits - 2)
+    assert 4 * built.clamp_grid > 2.0 ** (built.plan.aggregation.modulus_bits - 2)
 
 
 # -- certificates

@@ -192,7 +192,7 @@ def test_convex_passes_with_overfull_bins_are_composed_too() -> None:
     """
     plans = [made_plan("skellam", noise=noise).with_overrides(OVERFULL) for noise in (16.0, 24.0)]
     surges = [
-        silo.surge_rate
+        silo.overfull_rate
         for plan in plans
         for silo in NoiseDesign.of(ResolvedPlan.of(plan, SILOS)).silos
     ]
@@ -207,7 +207,7 @@ def test_overfull_bins_count_beside_a_subsampled_run_too() -> None:
     little the other run adds.
     """
     convex = made_plan("skellam", noise=16.0).with_overrides(OVERFULL)
-    assert 0.0 < NoiseDesign.of(ResolvedPlan.of(convex, SILOS)).silos[0].surge_rate < 0.5
+    assert 0.0 < NoiseDesign.of(ResolvedPlan.of(convex, SILOS)).silos[0].overfull_rate < 0.5
     faint = made_plan("skellam", noise=50.0, rate=0.01, rounds=1)
     assert joint_epsilon([past(convex), past(faint)], delta=1e-5) >= joint_epsilon(
         [past(convex)], delta=1e-5

@@ -1,4 +1,4 @@
-"""Post-hoc averaging (section 5 and table 1 of the paper): N models trained apart under local DP,
+"""Post-hoc averaging (Heikkilä 2025, section 5 and table 1): N models trained apart under local DP,
 released only as their average.
 """
 

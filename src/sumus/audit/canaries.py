@@ -91,20 +91,18 @@ class CanaryRounds:
         view: str,
         new_source: Callable[[], RandomSource] = RandomSource,
     ) -> None:
-        algorithm = design.plan.training.algorithm
-        if algorithm not in ("dp-sgd", "single-step", "split-noise", "convex-pass"):
+        rules = design.plan.rules
+        if rules.protects != "records":
             raise PlanError(
                 "training.algorithm",
-                algorithm,
+                rules.name,
                 "must protect single records to be audited",
                 'For example "convex-pass".',
             )
         self._design, self._view, self._new_source = design, view, new_source
         self._dimension = design.resolved.dimension
         self._directions: _Gradients | _Features = (
-            _Features(design, canaries)
-            if algorithm == "convex-pass"
-            else _Gradients(design, canaries)
+            _Features(design, canaries) if rules.bounded_records else _Gradients(design, canaries)
         )
         self.canaries = self._directions.canaries
         # one model a silo for all runs: what is recorded of a model is kept with it

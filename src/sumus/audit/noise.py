@@ -112,24 +112,24 @@ def usual_laws() -> dict[str, Law]:
     }
 
 
-def laws_of(built: NoiseDesign) -> dict[str, Law]:
+def laws_of(design: NoiseDesign) -> dict[str, Law]:
     """Every law that a silo of this plan draws from, by what it is for."""
     laws: dict[str, Law] = {}
-    for silo in built.silos:
-        law = built.drawn_by(silo)
+    for silo in design.silos:
+        law = design.drawn_by(silo)
         if law not in laws.values():
             laws["noise share" if silo.variance_ratio == 1.0 else f"noise share of {silo.name}"] = (
                 law
             )
-    if built.state_noise is not None:
-        laws["state noise"] = built.state_noise
-    if built.plan.noise.removable:
+    if design.state_noise is not None:
+        laws["state noise"] = design.state_noise
+    if design.plan.noise.removable:
         laws |= {
             f"noise component {number}": law
-            for number, law in enumerate(built.removable_components)
+            for number, law in enumerate(design.removable_components)
         }
-    if built.plan.evaluation.metrics == "secure":
-        laws["metrics"] = count_noise(built.plan)
+    if design.plan.evaluation.metrics == "secure":
+        laws["metrics"] = count_noise(design.plan)
     return laws
 
 
@@ -295,12 +295,12 @@ def _check_sum(
     # fourth moment of a sum of k independent centred draws: k·m₄ + 3k(k − 1)·v²
     summed_fourth = silos * fourth + 3.0 * silos * (silos - 1) * share.variance_grid**2
     spread = math.sqrt((summed_fourth - (silos * share.variance_grid) ** 2) / draws)
-    found = float(np.square(total).mean())
-    z = (found - variance_grid) / spread
+    measured = float(np.square(total).mean())
+    z = (measured - variance_grid) / spread
     return SamplerCheck(
         f"sum of {silos} silos",
         "sum",
-        f"{found / variance_grid:.4f} of the accounted variance",
+        f"{measured / variance_grid:.4f} of the accounted variance",
         _two_sided(z),
     )
 

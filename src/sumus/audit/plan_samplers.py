@@ -30,12 +30,12 @@ __all__ = ["audit_samplers", "described"]
 
 NewSource = Callable[[], RandomSource]
 
-# draws a χ² cell must expect, so that its tail is one at the false-alarm rate too
+# expected draws per cell; with fewer, the χ² tail is not accurate
 _LEAST_EXPECTED = 50.0
 
 
 def audit_samplers(
-    built: NoiseDesign, *, draws: int = 1_000_000, new_source: NewSource = RandomSource
+    design: NoiseDesign, *, draws: int = 1_000_000, new_source: NewSource = RandomSource
 ) -> NoiseAudit:
     """Check every sampler of a calibrated design.
 
@@ -43,28 +43,30 @@ def audit_samplers(
         draws: per law.
         new_source: one call gives the random bits of one silo.
     """
-    algorithm = built.plan.training.algorithm
-    if algorithm == "fedavg":
+    plan = design.plan
+    if not plan.rules.private:
         raise GuaranteeError(
-            "fedavg draws no noise; there is nothing to check. Choose an algorithm with a "
-            "guarantee."
+            f"{plan.training.algorithm} draws no noise; there is nothing to check. Choose an "
+            "algorithm with a guarantee."
         )
     began = time.perf_counter()
-    if built.coins is not None:
+    if design.coins is not None:
         audit = audit_noise({}, draws=draws, new_source=new_source)
-        checks = _check_tosses(built.coins, draws, new_source())
+        checks = _check_tosses(design.coins, draws, new_source())
     else:
-        variance = (built.noise_multiplier * built.grid.resolution) ** 2
-        accounted = (built.share, built.plan.noise_contributors, variance)
-        audit = audit_noise(laws_of(built), accounted=accounted, draws=draws, new_source=new_source)
+        variance = (design.noise_multiplier * design.grid.resolution) ** 2
+        accounted = (design.share, design.plan.noise_contributors, variance)
+        audit = audit_noise(
+            laws_of(design), accounted=accounted, draws=draws, new_source=new_source
+        )
         checks = []
-    if algorithm == "convex-pass":
+    if plan.rules.steps == "bins":
         checks.append(
-            _check_bins(max(silo.local_steps for silo in built.silos), draws, new_source())
+            _check_bins(max(silo.local_steps for silo in design.silos), draws, new_source())
         )
     else:
         for rate in sorted(
-            {silo.sampling_rate for silo in built.silos if silo.sampling_rate < 1.0}
+            {silo.sampling_rate for silo in design.silos if silo.sampling_rate < 1.0}
         ):
             checks += _check_batches(rate, draws, new_source())
     return NoiseAudit(
@@ -74,15 +76,15 @@ def audit_samplers(
     )
 
 
-def described(built: NoiseDesign) -> list[str]:
+def described(design: NoiseDesign) -> list[str]:
     """The laws of a plan in words, by what they are for."""
-    if built.coins is not None:
+    if design.coins is not None:
         return [
-            f"coins: {built.coins.trials} per coordinate, leaning by at most "
-            f"{built.coins.theta:.4g}"
+            f"coins: {design.coins.trials} per coordinate, leaning by at most "
+            f"{design.coins.theta:.4g}"
         ]
     return [
-        f"{name}: {_in_words(law, built.grid.resolution)}" for name, law in laws_of(built).items()
+        f"{name}: {_in_words(law, design.grid.resolution)}" for name, law in laws_of(design).items()
     ]
 
 

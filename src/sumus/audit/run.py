@@ -107,22 +107,23 @@ class RunAudit:
     @property
     def findings(self) -> list[str]:
         """What contradicts the account, in words; empty if nothing does."""
-        seen, found = self.released_sum, []
+        view = self.released_sum
+        contradictions = []
         if self.lower_bound > self.epsilon:
-            found.append(
+            contradictions.append(
                 f"measured ε ≥ {self.lower_bound:.3g} exceeds the proved ε ≤ {self.epsilon:.3g}"
             )
-        if seen.contradicts_curve:
-            found.append(
+        if view.contradicts_curve:
+            contradictions.append(
                 "the canaries were told apart more often than the proved privacy curve allows"
             )
-        if not seen.noise_as_accounted:
-            found.append(
-                f"the noise of the sum has {seen.noise_ratio:.3g} of the accounted variance"
+        if not view.noise_as_accounted:
+            contradictions.append(
+                f"the noise of the sum has {view.noise_ratio:.3g} of the accounted variance"
             )
-        if not seen.rounds_independent:
-            found.append("the noise of different rounds is correlated")
-        return found
+        if not view.rounds_independent:
+            contradictions.append("the noise of different rounds is correlated")
+        return contradictions
 
     @property
     def passed(self) -> bool:
@@ -139,7 +140,7 @@ class RunAudit:
 
 
 def audit_run(
-    built: NoiseDesign,
+    design: NoiseDesign,
     data: FederatedData | None,
     *,
     canaries: int = 256,
@@ -156,23 +157,23 @@ def audit_run(
         runs: training runs of the released-sum view (their silos are empty but for canaries, so
             they are cheap); omitted: as many as give 4,096 guesses, at most 64.
     """
-    account = account_of(built)
+    account = account_of(design)
     # three bounds of gradient canaries and two of real records share the risk
-    each = 1.0 - (1.0 - confidence) / 5.0
+    per_bound = 1.0 - (1.0 - confidence) / 5.0
     progress("gradient canaries through the real pipeline")
     released = audit_released_sum(
-        built,
+        design,
         account,
         canaries=canaries,
         runs=runs,
-        confidence=each,
+        confidence=per_bound,
         new_source=new_source,
         progress=progress,
     )
     views: tuple[RealRecordView | None, RealRecordView | None] = (None, None)
     if data is not None:
         progress("mislabelled records through a training run on the plan's data")
-        views = audit_real_records(built, data, canaries=canaries, confidence=each)
+        views = audit_real_records(design, data, canaries=canaries, confidence=per_bound)
     return RunAudit(
         epsilon=account.epsilon,
         delta=account.delta,
@@ -189,7 +190,7 @@ def audit_run(
 
 
 def audit_released_sum(
-    built: NoiseDesign,
+    design: NoiseDesign,
     account: Account,
     *,
     canaries: int,
@@ -200,46 +201,46 @@ def audit_released_sum(
 ) -> ReleasedSumView:
     """Gradient canaries, in the view that the headline analysis grants the adversary."""
     rounds = CanaryRounds(
-        built,
+        design,
         canaries,
         view="silo" if account.analysis == "local" else "sum",
         new_source=new_source,
     )
     runs = runs or min(64, -(-_GUESSES // rounds.canaries))
-    found = []
+    scores_of_runs = []
     with one_torch_thread():
         for number in range(runs):
-            found.append(rounds.run())
+            scores_of_runs.append(rounds.run())
             if (number + 1) % -(-runs // 8) == 0:
                 progress(f"run {number + 1} of {runs}")
     separation = rounds.separation
     trials = runs * rounds.canaries
     far = best_test(separation, trials=trials, delta=account.delta, confidence=confidence).threshold
-    middle = _counts(found, separation / 2.0)
-    ratio, as_accounted = _noise_check(found)
+    middle = _counts(scores_of_runs, separation / 2.0)
+    ratio, as_accounted = _noise_check(scores_of_runs)
     return ReleasedSumView(
         canaries=rounds.canaries,
         runs=runs,
         one_run_lower_bound=_one_run(
-            found[0], separation, delta=account.delta, confidence=confidence
+            scores_of_runs[0], separation, delta=account.delta, confidence=confidence
         ),
         lower_bound=epsilon_lower_bound(
-            _counts(found, far), delta=account.delta, confidence=confidence
+            _counts(scores_of_runs, far), delta=account.delta, confidence=confidence
         ),
         gaussian_lower_bound=gaussian_epsilon(
             gdp_lower_bound(middle, confidence=confidence), account.delta
         ),
-        contradicts_curve=refuted(middle, _curve(built, account), confidence=confidence),
+        contradicts_curve=refuted(middle, _curve(design, account), confidence=confidence),
         noise_ratio=ratio,
         noise_as_accounted=as_accounted,
-        rounds_independent=_rounds_independent(found),
+        rounds_independent=_rounds_independent(scores_of_runs),
     )
 
 
-def _counts(found: list[CanaryScores], threshold: float) -> Counts:
+def _counts(scores_of_runs: list[CanaryScores], threshold: float) -> Counts:
     scores, included = (
-        np.concatenate([each.scores for each in found]),
-        np.concatenate([each.included for each in found]),
+        np.concatenate([run.scores for run in scores_of_runs]),
+        np.concatenate([run.included for run in scores_of_runs]),
     )
     said = scores > threshold
     return Counts(
@@ -250,11 +251,11 @@ def _counts(found: list[CanaryScores], threshold: float) -> Counts:
     )
 
 
-def _one_run(found: CanaryScores, separation: float, *, delta: float, confidence: float) -> float:
+def _one_run(scored: CanaryScores, separation: float, *, delta: float, confidence: float) -> float:
     """Guess the extreme scores, as many as the planned separation makes worth while."""
-    guesses = _planned_guesses(len(found.scores), separation, delta=delta, confidence=confidence)
+    guesses = _planned_guesses(len(scored.scores), separation, delta=delta, confidence=confidence)
     return bound_by_extremes(
-        found.scores, found.included, guesses, delta=delta, confidence=confidence
+        scored.scores, scored.included, guesses, delta=delta, confidence=confidence
     )[1]
 
 
@@ -262,7 +263,7 @@ def _planned_guesses(canaries: int, separation: float, *, delta: float, confiden
     """The number of guesses with the largest expected bound for unit normal scores of this
     separation.
     """
-    best, chosen = -1.0, 2
+    largest, best_guesses = -1.0, 2
     for guesses in sorted(
         {
             max(2, 2 * round(canaries * share / 2))
@@ -278,16 +279,16 @@ def _planned_guesses(canaries: int, separation: float, *, delta: float, confiden
         bound = one_run_lower_bound(
             canaries=canaries, guesses=guesses, correct=correct, delta=delta, confidence=confidence
         )
-        if bound > best:
-            best, chosen = bound, guesses
-    return chosen
+        if bound > largest:
+            largest, best_guesses = bound, guesses
+    return best_guesses
 
 
-def _noise_check(found: list[CanaryScores]) -> tuple[float, bool]:
+def _noise_check(scores_of_runs: list[CanaryScores]) -> tuple[float, bool]:
     """Variance of silent directions over the accounted one, and whether it is 1 (a sum of many
     draws is nearly normal).
     """
-    values = np.concatenate([each.silent.reshape(-1) for each in found])
+    values = np.concatenate([run.silent.reshape(-1) for run in scores_of_runs])
     if values.size < 100:
         return 1.0, True
     ratio = float(np.square(values).mean())
@@ -296,19 +297,21 @@ def _noise_check(found: list[CanaryScores]) -> tuple[float, bool]:
     return ratio, bool(2.0 * norm.sf(abs(z)) >= _FALSE_ALARM)
 
 
-def _rounds_independent(found: list[CanaryScores]) -> bool:
+def _rounds_independent(scores_of_runs: list[CanaryScores]) -> bool:
     """Products of the same direction in successive rounds average to zero."""
-    products = np.concatenate([(each.silent[:-1] * each.silent[1:]).reshape(-1) for each in found])
+    products = np.concatenate(
+        [(run.silent[:-1] * run.silent[1:]).reshape(-1) for run in scores_of_runs]
+    )
     if products.size < 100:
         return True
-    scale = float(np.concatenate([each.silent.reshape(-1) for each in found]).var()) or 1.0
+    scale = float(np.concatenate([run.silent.reshape(-1) for run in scores_of_runs]).var()) or 1.0
     z = float(products.mean()) / scale * math.sqrt(products.size)
     return bool(2.0 * norm.sf(abs(z)) >= _FALSE_ALARM)
 
 
-def _curve(built: NoiseDesign, account: Account) -> list[tuple[float, float]]:
+def _curve(design: NoiseDesign, account: Account) -> list[tuple[float, float]]:
     """Points (ε, δ) of the proved analysis."""
-    release = release_of(account.analysis, built.setting(built.silos[0]))
+    release = release_of(account.analysis, design.setting(design.silos[0]))
     deltas = sorted({*_CURVE_DELTAS, account.delta})
     return [
         (epsilon_of(release, delta=delta, accountant=account.accountant), delta) for delta in deltas

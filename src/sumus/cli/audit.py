@@ -58,13 +58,13 @@ def run_command(
     from sumus.data import load
     from sumus.guarantee import account_of, calibrated
 
-    chosen, screen = load_plan(plan, overrides), console()
-    built = calibrated(chosen)
+    training_plan, screen = load_plan(plan, overrides), console()
+    design = calibrated(training_plan)
     if not as_json:
-        screen.print(guarantee_text(account_of(built)))
+        screen.print(guarantee_text(account_of(design)))
     audit = audit_run(
-        built,
-        load(chosen) if final_model else None,
+        design,
+        load(training_plan) if final_model else None,
         canaries=canaries,
         runs=runs or None,
         confidence=confidence,
@@ -109,22 +109,26 @@ def run_command(
 
 def _bounds_of(audit: RunAudit) -> list[tuple[str, float, str]]:
     """(what was looked at, lower bound, how often) of every bound."""
-    seen = audit.released_sum
-    every = f"{seen.runs} runs with {seen.canaries} canaries each"
-    found = [
-        ("gradient canaries, all runs", seen.lower_bound, every),
+    canaries = audit.released_sum
+    every = f"{canaries.runs} runs with {canaries.canaries} canaries each"
+    bounds = [
+        ("gradient canaries, all runs", canaries.lower_bound, every),
         (
             "gradient canaries, as a Gaussian",
-            seen.gaussian_lower_bound,
+            canaries.gaussian_lower_bound,
             f"{every}; if the privacy curve is a Gaussian's",
         ),
-        ("gradient canaries, first run", seen.one_run_lower_bound, f"{seen.canaries} canaries"),
+        (
+            "gradient canaries, first run",
+            canaries.one_run_lower_bound,
+            f"{canaries.canaries} canaries",
+        ),
     ]
     views = (
         ("mislabelled records, released sums", audit.real_records_sum),
         ("mislabelled records, final model", audit.final_model),
     )
-    return found + [
+    return bounds + [
         (
             name,
             view.lower_bound,
@@ -150,17 +154,17 @@ def noise_command(
     from sumus.audit import audit_noise, audit_samplers, described, usual_laws
     from sumus.guarantee import calibrated
 
-    built = calibrated(load_plan(plan, overrides)) if plan is not None else None
+    design = calibrated(load_plan(plan, overrides)) if plan is not None else None
     audit = (
-        audit_samplers(built, draws=draws)
-        if built is not None
+        audit_samplers(design, draws=draws)
+        if design is not None
         else audit_noise(usual_laws(), draws=draws)
     )
     if as_json:
         print_json(audit.as_json())
     else:
         screen = console()
-        for line in described(built) if built is not None else ():
+        for line in described(design) if design is not None else ():
             screen.print(line)
         table = Table(box=None, pad_edge=False)
         for heading in ("law", "check", "found", "p", ""):
@@ -216,7 +220,7 @@ def membership_command(
                 "--set", overrides[0], "cannot stand beside a run", "The run folder holds its plan."
             )
         run = RunFolder.open(folder.parent if folder.is_file() else folder)
-        stored, chosen = run.read_checkpoint(), run.plan
+        stored, training_plan = run.read_checkpoint(), run.plan
         if stored is None or not run.last_round:
             raise StorageError(
                 f"{folder} has released no model yet. Name a run that has finished a round."
@@ -227,14 +231,16 @@ def membership_command(
                 "shadows of it"
             )
             raise DataError(f"{folder} {what}. Audit a run of a model that its plan names.")
-        released = released_of(stored[0], chosen.training.iterate_average)
+        released = released_of(stored[0], training_plan.training.iterate_average)
     else:
-        chosen = load_plan(target or DEFAULT_PLAN, overrides)
-    built = calibrated(chosen)
+        training_plan = load_plan(target or DEFAULT_PLAN, overrides)
+    design = calibrated(training_plan)
     progress = (
         (lambda _: None) if as_json else (lambda line: screen.print(f"… {line}", style="dim"))
     )
-    audit = audit_membership(built, load(chosen), released, shadows=shadows, progress=progress)
+    audit = audit_membership(
+        design, load(training_plan), released, shadows=shadows, progress=progress
+    )
     if plot is not None:
         curves = [(curve.name, curve.false_rates, curve.true_rates) for curve in audit.curves]
         draw_membership(

@@ -1,5 +1,5 @@
-"""`sumus average`: the paper's post-hoc averaging: N separately trained private models, the ε of
-their average, and the average itself.
+"""`sumus average`: N separately trained private models, the ε of their average, and the average
+itself (post-hoc averaging of Heikkilä 2025).
 """
 
 from __future__ import annotations

@@ -92,12 +92,10 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
         "resolution": design.grid.resolution,
         "modulus_bits": bits,
         "bits_per_silo_and_round": bits * design.resolved.dimension,
-        "saturation_clip_norms": design.saturation_grid / design.grid.resolution
-        if can_wrap
-        else None,
+        "saturation_clip_norms": design.clamp_grid / design.grid.resolution if can_wrap else None,
         "overflow_probability_bound": 2.0**-40 if can_wrap else None,
         "queries_per_round": design.queries_per_round,
-        "surge_rate": max(silo.surge_rate for silo in design.silos),
+        "surge_rate": max(silo.overfull_rate for silo in design.silos),
         "plan_hash": made.hash,
     }
 

@@ -231,7 +231,7 @@ def _calibrated(resolved: ResolvedPlan) -> NoiseDesign:
     likely_worst = max(
         distinct_silos(trial),
         key=lambda silo: (
-            silo.l2_grid * (1.0 + silo.surge_rate),
+            silo.l2_grid * (1.0 + silo.overfull_rate),
             silo.sampling_rate * silo.local_steps,
         ),
     )

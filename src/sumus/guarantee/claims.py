@@ -2,7 +2,7 @@
 
 A `Statement` is one analysis: a name, what it composes for a `Setting`, and its words. Every
 algorithm of `guarantee/algorithms/` has its own; here are the compositions that they share. Proofs
-are in docs/guarantees.md and docs/mathematics.md.
+are in docs/guarantees.md and docs/mathematics.md; the paper is Heikkilä 2025.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Setting:
         state_noise: κ, split-noise only.
         slots: the fewest steps any silo takes: with unequal steps per-step accounting fuses every
             silo's steps into this many.
-        surge_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of
+        overfull_rate: probability per round, revealed, that Δ₂ doubles (a record in an overfull bin of
             a convex pass).
         own_share: this silo's noise variance over an equal share; of removable noise, what it
             always keeps.
@@ -83,7 +83,7 @@ class Setting:
     dimension: int
     state_noise: float = 0.0
     slots: int | None = None
-    surge_rate: float = 0.0
+    overfull_rate: float = 0.0
     own_share: float = 1.0
     other_shares: float | None = None
 
@@ -196,7 +196,11 @@ def noisy(s: Setting, noise: Law, count: int) -> Queries:
 def one_draw_per_round(s: Setting, noise: Law) -> Release:
     """A whole update a round, noised once."""
     queries = noisy_queries(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, count=s.rounds, doubling_rate=s.surge_rate
+        noise,
+        l2_grid=s.l2_grid,
+        dimension=s.dimension,
+        count=s.rounds,
+        doubling_rate=s.overfull_rate,
     )
     return Release((queries,))
 

@@ -161,7 +161,7 @@ def compare(design: NoiseDesign) -> Comparison | None:
         sampling_rate=work.sampling_rate,
         l2_grid=float(design.grid.resolution),
         state_noise=0.0,
-        surge_rate=0.0,
+        overfull_rate=0.0,
         own_share=1.0,
         other_shares=None,
     )

@@ -39,7 +39,7 @@ class NoiseDesign:
         step_weights: fixed-point integer weights of the local steps in the release (all 1 without
             momentum or a schedule).
         update_scale: decoded sum × this = the averaged model update.
-        saturation_grid: a silo clamps every coordinate of each query to ± this, so that the ring
+        clamp_grid: a silo clamps every coordinate of each query to ± this, so that the ring
             cannot wrap whatever the records are.
         facts: what is public about the records, for the account to show; no number depends on it.
     """
@@ -49,7 +49,7 @@ class NoiseDesign:
     silos: tuple[SiloDesign, ...]
     step_weights: tuple[int, ...]
     update_scale: float
-    saturation_grid: int
+    clamp_grid: int
     facts: PublicFacts | None = field(default=None, compare=False)
 
     @classmethod
@@ -72,11 +72,11 @@ class NoiseDesign:
             silos=tuple(algorithm.silo(resolved, silo, grid) for silo in resolved.silos),
             step_weights=layout.step_weights,
             update_scale=layout.update_scale,
-            saturation_grid=1 << 62,
+            clamp_grid=1 << 62,
         )
         if not resolved.rules.private:
             return design
-        return replace(design, saturation_grid=_saturation(design))
+        return replace(design, clamp_grid=_clamp_grid(design))
 
     @property
     def plan(self) -> TrainingPlan:
@@ -192,7 +192,7 @@ class NoiseDesign:
             l2_grid=silo.l2_grid,
             dimension=self.resolved.dimension,
             state_noise=self.algorithm.state_noise(plan),
-            surge_rate=silo.surge_rate,
+            overfull_rate=silo.overfull_rate,
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.variance_ratio * self._kept_part,
             other_shares=None if equal else self._other_shares(silo, counted - 1),
@@ -258,11 +258,11 @@ def _check_removable(resolved: ResolvedPlan) -> None:
         raise PlanError("noise.removable", True, rule, "Set it to false.")
 
 
-def _saturation(design: NoiseDesign) -> int:
+def _clamp_grid(design: NoiseDesign) -> int:
     """The largest magnitude a silo may give one coordinate of one query so that the sum wraps with
     probability below 2^-40.
 
-    m/2 ≥ N·Σ_s w_s·saturation + t, with t the point that the summed noise exceeds in any coordinate
+    m/2 ≥ N·Σ_s w_s·clamp + t, with t the point that the summed noise exceeds in any coordinate
     of any round with probability 2^-40.
     """
     plan = design.plan
@@ -282,8 +282,8 @@ def _saturation(design: NoiseDesign) -> int:
         )
         low, high = (low, middle) if safe else (middle, high)
     weight_sum = sum(design.step_weights[: design.queries_per_round])
-    saturation = math.floor((half - high - 1.0) / (parties * weight_sum))
-    if saturation < _LEAST_HEADROOM * design.grid.resolution:
+    clamp = math.floor((half - high - 1.0) / (parties * weight_sum))
+    if clamp < _LEAST_HEADROOM * design.grid.resolution:
         needed = high + _LEAST_HEADROOM * design.grid.resolution * parties * weight_sum + 1.0
         rule = (
             f"must hold the sum of {parties} silos and its noise without wrapping (probability "
@@ -291,4 +291,4 @@ def _saturation(design: NoiseDesign) -> int:
         )
         fix = f"Use at least {math.ceil(math.log2(2.0 * needed))}, or lower noise.resolution_bits."
         raise PlanError("aggregation.modulus_bits", plan.aggregation.modulus_bits, rule, fix)
-    return saturation
+    return clamp

@@ -110,7 +110,7 @@ def _worst(design: NoiseDesign) -> Setting:
         local_steps=max(each.local_steps for each in settings),
         sampling_rate=max(each.sampling_rate for each in settings),
         l2_grid=max(each.l2_grid for each in settings),
-        surge_rate=max(each.surge_rate for each in settings),
+        overfull_rate=max(each.overfull_rate for each in settings),
         own_share=min(each.own_share for each in settings),
         other_shares=min(others) if others else None,
     )

@@ -41,7 +41,7 @@ class SiloDesign:
         local_steps: S_i.
         records: public upper bound on its training records.
         variance_ratio: its noise variance over that of an equal share.
-        surge_rate: probability per round that a record's bin overflows and its influence at most
+        overfull_rate: probability per round that a record's bin overflows and its influence at most
             doubles (convex-pass).
     """
 
@@ -54,4 +54,4 @@ class SiloDesign:
     local_steps: int
     records: int
     variance_ratio: float
-    surge_rate: float
+    overfull_rate: float

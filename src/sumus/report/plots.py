@@ -29,7 +29,9 @@ __all__ = [
     "whole_numbers",
 ]
 
-INK, SOFT, GRID = "#1f2937", "#4b5563", "#e5e7eb"
+INK = "#1f2937"
+SOFT = "#4b5563"
+GRID = "#e5e7eb"
 _LETTERS_AN_INCH = 11.5  # of a title
 
 

@@ -4,8 +4,8 @@ answers, test records stay unseen.
     found = tune(plan, SearchSpace.load("space.toml"), TuneOptions(runs=50, out=Path("tuning")))
     found.plan.to_toml()                            # the best plan, ready for `sumus train`
 
-Every run trains on 70 % of the training records and is scored on the other 30 % (the paper's
-split). The search itself looks at the validation records without noise and is NOT accounted:
+Every run trains on 70 % of the training records and is scored on the other 30 % (the split of
+Heikkilä 2025). The search itself looks at the validation records without noise and is NOT accounted:
 `accounted_tuning` is for that.
 """
 
@@ -95,7 +95,7 @@ def tuning_plan(plan: TrainingPlan) -> TrainingPlan:
     if (
         plan.noise.noise_multiplier is not None
         and plan.privacy.epsilon is None
-        and plan.training.algorithm != "fedavg"
+        and plan.rules.private
     ):
         rule = "must be set to tune, so that every run has the same guarantee"
         raise PlanError("privacy.epsilon", None, rule, "Set it and remove noise.noise_multiplier.")
@@ -106,11 +106,8 @@ def tuning_plan(plan: TrainingPlan) -> TrainingPlan:
     plan = plan.replace(
         "data", validation_fraction=VALIDATION_FRACTION, records_per_silo=stated, counts=counts
     )
-    plan = (
-        plan.replace("noise", noise_multiplier=None)
-        if plan.training.algorithm != "fedavg"
-        else plan
-    )
+    if plan.rules.private:
+        plan = plan.replace("noise", noise_multiplier=None)
     return plan.replace("evaluation", metrics="simulation", every=1).replace(
         "aggregation", protocol="trusted"
     )
@@ -233,7 +230,7 @@ def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Prepared]
             training.feature_bound,
         )
     )
-    key += str(training.algorithm == "convex-pass")
+    key += str(plan.rules.bounded_records)
     if key not in benches:
         benches[key] = prepare(plan, data)
     return benches[key]

@@ -173,18 +173,19 @@ _CONVEX: Final = {
     "learning_rate": {"low": 0.05, "high": 4.0, "log": True},
     "residual_cap": {"low": 0.1, "high": 1.0, "log": True},
 }
-_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "convex-pass": {"training": {**_CONVEX, **_SERVER}},
-    "dp-sgd": {"training": {**_NOISY, **_SERVER}},
-    "split-noise": {
-        "training": {**_NOISY, **_SERVER, "state_noise": {"low": 0.5, "high": 8.0, "log": True}}
-    },
-    "single-step": {"training": {**_NOISY, **_SERVER}},
-    "silo": {"training": {**_NOISY, **_SERVER}},
-    "fedavg": {"training": {"learning_rate": {"low": 0.01, "high": 2.0, "log": True}, **_SERVER}},
-}
+_WITHOUT_NOISE: Final = {"learning_rate": {"low": 0.01, "high": 2.0, "log": True}}
+_STATE_NOISE: Final = {"state_noise": {"low": 0.5, "high": 8.0, "log": True}}
 
 
 def default_space(plan: TrainingPlan) -> SearchSpace:
     """The space that is searched for the plan's algorithm unless the user gives another."""
-    return SearchSpace.from_table(_DEFAULTS[plan.training.algorithm])
+    keys = plan.rules.keys
+    if not plan.rules.private:
+        dimensions = _WITHOUT_NOISE | _SERVER
+    elif "training.residual_cap" in keys:
+        dimensions = _CONVEX | _SERVER
+    else:
+        dimensions = _NOISY | _SERVER
+    if "training.state_noise" in keys:
+        dimensions = dimensions | _STATE_NOISE
+    return SearchSpace.from_table({"training": dimensions})

@@ -117,5 +117,5 @@ def clipped_silo(resolved: ResolvedPlan, silo: ResolvedSilo, grid: Grid) -> Silo
         local_steps=silo.local_steps,
         records=silo.records,
         variance_ratio=silo.std_factor**2,
-        surge_rate=0.0,
+        overfull_rate=0.0,
     )

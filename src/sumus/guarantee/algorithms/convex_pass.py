@@ -66,7 +66,9 @@ class ConvexPass(Algorithm):
         # of this silo, over the grid's unit
         reach = silo.learning_rate * bounds.gradient_norm / resolved.divisor / grid.clip_norm
         others = max(silo.records - 1, 0)
-        surge = min(1.0, passes * _overfull(bounds.bin_cap, others=others, bins=silo.local_steps))
+        overfull = min(
+            1.0, passes * _overfull(bounds.bin_cap, others=others, bins=silo.local_steps)
+        )
         slack = convex_float_slack_grid(
             resolved,
             learning_rate=silo.learning_rate,
@@ -77,8 +79,8 @@ class ConvexPass(Algorithm):
         l2_grid = grid.sensitivity_grid(Rounding.SUMMED, resolved.dimension, float_slack_grid=slack)
         # P·γC/b of this silo in place of the grid's unit
         l2_grid += (reach * passes - 1.0) * grid.resolution
-        if surge > 0.5:  # almost every bin is overfull: count the double influence always
-            surge, l2_grid = 0.0, 2.0 * l2_grid
+        if overfull > 0.5:  # almost every bin is overfull: count the double influence always
+            overfull, l2_grid = 0.0, 2.0 * l2_grid
         return SiloDesign(
             name=silo.name,
             learning_rate=silo.learning_rate,
@@ -89,7 +91,7 @@ class ConvexPass(Algorithm):
             local_steps=silo.local_steps,
             records=silo.records,
             variance_ratio=silo.std_factor**2,
-            surge_rate=surge,
+            overfull_rate=overfull,
         )
 
     def queries(self, local_steps: int) -> int:

@@ -1,4 +1,4 @@
-"""Post-hoc averaging (section 5 and table 1 of the paper): its numbers to two decimals, what is
+"""Post-hoc averaging (Heikkilä 2025, section 5 and table 1): its numbers to two decimals, what is
 proved, and models really averaged.
 """
 

@@ -1,5 +1,5 @@
-"""What an experiment of Heikkilä 2025 compares: settings (a plan, a name, a group), and at which rounds, ε and silos
-each of them is measured.
+"""What an experiment of Heikkilä 2025 compares: settings (a plan, a name, a group), and at which
+rounds, ε and silos each of them is measured.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Figures of experiments as PNG and SVG: mean over seeds with a band of one standard error;
-unproved curves are dashed and say so.
+"""Figures of the experiments of Heikkilä 2025 as PNG and SVG: mean over seeds with a band of one
+standard error; unproved curves are dashed and say so.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One measurement: a setting trained once, with noise really drawn, discrete, through the plan's
-secure sum.
+"""One measurement for Heikkilä 2025: a setting trained once, with noise really drawn, discrete,
+through the plan's secure sum.
 
 The noise of a measurement follows a public seed, so that everybody can repeat it; it is drawn by
 the same samplers and has the same law as the noise of a real run. Training, sampling and the first
@@ -53,7 +53,7 @@ class Benches:
     def bench(self, plan: TrainingPlan) -> Prepared:
         """Records behind the public features, and a fresh model of this plan."""
         training = plan.training
-        convex = training.algorithm == "convex-pass"
+        convex = plan.rules.bounded_records
         key = (
             plan.data,
             plan.federation.silos,

@@ -1,5 +1,5 @@
-"""From an experiment's name to a folder of results: measurements (resumable), a table, a summary
-and figures.
+"""From the name of an experiment of Heikkilä 2025 to a folder of results: measurements (resumable),
+a table, a summary and figures.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _by_features(settings: Sequence[PaperLine]) -> list[PaperLine]:
 
 
 def _records(setting: PaperLine) -> tuple[object, ...]:
-    training = setting.plan.training
-    return setting.plan.federation.silos, training.features, training.algorithm == "convex-pass"
+    plan = setting.plan
+    return plan.federation.silos, plan.training.features, plan.rules.bounded_records
 
 
 def _write(name: str, summaries: Sequence[Summary], options: Options) -> Reproduction:

@@ -1,4 +1,4 @@
-"""What experiments leave on the disk: one JSON file per finished (setting, seed), and their means
+"""What experiments of Heikkilä 2025 leave on the disk: one JSON file per finished (setting, seed), and their means
 over seeds.
 """
 

@@ -1,4 +1,4 @@
-"""The experiments of the paper (section 5 and appendix), each as a list of settings: a plan, a
+"""The experiments of Heikkilä 2025 (section 5 and appendix), each as a list of settings: a plan, a
 name, and what kind of comparison it is.
 
 | group          | what it shows                                                                                                    |

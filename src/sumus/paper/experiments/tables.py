@@ -1,4 +1,4 @@
-"""Markdown tables of experiments: no accuracy without its ε, no ε without its analysis and whether
+"""Markdown tables of the experiments of Heikkilä 2025: no accuracy without its ε, no ε without its analysis and whether
 it is proved.
 """
 

@@ -1,5 +1,5 @@
 """Two data sets that break the accounting of several local steps with the noise of all silos
-(theorem 4.5 of the paper).
+(Heikkilä 2025, theorem 4.5).
 
 Both are ordinary regressions (regression.py), clipped per record, on the ordinary local-step code;
 the adversary sees nothing but the sum over silos. Gradients count in clip norms, c is one clipped
@@ -38,8 +38,7 @@ __all__ = ["Attack", "Draws", "LocalStepsAttack", "forgetting_attack", "threshol
 
 _CROWDED_WIDTH = 32  # weights of a model whose silos hold hundreds of records for each
 _LEGIBLE = 4.0  # standard deviations of the sum, at least, between "in" and the cut
-# standard deviations that count as never: 3e-7; beyond them the attack is weaker, its bound as
-# valid
+# deviations beyond 5σ (3e-7) are ignored, which weakens the attack and not its bound
 _FAR = 5.0
 
 
@@ -184,39 +183,39 @@ class LocalStepsAttack:
 
 
 def threshold_attack(
-    built: NoiseDesign, regression: Regression, threshold: float
+    design: NoiseDesign, regression: Regression, threshold: float
 ) -> LocalStepsAttack:
     """Attack A on this noise. `threshold` is the test on the unit normal score J_{S−1}, in standard
     deviations.
     """
     steps, silos, unit = (
-        _steps(built),
-        len(built.silos),
-        regression.pusher_grid(built.silos[0].resolution),
+        _steps(design),
+        len(design.silos),
+        regression.pusher_grid(design.silos[0].resolution),
     )
-    spread = _state_std(built) * math.sqrt(steps - 1)
-    noise = math.sqrt(silos * steps) * _local_std(built)
+    spread = _state_std(design) * math.sqrt(steps - 1)
+    noise = math.sqrt(silos * steps) * _local_std(design)
     # what is written must be misread far less often than the test errs
     switches = math.ceil(
         2.0 * (max(_LEGIBLE, abs(threshold) + 1.5) * noise + steps) / (1 + regression.quiet)
     )
     # one step before the last but one, the weight must still be above zero whatever the noise
     early = (
-        steps - 2 + _FAR * _state_std(built) * math.sqrt(steps - 2) - min(threshold, 0.0) * spread
+        steps - 2 + _FAR * _state_std(design) * math.sqrt(steps - 2) - min(threshold, 0.0) * spread
     )
     pushers = max(1, math.ceil(early + 1.0) - regression.quiet * switches)
     # and the pushers must push at every weight that is reached
     largest = regression.reach / ((_FAR + abs(threshold)) * spread + steps)
     # a power of two: the weights are exact
-    tuned = _tuned(built, learning_rate=2.0 ** math.floor(math.log2(largest)))
+    tuned = _tuned(design, learning_rate=2.0 ** math.floor(math.log2(largest)))
     step_length = tuned.plan.training.learning_rate * tuned.grid.granularity
     drift = (pushers + regression.quiet * switches) * unit
-    start = step_length * ((steps - 1) * drift + threshold * spread * built.grid.resolution)
+    start = step_length * ((steps - 1) * drift + threshold * spread * design.grid.resolution)
     return LocalStepsAttack(
         name="threshold (A)",
         regression=regression,
         design=tuned,
-        separation=math.sqrt(steps - 1) / _state_std(built),
+        separation=math.sqrt(steps - 1) / _state_std(design),
         first_weight=float(np.float32(start)),
         attacked=(regression.pusher.times(pushers), regression.switch.times(switches)),
         others=(regression.pusher,),
@@ -228,27 +227,29 @@ def threshold_attack(
 
 
 def forgetting_attack(
-    built: NoiseDesign, regression: Regression, threshold: float
+    design: NoiseDesign, regression: Regression, threshold: float
 ) -> LocalStepsAttack:
     """Attack B on this noise. `threshold` is the test on the sum itself, in its standard
     deviations.
     """
     steps, others, unit = (
-        _steps(built),
-        len(built.silos) - 1,
-        regression.pusher_grid(built.silos[0].resolution),
+        _steps(design),
+        len(design.silos) - 1,
+        regression.pusher_grid(design.silos[0].resolution),
     )
-    largest = regression.reach / (_FAR * _state_std(built) * math.sqrt(steps) + steps)
+    largest = regression.reach / (_FAR * _state_std(design) * math.sqrt(steps) + steps)
     copies = math.ceil(1.0 / (largest * regression.curvature))
     # the gradient of step s + 1 is −(state noise of step s), so a silo releases Σ_s (g_s + ξ_s) =
     # ξ_S − Σ_{s<S} ζ_s
-    unsent = built.state_noise.variance_grid if built.state_noise is not None else 0.0
-    spread = math.sqrt(built.share.variance_grid * (steps + others) + others * (steps - 1) * unsent)
+    unsent = design.state_noise.variance_grid if design.state_noise is not None else 0.0
+    spread = math.sqrt(
+        design.share.variance_grid * (steps + others) + others * (steps - 1) * unsent
+    )
     return LocalStepsAttack(
         name="forgetting (B)",
         regression=regression,
         design=_tuned(
-            built, learning_rate=1.0 / (copies * regression.curvature), width=_CROWDED_WIDTH
+            design, learning_rate=1.0 / (copies * regression.curvature), width=_CROWDED_WIDTH
         ),
         separation=steps * unit / spread,
         first_weight=0.0,
@@ -260,28 +261,28 @@ def forgetting_attack(
     )
 
 
-def _steps(built: NoiseDesign) -> int:
-    return built.silos[0].local_steps
+def _steps(design: NoiseDesign) -> int:
+    return design.silos[0].local_steps
 
 
-def _local_std(built: NoiseDesign) -> float:
+def _local_std(design: NoiseDesign) -> float:
     """σ_local: standard deviation of one silo's noise in one step, in clip norms."""
-    return math.sqrt(built.share.variance_grid) / built.grid.resolution
+    return math.sqrt(design.share.variance_grid) / design.grid.resolution
 
 
-def _state_std(built: NoiseDesign) -> float:
+def _state_std(design: NoiseDesign) -> float:
     """Standard deviation of one step's noise in a silo's state, in clip norms; more than
     `_local_std` under split noise.
     """
-    unsent = built.state_noise.variance_grid if built.state_noise is not None else 0.0
-    return math.sqrt(built.share.variance_grid + unsent) / built.grid.resolution
+    unsent = design.state_noise.variance_grid if design.state_noise is not None else 0.0
+    return math.sqrt(design.share.variance_grid + unsent) / design.grid.resolution
 
 
-def _tuned(built: NoiseDesign, *, learning_rate: float, width: int | None = None) -> NoiseDesign:
+def _tuned(design: NoiseDesign, *, learning_rate: float, width: int | None = None) -> NoiseDesign:
     """The same noise with another public learning rate, and no more than `width` weights."""
-    most = built.resolved.dimension
+    most = design.resolved.dimension
     return NoiseDesign.of(
-        built.resolved.replace(
+        design.resolved.replace(
             "training", learning_rate=learning_rate, dimension=min(width or most, most)
         )
     )

@@ -1,9 +1,9 @@
-"""`sumus audit theorem`: what per-step accounting of several local steps claims, what two attacks
-measure, what the proved analyses keep.
+"""`sumus audit theorem`: what per-step accounting of several local steps claims (Heikkilä 2025,
+theorem 4.5), what two attacks measure, what the proved analyses keep.
 
 Every attack runs twice: thousands of trials on the silos' own code behind the real secure sum
-    (silos_code.py), and millions on a vectorised
-form of the same integer recursion with noise from the same sampler (attacks.py).
+(silos_code.py), and millions on a vectorised form of the same integer recursion with noise from the
+same sampler (attacks.py).
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ class TheoremAudit:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
-        found = {
+        values = {
             name: value
             for name, value in vars(self).items()
             if name not in ("designs", "attacks", "proved")
         }
-        found["attacks"] = [asdict(each) for each in self.attacks]
-        found["proved"] = [asdict(each) for each in self.proved]
-        return found | {"refuted": self.refuted}
+        values["attacks"] = [asdict(each) for each in self.attacks]
+        values["proved"] = [asdict(each) for each in self.proved]
+        return values | {"refuted": self.refuted}
 
 
 def audit_theorem(
@@ -162,7 +162,7 @@ def audit_theorem(
     for (analysis, _, _), result in zip(tasks, _run(tasks, keys, workers), strict=True):
         results[analysis].append(result)
         progress(f"{analysis}: {result.attack}, {result.model}")
-    found = results["per-step"]
+    against_the_claim = results["per-step"]
     sigma = math.sqrt(claimed.share.variance_grid * silos) / claimed.silos[0].l2_grid
     return TheoremAudit(
         silos=silos,
@@ -172,15 +172,15 @@ def audit_theorem(
             each.epsilon for each in account_of(claimed).analyses if each.name == "per-step"
         ),
         delta=delta,
-        lower_bound=max(result.best for result in found),
-        code_lower_bound=max(result.code_lower_bound for result in found),
+        lower_bound=max(result.best for result in against_the_claim),
+        code_lower_bound=max(result.code_lower_bound for result in against_the_claim),
         confidence=confidence,
-        exact_epsilon=max(result.exact_epsilon for result in found),
+        exact_epsilon=max(result.exact_epsilon for result in against_the_claim),
         worst_case_epsilon=epsilon_gaussian(
             math.sqrt(silos * (local_steps - 1) + 1) / sigma, delta
         ),
         noise_multiplier=claimed.noise_multiplier,
-        attacks=tuple(found),
+        attacks=tuple(against_the_claim),
         proved=tuple(
             ProvedResult(
                 analysis=name,

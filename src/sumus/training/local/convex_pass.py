@@ -87,7 +87,7 @@ class ConvexPass:
             source=source,
         )
         update, clamped = clamp(
-            design.grid.encode_summed((after - before).reshape(-1)), design.saturation_grid
+            design.grid.encode_summed((after - before).reshape(-1)), design.clamp_grid
         )
         begin = time.perf_counter()
         noise = draw_noise(design, silo, source=source, seeds=seeds)

@@ -71,7 +71,7 @@ class NoisySteps:
                 rounding=design.plan.noise.rounding,
                 source=source,
             )
-            gradient, clamped = clamp(batch_sum.integers.numpy(), design.saturation_grid)
+            gradient, clamped = clamp(batch_sum.integers.numpy(), design.clamp_grid)
             # no gradient is taken at the state after the last step
             another = step + 1 < silo.local_steps
             begin = time.perf_counter()

@@ -90,7 +90,7 @@ class WholeUpdate:
                 draw_noise(design, silo, source=source, seeds=seeds), nonfinite=taken
             )
         integers = Grid(silo.clip_norm, silo.resolution).encode_truncated(update)
-        bounded, clamped = clamp(integers, design.saturation_grid)
+        bounded, clamped = clamp(integers, design.clamp_grid)
         noisy = bounded + draw_noise(design, silo, source=source, seeds=seeds)
         return LocalUpdate(
             noisy, records=taken, clipped=taken if length > silo.clip_norm else 0, saturated=clamped
