@@ -136,7 +136,7 @@ class _CanaryLosses:
         return np.asarray(slopes.numpy(), dtype=np.float64)
 
     def _split(self, flat: Floats) -> dict[str, torch.Tensor]:
-        vector, start, pieces = torch.from_numpy(np.asarray(flat)).to(self._dtype), 0, {}
+        vector, start, pieces = torch.from_numpy(np.array(flat)).to(self._dtype), 0, {}
         for name, shape in self._shapes:
             pieces[name] = vector[start : start + shape.numel()].reshape(shape)
             start += shape.numel()
