@@ -18,7 +18,7 @@ from sumus.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS
-from sumus.training import Workbench, flat_parameters
+from sumus.training import Prepared, flat_parameters
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -31,7 +31,7 @@ def test_slopes_are_gradients_along_a_direction(outputs: int) -> None:
     direction = generator.normal(size=len(theta))
     losses = _CanaryLosses(
         TASKS["classification"],
-        Workbench(FederatedData.__new__(FederatedData), model, theta),
+        Prepared(FederatedData.__new__(FederatedData), model, theta),
         Records(x, y),
     )
     expected = record_gradients(model, torch.from_numpy(x), torch.from_numpy(y)) @ direction
