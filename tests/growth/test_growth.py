@@ -12,9 +12,11 @@ from growth.growth import ROOT, Grown, grow
 
 HERE = Path(__file__).parent
 
-# kind: most files of src, where its conformance tests are, the name of the entry
+# kind: most files of src (a new folder is one), where its conformance tests are, the name of the entry
 KINDS = {
     "law": (2, "tests/conformance/test_laws.py", "centred-binomial"),
+    "data-set": (1, "tests/conformance/test_data_sets.py", "breast-cancer"),
+    "engine": (1, "tests/conformance/test_engines.py", "sqlite"),
 }
 
 
