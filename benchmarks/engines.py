@@ -21,20 +21,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sumus.books import Ledger, Policy, RoundRecord, RunFolder
+from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.data import load_silo
 from sumus.engines import LocalProcesses, train_across
 from sumus.parties import (
     Agreement,
-    LedgerReleases,
+    InProcess,
     Patience,
+    SecureSum,
     ServerParty,
     SiloParty,
     agree_on,
     approve,
+    own_releases,
     settle,
+    work_on,
 )
-from sumus.parties.in_process import InProcessDriver
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
@@ -66,7 +68,7 @@ def agreement(rounds: int) -> Agreement:
     return made
 
 
-def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
+def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
     names = [silo.name for silo in agreed.design.silos]
     identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
@@ -86,11 +88,11 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
         ledger = Ledger.of_dataset("digits", state=folder)
         parties[number] = SiloParty(
             state,
-            load=load_silo,
-            releases=partial(LedgerReleases.open, ledger=ledger, policy=Policy()),
+            work=work_on(load_silo),
+            releases=partial(own_releases, ledger=ledger, policy=Policy()),
         )
-    driver = InProcessDriver({number: party.handle for number, party in parties.items()})
-    server = ServerParty(agreed, roster, driver, patience=Patience())
+    driver = InProcess({number: party.handle for number, party in parties.items()})
+    server = ServerParty(agreed, SecureSum(agreed, roster, driver, patience=Patience()))
     server.greet()
     ready = time.perf_counter() - begin
     with RunFolder.create(agreed.plan, agreed.account, root / "runs", silos=roster.names) as run:
@@ -101,7 +103,7 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundRecord], float]:
     return records, ready
 
 
-def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[RoundRecord], float]:
+def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
     with LocalProcesses(root / "federation", agreed, data="digits", engine=engine) as processes:
         operator = processes.start_all(seconds=180.0)
@@ -113,7 +115,7 @@ def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[Roun
     return RunFolder.open(path).rounds(), ready
 
 
-ENGINES: dict[str, tuple[Callable[[Path, int], tuple[list[RoundRecord], float]], int]] = {
+ENGINES: dict[str, tuple[Callable[[Path, int], tuple[list[RoundEntry], float]], int]] = {
     "in-process": (in_process, 12),
     "nvflare": (partial(across_processes, engine="nvflare"), 12),
     "flower": (partial(across_processes, engine="flower"), 3),

@@ -19,10 +19,11 @@ import warnings
 import numpy as np
 import torch
 
+from sumus.books import NoLedger
 from sumus.data import from_arrays, load
 from sumus.errors import DataError
 from sumus.guarantee import calibrated
-from sumus.parties import Federation
+from sumus.parties import RunSecret, federation_in_process
 from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from sumus.training.models import build_model
@@ -68,7 +69,12 @@ def ours(algorithm: str, rounds: int) -> dict[str, float]:
     plan = plan.with_overrides({"training.algorithm": algorithm})
     facts = data.facts()  # type: ignore[attr-defined]
     built = calibrated(plan, facts)
-    federation = Federation(built, prepare(built.plan, data), b"b" * 32, threads=1)  # type: ignore[arg-type]
+    federation = federation_in_process(
+        built,
+        prepare(built.plan, data),  # type: ignore[arg-type]
+        RunSecret(b"b" * 32, built.plan.hash),
+        releases=NoLedger("benchmark"),
+    )
     federation.round(0)  # keys, compiled kernels
     stages: dict[str, float] = {}
     for number in range(1, rounds + 1):

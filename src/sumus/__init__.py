@@ -20,13 +20,19 @@ if TYPE_CHECKING:
     from sumus.errors import SumusError as SumusError
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
-    from sumus.runs import RunOptions as RunOptions, TrainedRun as TrainedRun, train as train
+    from sumus.runs import (
+        RunOptions as RunOptions,
+        Simulation as Simulation,
+        TrainedRun as TrainedRun,
+        train as train,
+    )
 
 __version__ = "0.2.0"
 __all__ = [
     "Account",
     "NoiseDesign",
     "RunOptions",
+    "Simulation",
     "SumusError",
     "TrainedRun",
     "TrainingPlan",
@@ -46,7 +52,7 @@ __getattr__ = door(
     errors="SumusError",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
-    runs="RunOptions TrainedRun train",
+    runs="RunOptions Simulation TrainedRun train",
 )[0]
 
 

@@ -37,7 +37,7 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
     server = across.server()
     server.greet()
     session, size, rounds = (
-        server._session,
+        server.summing._session,
         across.agreement.plan.training.dimension,
         across.agreement.plan.federation.rounds,
     )
@@ -77,7 +77,7 @@ def test_by_provoking_refusals_without_end(
     folder, party = across.folder("silo-0"), across.parties[VICTIM]
     for turn in range(200):
         assert unframe(party.handle(bytes([Kind.READY]) * (turn + 1)))[0] is Kind.REFUSED
-    party._state.log_refusal("the latest")
+    party._memory.log_refusal("the latest")
     logs = sorted(folder.glob("refusals*"))
     assert [path.name for path in logs] == ["refusals.log", "refusals.old.log"]
     assert all(1000 < path.stat().st_size <= 3000 for path in logs[1:])
@@ -88,6 +88,6 @@ def test_by_provoking_refusals_without_end(
 
 
 def test_by_provoking_one_refusal_of_any_length(across: LocalFederation) -> None:
-    state = across.parties[VICTIM]._state
+    state = across.parties[VICTIM]._memory
     state.log_refusal("x" * (silo_state._LOG_BYTES + 1))
     assert bytes_below(across.folder("silo-0")) < silo_state._LOG_BYTES // 10

@@ -14,6 +14,7 @@ from oracles.secagg_federation import round_id
 from sumus import __version__
 from sumus.books import Policy
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
+from sumus.parties import work_on
 from sumus.parties.sums import pack_model
 from sumus.parties.wire import Hello, Kind, frame, readable, unframe
 from sumus.randomness import RandomSource
@@ -68,12 +69,13 @@ def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -
     across = build()
     server = across.server()
     server.greet()
-    assert server._session is not None
+    assert server.summing._session is not None
     admitted = next(iter(across.parties[0]._admitted.values()))
     object.__setattr__(admitted.releases, "policy", Policy(max_epsilon=0.0123))
     payload = pack_model(0, np.zeros(across.agreement.plan.training.dimension or 0))
     told, kept = refused(
-        across, frame(Kind.PROTOCOL, server._session.invite(round_id("full"), payload=payload)[1])
+        across,
+        frame(Kind.PROTOCOL, server.summing._session.invite(round_id("full"), payload=payload)[1]),
     )
     assert (
         told
@@ -99,7 +101,7 @@ def test_by_making_the_silo_stumble_over_its_records(build: Build, error: Except
     def stumble(*_: object) -> None:
         raise error
 
-    across.parties[0]._load = stumble  # type: ignore[assignment]
+    across.parties[0]._open_work = work_on(stumble)
     told, kept = refused(across, greeting(across))
     assert SECRET in kept
     assert not [word for word in SECRET.split() if len(word) > 3 and word in told]

@@ -17,7 +17,8 @@ from sumus.guarantee import calibrated
 from sumus.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, flat_parameters
+from sumus.tasks import TASKS
+from sumus.training import Prepared, flat_parameters
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -29,7 +30,9 @@ def test_slopes_are_gradients_along_a_direction(outputs: int) -> None:
     theta = flat_parameters(model).double().numpy()
     direction = generator.normal(size=len(theta))
     losses = _CanaryLosses(
-        Workbench(FederatedData.__new__(FederatedData), model, theta), Records(x, y)
+        TASKS["classification"],
+        Prepared(FederatedData.__new__(FederatedData), model, theta),
+        Records(x, y),
     )
     expected = record_gradients(model, torch.from_numpy(x), torch.from_numpy(y)) @ direction
     assert losses.slopes(theta, direction) == pytest.approx(expected, rel=1e-9)

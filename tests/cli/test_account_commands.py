@@ -102,7 +102,7 @@ def test_account_says_what_it_counts_on(capsys: pytest.CaptureFixture[str], plan
 def test_account_of_a_run_counts_the_rounds_that_ran(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, plan_file: str
 ) -> None:
-    from sumus.books import RoundRecord, RunFolder
+    from sumus.books import RoundEntry, RunFolder
     from sumus.guarantee import account_of, calibrated
 
     built = calibrated(sumus.TrainingPlan.load(plan_file))
@@ -113,7 +113,7 @@ def test_account_of_a_run_counts_the_rounds_that_ran(
         assert "completed no round" in _fails(capsys, 3, "account", folder)
         for number in (1, 2):
             run.append(
-                RoundRecord(
+                RoundEntry(
                     round=number, round_id=f"r{number}", epsilon_spent=0.1 * number, delta=1e-4
                 )
             )

@@ -23,7 +23,7 @@ from sumus.engines import (
     make_federation,
 )
 from sumus.errors import EngineError
-from sumus.parties import ServerParty
+from sumus.parties import SecureSum, ServerParty
 from sumus.randomness import RandomSource
 from sumus.secagg import SiloIdentity
 from support.local_federation import QUICK, federation_of_folders
@@ -158,7 +158,9 @@ def test_its_driver_gives_the_sums_of_the_in_process_one(
             for number in range(3):
                 federation.start(number)
         driver = federation.driver if engine is None else engine.driver(federation)
-        server = ServerParty(federation.agreement, federation.roster, driver, patience=QUICK)
+        agreement = federation.agreement
+        summing = SecureSum(agreement, federation.roster, driver, patience=QUICK)
+        server = ServerParty(agreement, summing)
         server.greet()
         with federation.run_folder(void="public seed") as run:
             records = list(server.train(run))

@@ -20,9 +20,9 @@ from sumus.cli import main
 from sumus.data import load
 from sumus.engines import FederationFolder
 from sumus.engines.processes import PartyProcesses, free_port
-from sumus.parties import Federation
 from sumus.training import prepare
 from support.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
+from support.small_federation import simulated
 
 pytestmark = IN_TEST_NETWORK
 
@@ -70,9 +70,7 @@ def test_the_model_is_bit_identical_over_superlink_and_supernodes(
     run = RunFolder.open(json.loads(done.stdout.splitlines()[-1])["run"])
     run.verify()
     assert run.void is not None
-    alone = Federation(
-        agreement.design, prepare(agreement.plan, load(agreement.plan)), None, seed=5
-    )
+    alone = simulated(agreement.design, prepare(agreement.plan, load(agreement.plan)), 5)
     list(alone.rounds())
     checkpoint = run.read_checkpoint()
     assert checkpoint is not None

@@ -27,10 +27,11 @@ from sumus.engines import LocalProcesses, train_across
 from sumus.engines.nvflare.jobs import NvflareOperator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
 from sumus.noise import to_ring
-from sumus.parties import Federation, approve
+from sumus.parties import approve
 from sumus.training import prepare
 from support.notes import LOOPBACK, Notes, agreed
 from support.running import PATIENCE, job_process
+from support.small_federation import simulated
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
 
@@ -134,11 +135,10 @@ def test_the_search_for_vectors_finds_them() -> None:
 def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(
     running: HostileFederation, tmp_path: Path
 ) -> None:
-    alone = Federation(
+    alone = simulated(
         running.agreement.design,
         prepare(running.agreement.plan, load(running.agreement.plan)),
-        None,
-        seed=SEED,
+        SEED,
     )
     plain = [
         [outcome.local[silo].vector for silo in sorted(outcome.local)] for outcome in alone.rounds()

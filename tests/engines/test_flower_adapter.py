@@ -21,10 +21,11 @@ from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.engines.flower.jobs import write_app
 from sumus.errors import EngineError
-from sumus.parties import Federation, ServerParty
+from sumus.parties import SecureSum, ServerParty
 from sumus.training import prepare
 from support.carriers.flower import LocalGrid, grid_of
 from support.local_federation import QUICK, LocalFederation, federation_of_folders
+from support.small_federation import simulated
 
 
 @pytest.fixture
@@ -35,15 +36,13 @@ def across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalFederation:
 
 def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> None:
     driver = FlowerDriver(grid_of(across), across.roster.names)
-    server = ServerParty(across.agreement, across.roster, driver, patience=QUICK)
+    summing = SecureSum(across.agreement, across.roster, driver, patience=QUICK)
+    server = ServerParty(across.agreement, summing)
     server.greet()
     records = list(server.train(across.run_folder(void="public seed")))
     assert [record.survivors for record in records] == [across.roster.names] * 2
-    alone = Federation(
-        across.agreement.design,
-        prepare(across.agreement.plan, load(across.agreement.plan)),
-        None,
-        seed=9,
+    alone = simulated(
+        across.agreement.design, prepare(across.agreement.plan, load(across.agreement.plan)), 9
     )
     list(alone.rounds())
     assert np.array_equal(alone.server.parameters, server.server.parameters)

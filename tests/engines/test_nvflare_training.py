@@ -42,7 +42,7 @@ class Jobs:
             return KILLED
         run = self._result / "run" / "digits"
         run.mkdir(parents=True)
-        (run / "record.jsonl").write_text("{}\n")
+        (run / "journal.jsonl").write_text("{}\n")
         return {"phase": "finished", "rounds": [], "result": self._result, "download": self._result}
 
 
@@ -64,7 +64,7 @@ def test_killed_jobs_that_finished_rounds_go_on_for_ever(
 ) -> None:
     path, jobs = train([1, 2, 2, 2, 3, 3, 3], tmp_path, monkeypatch)
     assert jobs == 8
-    assert (path / "record.jsonl").is_file()
+    assert (path / "journal.jsonl").is_file()
     assert not (tmp_path / "download").exists()
 
 

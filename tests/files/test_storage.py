@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_takes_back_a_half_appended_line(tmp_path: Path) -> None:
-    file = tmp_path / "record.jsonl"
+    file = tmp_path / "journal.jsonl"
     file.write_bytes(b"line one\n")
     done = under_file_limit(
         1000,
@@ -96,7 +96,7 @@ def test_a_full_disk_takes_back_a_half_appended_line(tmp_path: Path) -> None:
             print(error)
         """,
     )
-    assert "record.jsonl cannot be written: no space left" in done.stdout, done.stderr
+    assert "journal.jsonl cannot be written: no space left" in done.stdout, done.stderr
     assert file.read_bytes() == b"line one\n"
 
 

@@ -180,7 +180,7 @@ def test_an_unchanged_checkpoint_comes_back() -> None:
 @BOUNDED
 @given(st.binary(max_size=120))
 def test_chains(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "record.jsonl"
+    file = tmp_path / "journal.jsonl"
     file.write_bytes(content)
     with contextlib.suppress(SumusError):
         Chain.read(file, origin="fuzz")

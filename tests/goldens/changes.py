@@ -29,7 +29,9 @@ ADDED: dict[str, Any] = {"training.task": "classification"}
 REWORDED: tuple[str, ...] = ()
 """Paths of texts, for example `("*.text.*", "*.error")`."""
 
-INTENDED: dict[str, str] = {}
+INTENDED: dict[str, str] = {
+    "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
+}
 """Path → why the value is another."""
 
 LAST_BITS: dict[str, str] = {}

@@ -56,14 +56,15 @@ def differences(
     return (
         []
         if stored == made and not INTENDED
-        else list(_walk(name, _renamed(stored), made, exact=exact, moved=moved))
+        else list(_walk(name, renamed(stored), made, exact=exact, moved=moved))
     )
 
 
-def _renamed(value: Any) -> Any:
+def renamed(value: Any) -> Any:
+    """A stored value under today's names."""
     if isinstance(value, Mapping):
-        return {RENAMED.get(key, key): _renamed(inner) for key, inner in value.items()}
-    return [_renamed(inner) for inner in value] if isinstance(value, list) else value
+        return {RENAMED.get(key, key): renamed(inner) for key, inner in value.items()}
+    return [renamed(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _matches(path: str, patterns: Any) -> bool:

@@ -15,7 +15,7 @@ import os
 import runpy
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,7 +26,7 @@ import sumus
 from goldens.changes import ADDED, RENAMED
 
 HASH_DOMAIN = b"sumus-plan-v1\0"
-JOURNAL = "record.jsonl"
+JOURNAL = "journal.jsonl"
 LEDGERS = "ledger-*.jsonl"
 CHECKPOINT = "checkpoint.npz"
 MODEL = "model.pt"
@@ -137,11 +137,13 @@ def available(dataset: str) -> bool:
 
 
 def round_entries(folder: Path) -> list[dict[str, Any]]:
-    """The rounds of a run's journal, as stored."""
-    lines = [
-        json.loads(line) for line in (folder / JOURNAL).read_text(encoding="utf-8").splitlines()
+    """The rounds of a run's journal, with what was measured of them afterwards."""
+    from sumus.books import RunFolder
+    from sumus.files import plain_json
+
+    return [
+        _with_plain_metrics(plain_json(asdict(entry))) for entry in RunFolder.open(folder).rounds()
     ]
-    return [_with_plain_metrics(line["body"]) for line in lines if line["kind"] == "round"]
 
 
 def _with_plain_metrics(entry: dict[str, Any]) -> dict[str, Any]:
@@ -214,10 +216,15 @@ def state_folder(path: Path) -> Iterator[None]:
 
 def train_in_python(plan: Any, *, seed: int, root: Path, **given: Any) -> Path:
     """`sumus.train` with a public seed and objects of one's own; returns the run's folder."""
-    from sumus.runs import RunOptions
+    from sumus.runs import RunOptions, Simulation
 
     return Path(
-        sumus.train(plan, options=RunOptions(seed=seed, root=root, threads=1), **given).path
+        sumus.train(
+            plan,
+            options=RunOptions(root=root, threads=1),
+            simulation=Simulation(seed),
+            **given,
+        ).path
     )
 
 

@@ -101,7 +101,7 @@ def test_a_changed_value_is_told(stored: dict[str, Any]) -> None:
     entry = stored["entries"]["dp-sgd"]
 
     def told(change: Any, *, same_machine: bool) -> list[str]:
-        made = copy.deepcopy(entry)
+        made = compare.renamed(copy.deepcopy(entry))
         change(made)
         return [
             line.partition(":")[0]

@@ -11,10 +11,10 @@ from sumus.accounting import ORDERS, poisson_binomial_curve
 from sumus.accounting.renyi import epsilon_cks
 from sumus.errors import PlanError
 from sumus.guarantee import account_of, calibrated, certify
-from sumus.parties import Federation
 from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from support.small_data import small_data
+from support.small_federation import simulated
 
 PLAN = """
 [privacy]
@@ -77,11 +77,11 @@ def test_a_round_estimates_the_mean_of_the_clipped_updates(protocol: str) -> Non
     )
     updates, bench = [], prepare(design.plan, data)
     for number in range(12):
-        run = Federation(design, bench, None, seed=number)
+        run = simulated(design, bench, number)
         outcome = run.round(0)
         updates.append(outcome.update)
-        assert outcome.aggregated.total.min() >= 0
-        assert outcome.aggregated.total.max() <= 4 * 128
+        assert outcome.summed.total_grid.min() >= 0
+        assert outcome.summed.total_grid.max() <= 4 * 128
     noise = np.std(np.array(updates), axis=0).mean() * 4  # of the decoded sum; batches add a little
     assert 0.8 * 0.5 * 0.5 < noise < 1.6 * 0.5 * 0.5
 

@@ -13,7 +13,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from sumus.books import RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.cli import main
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import (
@@ -178,7 +178,7 @@ def test_a_run_of_the_past_is_cautioned_about_and_only_a_plan_is_refused(
     built = calibrated(TrainingPlan.load(DIGITS).with_overrides({"privacy.delta": "0.01"}))
     names = tuple(silo.name for silo in built.silos)
     with RunFolder.create(built.plan, account_of(built), tmp_path, silos=names) as run:
-        run.append(RoundRecord(round=1, round_id="r1", epsilon_spent=0.1, delta=0.01))
+        run.append(RoundEntry(round=1, round_id="r1", epsilon_spent=0.1, delta=0.01))
     assert main(["account", str(run.path)]) == 0
     assert "is at least one over the 1,437 training records" in " ".join(
         capsys.readouterr().out.split()

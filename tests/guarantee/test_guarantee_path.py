@@ -90,18 +90,23 @@ def test_a_silo_draws_one_kth_of_the_accounted_variance(
 
 
 def test_rounds_and_silos_draw_from_different_bits() -> None:
-    from sumus.parties import Federation
+    from sumus.parties import Agreement, RunSecret
+    from sumus.parties.keyed_memory import KeyedMemory
 
-    federation = Federation.__new__(Federation)
-    object.__setattr__(federation, "design", _built(CONVEX))
-    object.__setattr__(federation, "secret", b"k" * 32)
+    design = _built(CONVEX)
+    bits, agreement = (
+        RunSecret(b"k" * 32, design.plan.hash),
+        Agreement(design=design, certified=None),
+    )
+    memories = [KeyedMemory(agreement, place, bits) for place in range(3)]
     heads = set()
     for number in range(3):
-        object.__setattr__(federation, "_number", number)
-        heads |= {federation._source("silo", silo).bytes(16) for silo in range(3)} | {
-            federation._source("selection").bytes(16)
-        }
-    assert len(heads) == 12
+        heads |= {
+            memory.source(number, purpose, place).bytes(16)
+            for place, memory in enumerate(memories)
+            for purpose in ("model", "metrics")
+        } | {bits.source(number, "selection").bytes(16)}
+    assert len(heads) == 21
 
 
 def test_records_join_with_the_accounted_probability() -> None:

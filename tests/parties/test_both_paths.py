@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from sumus.books import Ledger, Policy, RoundRecord, RunFolder
+from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.errors import PolicyError, StorageError
-from sumus.parties import LedgerReleases, sums as aggregation
+from sumus.parties import own_releases, round_identifier, secure_sum
 from sumus.plan import TrainingPlan
-from sumus.runs import RunOptions, finish, open_run, train
+from sumus.runs import RunOptions, Simulation, finish, open_run, train
 from support.local_federation import PLAN, LocalFederation, plan
 
 EXACT_COUNTS = {"silo_scores", "clipped_fraction", "nonfinite", "saturated", "counts_are"}
@@ -70,7 +70,7 @@ def test_a_void_run_has_no_epsilon(
 ) -> None:
     monkeypatch.setenv("SUMUS_SIMULATION_SEED", "1")
     run = (
-        RunFolder.open(train(plan(), options=options(tmp_path, seed=1)).path)
+        RunFolder.open(train(plan(), options=options(tmp_path), simulation=Simulation(1)).path)
         if path == "in process"
         else trained_across(across(seed=1))
     )
@@ -174,24 +174,33 @@ def test_protocol_record_and_ledger_call_a_round_by_one_name(
     tmp_path: Path, monkeypatch, selection: str
 ) -> None:
     spoken: list[str] = []
-    protocol = aggregation.secure_round
+    protocol = secure_sum.secure_round
 
     def listening(*arguments: Any, round_id: bytes, **more: Any) -> Any:
         spoken.append(round_id.hex())
         return protocol(*arguments, round_id=round_id, **more)
 
-    monkeypatch.setattr(aggregation, "secure_round", listening)
+    monkeypatch.setattr(secure_sum, "secure_round", listening)
     run = train(
         TrainingPlan.from_toml(PLAN).with_overrides(SELECTIONS[selection]),
         options=options(tmp_path),
     )
     entries = Ledger.of_dataset("digits", state=tmp_path / "state").entries()
+    names = RunFolder.open(run.path).silos
+    invited = [
+        frozenset(map(names.index, detail["silos"]))
+        for event, detail in RunFolder.open(run.path).events
+        if event == "invited"
+    ]
     assert len(set(spoken)) == 3
+    assert spoken == [
+        round_identifier(run.plan, number, places).hex() for number, places in enumerate(invited)
+    ]
     assert [record.round_id for record in run.rounds] == spoken
-    assert [entry.round_id for entry in entries] == [f"{run.path.name}/{name}" for name in spoken]
+    assert [entry.round_id for entry in entries] == spoken
 
 
-def fields_of(record: RoundRecord) -> set[str]:
+def fields_of(record: RoundEntry) -> set[str]:
     return {name for name, value in asdict(record).items() if value is not None} - EXACT_COUNTS
 
 
@@ -216,6 +225,56 @@ def test_a_record_has_the_same_fields_on_both_paths(
         assert getattr(alone, name) == getattr(together, name)
 
 
+def entered(run: RunFolder) -> list[tuple[str, dict[str, Any]]]:
+    """A journal without its times, and without what only a simulation can know."""
+    rounds = [
+        {
+            name: value
+            for name, value in asdict(entry).items()
+            if name not in EXACT_COUNTS | {"seconds", "previous"}
+        }
+        for entry in run.rounds()
+    ]
+    events = [
+        (event, {name: value for name, value in detail.items() if name != "seconds"})
+        for event, detail in run.events
+    ]
+    return [("round", entry) for entry in rounds] + events
+
+
+@pytest.mark.parametrize("metrics", ["none", "secure"])
+@pytest.mark.parametrize("removable", [False, True])
+def test_one_seed_gives_the_same_journal_on_both_paths(
+    tmp_path: Path,
+    across: Callable[..., LocalFederation],
+    monkeypatch: pytest.MonkeyPatch,
+    metrics: str,
+    removable: bool,
+) -> None:
+    """Rounds, sums, bytes, names and events. Removable noise hangs on the protocol's keys, which
+    every federation draws for itself: there the sums differ, and all else is the same.
+    """
+    monkeypatch.setenv("SUMUS_SIMULATION_SEED", "5")
+    overrides: dict[str, object] = {
+        "evaluation.metrics": metrics,
+        "federation.rounds": 2,
+        "noise.removable": removable,
+    }
+    alone = train(plan(overrides), options=options(tmp_path), simulation=Simulation(5))
+    journals = [
+        entered(RunFolder.open(alone.path)),
+        entered(trained_across(across(overrides, seed=5))),
+    ]
+    if removable:
+        for journal in journals:
+            for _, entry in journal:
+                for drawn in ("update_norm", "headroom_bits", "metrics", "metrics_plus_minus"):
+                    entry.pop(drawn, None)
+    assert journals[0] == journals[1]
+    assert "invited" in {kind for kind, _ in journals[0]}
+    assert len(journals[0]) >= 4
+
+
 def test_epsilon_of_a_round_is_computed_once(tmp_path: Path, monkeypatch) -> None:
     from sumus.guarantee import accounts as guarantee, live as live_epsilon
 
@@ -235,10 +294,29 @@ def test_epsilon_of_a_round_is_computed_once(tmp_path: Path, monkeypatch) -> Non
 WITH_METRICS = {"evaluation.metrics": "secure", "evaluation.every": 1, "federation.rounds": 2}
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_release_is_entered_once_with_its_own_epsilon(tmp_path: Path, threads: int) -> None:
+    """Four silos of one process share a ledger; a measurement is charged for itself."""
+    run = train(plan(WITH_METRICS), options=replace(options(tmp_path), threads=threads))
+    entries = Ledger.of_dataset("digits", state=tmp_path / "state").entries()
+    assert [(entry.round, entry.purpose) for entry in entries] == [
+        (1, "metrics"),
+        (1, "model"),
+        (2, "metrics"),
+        (2, "model"),
+    ]
+    assert run.account is not None
+    assert [entry.epsilon for entry in entries[1::2]] == [
+        entry.epsilon_spent for entry in run.rounds
+    ]
+    assert entries[0].epsilon < entries[2].epsilon == run.account.metrics_epsilon
+    assert {entry.run for entry in entries} == {run.path.name}
+
+
 def test_a_refused_release_leaves_the_ledger_as_it_was_across_machines(tmp_path: Path) -> None:
     agreement = LocalFederation(tmp_path / "f", plan(WITH_METRICS)).agreement
     ledger = Ledger.of_dataset("digits", state=tmp_path)
-    free = LedgerReleases.open(agreement, ledger, Policy())
+    free = own_releases(agreement, ledger, Policy())
     too_little = replace(free, policy=Policy(max_epsilon=free.spent(1) / 2))
     with pytest.raises(PolicyError, match="max_epsilon"):
         too_little.enter(0, bytes(32))

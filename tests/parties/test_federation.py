@@ -16,11 +16,11 @@ from sumus.errors import PlanError, RoundAborted
 from sumus.gradients import PerRecordGradients
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, account_of
 from sumus.noise import Skellam
-from sumus.parties import Federation
 from sumus.plan import TrainingPlan, resolve
 from sumus.randomness import RandomSource
 from sumus.training import SecureMetrics, flat_parameters, prepare
 from support.small_data import small_data
+from support.small_federation import simulated
 
 PRIVATE = {
     "dp-sgd": {},
@@ -48,7 +48,7 @@ def test_trusted_and_secure_sums_give_the_same_model_for_the_same_noise(
     secure = federation(PRIVATE[name])
     trusted = federation(PRIVATE[name] | {"aggregation.protocol": "trusted"})
     for a, b in zip(secure.rounds(), trusted.rounds(), strict=True):
-        assert np.array_equal(a.aggregated.total, b.aggregated.total)
+        assert np.array_equal(a.summed.total_grid, b.summed.total_grid)
     assert np.array_equal(secure.server.parameters, trusted.server.parameters)
     assert np.linalg.norm(secure.server.parameters) > 0.0
 
@@ -80,7 +80,7 @@ def test_one_step_equals_central_dp_sgd_on_the_union_with_the_same_noise(federat
         )
         for silo in range(len(data.silos))
     )
-    assert np.array_equal(outcome.aggregated.total, central.integers.numpy() + noise)
+    assert np.array_equal(outcome.summed.total_grid, central.integers.numpy() + noise)
 
 
 def test_without_privacy_the_federation_is_plain_fedavg(federation) -> None:
@@ -122,9 +122,9 @@ def test_a_tolerated_drop_out_at_any_stage_still_gives_the_sum_of_the_survivors(
     whole = federation(options, data=data)
     outcome, complete = gone.round(0), whole.round(0)
     expected = frozenset(range(5)) - ({2} if stage in ("keys", "shares", "masked") else set())
-    assert outcome.aggregated.survivors == expected
+    assert outcome.summed.survivors == expected
     missing = complete.local[2].vector if 2 not in expected else 0
-    assert np.array_equal(outcome.aggregated.total, complete.aggregated.total - missing)
+    assert np.array_equal(outcome.summed.total_grid, complete.summed.total_grid - missing)
 
 
 def test_more_drop_outs_than_tolerated_end_the_round_and_nothing_else(federation) -> None:
@@ -137,7 +137,7 @@ def test_more_drop_outs_than_tolerated_end_the_round_and_nothing_else(federation
     with pytest.raises(RoundAborted):
         run.round(0)
     assert np.array_equal(run.server.parameters, before)
-    assert run.round(1).aggregated.survivors == frozenset(range(5))
+    assert run.round(1).summed.survivors == frozenset(range(5))
 
 
 def test_an_empty_batch_adds_its_noise_as_always(federation) -> None:
@@ -151,7 +151,7 @@ def test_an_empty_batch_adds_its_noise_as_always(federation) -> None:
     )
     outcome = run.round(0)
     assert sum(each.records for each in outcome.local.values()) == 0
-    std = float(np.std(outcome.aggregated.total.astype(np.float64)))
+    std = float(np.std(outcome.summed.total_grid.astype(np.float64)))
     expected = 3.0 * run.design.grid.resolution
     # 21 coordinates: a factor 1.8 has probability below 1e-6
     assert 0.4 * expected < std < 1.8 * expected
@@ -195,7 +195,7 @@ def test_the_update_has_the_size_that_the_plan_says(federation) -> None:
 )
 def test_silos_can_be_selected_per_round(federation, selection) -> None:
     run = federation(selection | {"federation.rounds": 4}, data=small_data(silos=6))
-    seen = [outcome.aggregated.survivors for outcome in run.rounds()]
+    seen = [outcome.summed.survivors for outcome in run.rounds()]
     assert all(len(each) >= run.design.plan.least_invited for each in seen)
     assert len(set(seen)) > 1
 
@@ -242,7 +242,7 @@ def test_gaussian_noise_needs_a_trusted_aggregator(federation) -> None:
     with pytest.raises(PlanError, match=r"noise\.mechanism"):
         federation({"noise.mechanism": "gaussian"})
     run = federation({"noise.mechanism": "gaussian", "aggregation.protocol": "trusted"})
-    assert run.round(0).aggregated.total.dtype == np.float64
+    assert run.round(0).summed.total_grid.dtype == np.float64
 
 
 def test_a_released_sum_that_throws_the_model_far_away_does_not_end_the_run(federation) -> None:
@@ -300,7 +300,7 @@ def test_silos_side_by_side_never_compute_with_each_others_weights(overrides) ->
     )
     built = NoiseDesign.of(resolve(plan, data.facts()))
     for threads in (1, 4):
-        run = Federation(built, prepare(built.plan, data, model=model), None, 5, threads)
+        run = simulated(built, prepare(built.plan, data, model=model), 5, threads=threads)
         for _ in run.rounds():
             pass
         models.append(run.server.parameters)
@@ -391,7 +391,7 @@ def test_secure_metrics_are_close_to_the_truth_and_accounted(federation) -> None
 
 def test_a_round_is_repeated_bit_for_bit(federation) -> None:
     first, second = federation(seed=None), federation(seed=None)
-    assert np.array_equal(first.round(1).aggregated.total, second.round(1).aggregated.total)
+    assert np.array_equal(first.round(1).summed.total_grid, second.round(1).summed.total_grid)
     other = federation(seed=None)
     assert not np.array_equal(other.round(0).local[0].vector, other.round(1).local[0].vector)
 
@@ -445,4 +445,4 @@ def test_what_is_said_to_have_no_effect_has_none(
     without, given = federation(plan), federation(plan | setting)
     assert without.design.plan.noise.noise_multiplier == given.design.plan.noise.noise_multiplier
     for before, after in zip(without.rounds(), given.rounds(), strict=True):
-        assert np.array_equal(before.aggregated.total, after.aggregated.total)
+        assert np.array_equal(before.summed.total_grid, after.summed.total_grid)

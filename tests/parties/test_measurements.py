@@ -13,11 +13,12 @@ from parties.test_parties import Crash, ask, invitation, kill_server
 from sumus.books import Ledger, RunFolder
 from sumus.data import load
 from sumus.noise import Skellam
-from sumus.parties import Federation, ServerParty
+from sumus.parties import ServerParty
 from sumus.parties.wire import Kind
 from sumus.runs import finish, is_over
 from sumus.training import evaluate, prepare
 from support.local_federation import QUICK, LocalFederation, plan
+from support.small_federation import simulated
 
 SECURE = {"evaluation.metrics": "secure"}
 
@@ -115,12 +116,8 @@ def test_a_server_killed_while_it_measures_asks_again_word_for_word(
         assert list(again.train(resumed)) == []
         finish(resumed, again)
         last = resumed.rounds()[-1]
-    alone = Federation(
-        across.agreement.design,
-        prepare(across.agreement.plan, load(across.agreement.plan)),
-        None,
-        seed=3,
-    )
+    design = across.agreement.design
+    alone = simulated(design, prepare(design.plan, load(design.plan)), 3)
     *_, outcome = alone.rounds()
     assert last.metrics == outcome.metrics.numbers
     assert all(metrics_rounds(across, name) == [3] for name in across.roster.names)
@@ -176,16 +173,17 @@ def test_a_model_does_not_wait_for_a_measurement_that_cannot_be_made(
     with across.run_folder() as run:
         for record in server.train(run):
             if record.round == 2:
-                secure_round = server._secure_round
+                summing = server.summing
+                add_up = summing.sum
 
-                def left(number, participants, purpose="model", *, secure_round=secure_round):
-                    found = secure_round(number, participants, purpose)
+                def left(*arguments, add_up=add_up, summing=summing):
+                    summed = add_up(*arguments)
                     across.stop(0)
                     across.stop(1)
-                    server._present = frozenset({2, 3})
-                    return found
+                    summing._present = frozenset({2, 3})
+                    return summed
 
-                monkeypatch.setattr(server, "_secure_round", left)
+                monkeypatch.setattr(summing, "sum", left)
         assert run.last_round == 3
         assert is_over(run)
         finish(run, server)

@@ -16,7 +16,7 @@ from sumus import __version__
 from sumus.books import Ledger, Policy, RunFolder
 from sumus.data import load
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted, StorageError
-from sumus.parties import Federation, ServerParty, SiloParty
+from sumus.parties import ServerParty, SiloParty
 from sumus.parties.memory import InFlight, SessionMemory
 from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
 from sumus.runs import finish, is_over, open_run
@@ -24,6 +24,7 @@ from sumus.secagg import Invitation, KeyDirectory, decode_any, session_digest
 from sumus.secagg.messages import KeyAdvert, decode
 from sumus.training import prepare
 from support.local_federation import QUICK, LocalFederation, plan
+from support.small_federation import simulated
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_the_model_is_bit_identical_to_the_in_process_run(federation, monkeypatc
     assert server.simulated
     records = list(server.train(across.run_folder(void="public seed")))
     design = across.agreement.design
-    alone = Federation(design, prepare(design.plan, load(design.plan)), None, seed=7)
+    alone = simulated(design, prepare(design.plan, load(design.plan)), 7)
     outcomes = list(alone.rounds())
     assert np.array_equal(alone.server.parameters, server.server.parameters)
     assert [outcome.metrics is None for outcome in outcomes] == [True, False, False]
@@ -167,7 +168,7 @@ def test_a_plan_that_runs_again_under_a_new_roster_is_paid_for_again(federation)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": "9.9.9"}, "install the same release"),
+        ({"version": "9.9.9"}, "install the same version"),
         ({"plan_hash": bytes(32)}, "not one that silo"),
         ({"session": bytes(32)}, "other terms, or holds another roster"),
     ],
@@ -252,8 +253,8 @@ def invitation(
 ) -> bytes:
     server = federation.server()
     server.greet()
-    assert server._session is not None
-    _, message = server._session.invite(
+    assert server.summing._session is not None
+    _, message = server.summing._session.invite(
         round_id, payload=struct.pack("<QL", number, purpose) + parameters.astype("<f4").tobytes()
     )
     return frame(Kind.PROTOCOL, message)
@@ -327,7 +328,7 @@ def test_attack_one_silos_key_that_makes_everybody_refuse_the_set_up(federation,
         signed = KeyAdvert.signed_part(
             sender=honest.sender, session=honest.session, agreement_key=key
         )
-        signature = party._state.identity.sign(signed)
+        signature = party._memory.identity.sign(signed)
         forged = KeyAdvert(
             sender=honest.sender, session=honest.session, agreement_key=key, signature=signature
         )
@@ -481,12 +482,8 @@ def test_a_server_killed_in_any_stage_repeats_the_round_word_for_word(
     again.greet()
     with RunFolder.open(run.path, resume=True) as resumed:
         assert [record.round for record in again.train(resumed)] == [2, 3]
-    alone = Federation(
-        across.agreement.design,
-        prepare(across.agreement.plan, load(across.agreement.plan)),
-        None,
-        seed=3,
-    )
+    design = across.agreement.design
+    alone = simulated(design, prepare(design.plan, load(design.plan)), 3)
     list(alone.rounds())
     assert np.array_equal(alone.server.parameters, again.server.parameters)
 
@@ -522,7 +519,7 @@ def test_a_server_process_that_starts_anew_finds_the_run_of_its_plan(federation)
                     finish(run, server)
             else:
                 assert not rounds
-    assert len(list(runs.rglob("record.jsonl"))) == 1
+    assert len(list(runs.rglob("journal.jsonl"))) == 1
     assert len(list(runs.rglob("model.pt"))) == 1
 
 

@@ -59,7 +59,7 @@ def test_whatever_arrives_is_understood_or_refused(message: bytes) -> None:
         assert welcome.encode() == frame(Kind.WELCOME, body)
 
 
-@pytest.mark.parametrize("kind", [0, 6, 255])
+@pytest.mark.parametrize("kind", [0, 7, 255])
 def test_a_kind_that_does_not_exist_is_refused(kind: int) -> None:
     with pytest.raises(PeerProtocolError, match="no known kind"):
         unframe(bytes([kind]) + b"body")

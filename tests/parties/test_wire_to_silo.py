@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sumus.parties import round_identifier
+from sumus.parties.driver import Counting
 from sumus.parties.sums import pack_model
 from sumus.parties.wire import Kind, frame, unframe
 from sumus.secagg import Invitation, decode_any
@@ -46,14 +47,14 @@ def attacked(
     folder: Path = tmp_path_factory.mktemp("fuzz")
     federation = LocalFederation(folder, plan())
     recorder, server = Recorder(federation), federation.server()
-    server._driver = recorder
+    server.summing._driver = Counting(recorder)
     server.greet()
     run = federation.run_folder()
     next(iter(server.train(run, rounds=1)))
-    assert server._session is not None
+    assert server.summing._session is not None
     payload = pack_model(1, np.zeros(federation.agreement.plan.training.dimension or 0))
     identifier = round_identifier(federation.agreement.plan, 1, frozenset(range(4)))
-    _, second = server._session.invite(identifier, payload=payload)
+    _, second = server.summing._session.invite(identifier, payload=payload)
     yield federation, [*recorder.sent, frame(Kind.PROTOCOL, second)]
     federation.close()
 

@@ -444,9 +444,9 @@ def test_the_charts_hold_the_recorded_values(tmp_path: Path) -> None:
 
 def test_a_damaged_run_gets_no_page(tmp_path: Path) -> None:
     path = made_run(tmp_path, rounds=3)
-    file = path / "record.jsonl"
+    file = path / "journal.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"delta":1e-05', b'"delta":1e-06', 1))
-    with pytest.raises(StorageError, match=r"record\.jsonl, line 1"):
+    with pytest.raises(StorageError, match=r"journal\.jsonl, line 1"):
         rendered(path)
 
 

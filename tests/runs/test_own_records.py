@@ -184,7 +184,7 @@ def test_a_silo_without_records_takes_part_in_every_algorithm(algorithm: str) ->
 def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=600)
     plan = TrainingPlan.from_toml(PLAN + TABLE)
     whole = train(plan, options=options(root=Path("whole")))
@@ -269,7 +269,7 @@ def test_silos_without_test_records_are_not_measured_and_never_not_a_number(
     assert ("non_private" in run.baselines) == bool(tested)
     assert run.rounds[0].silo_scores == ((None, run.accuracy, None) if tested else None)
     assert ("not measured: no test records" in run._repr_html_()) == (not tested)
-    for name in ("record.jsonl", "summary.json"):
+    for name in ("journal.jsonl", "summary.json"):
         assert '"nan"' not in (run.path / name).read_text().lower()
     page = run.path / "report.html"
     write_report([RunFolder.open(run.path)], page)
@@ -355,7 +355,7 @@ def test_every_example_plan_resolves_to_itself_and_to_the_same_facts(name: str) 
 def test_every_example_plan_can_be_interrupted_and_resumed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     write_patients(Path("patients.csv"), records=2000)
     plan = shipped_plans()[name].with_overrides({"federation.rounds": 2})
     whole = train(plan, options=options(root=Path("whole")))
@@ -620,7 +620,7 @@ def test_who_leaves_records_out_is_told_and_the_record_is_not() -> None:
     )
     with pytest.warns(UserWarning, match="'silo-0' beyond its bound 20 are left out"):
         run = train(plan, silos=arrays(), options=options())
-    assert "left" not in (run.path / "record.jsonl").read_text()
+    assert "left" not in (run.path / "journal.jsonl").read_text()
     assert "left" not in (run.path / "summary.json").read_text()
 
 

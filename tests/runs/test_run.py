@@ -29,9 +29,9 @@ from sumus.errors import (
     StorageError,
     SumusError,
 )
-from sumus.parties import Federation
+from sumus.parties import SumsInProcess
 from sumus.plan import TrainingPlan
-from sumus.runs import RunOptions, train
+from sumus.runs import RunOptions, Simulation, train
 from support.small_data import small_data
 
 PLAN = """
@@ -115,7 +115,7 @@ def test_an_interrupted_run_continues_to_the_same_model(
     """The secret is the same, so the continued run must end with the very same bits as an
     undisturbed one.
     """
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     whole = train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path))
 
     class StopError(Exception):
@@ -150,16 +150,16 @@ def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
     sum.
     """
     seen: list[np.ndarray] = []
-    real = Federation.round
+    real = SumsInProcess.sum
 
-    def crash_in_round_three(self: Federation, number: int) -> object:
-        outcome = real(self, number)
-        seen.append(np.array(outcome.aggregated.total))
+    def crash_in_round_three(self: SumsInProcess, number: int, *others: object) -> object:
+        summed = real(self, number, *others)
+        seen.append(np.array(summed.total_grid))
         if number == 2 and len(seen) == 3:
             raise KeyboardInterrupt
-        return outcome
+        return summed
 
-    monkeypatch.setattr(Federation, "round", crash_in_round_three)
+    monkeypatch.setattr(SumsInProcess, "sum", crash_in_round_three)
     plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.dropouts": 1} | noise)
     chosen = options(tmp_path, threads=threads, vanishing={2: {"masked": frozenset({0})}})
     with pytest.raises(KeyboardInterrupt, match=r"RunOptions\(resume="):
@@ -243,10 +243,16 @@ def test_a_policy_stops_the_run_that_would_exceed_it(tmp_path: Path) -> None:
 
 def test_a_simulation_with_a_public_seed_says_that_its_guarantee_is_void(tmp_path: Path) -> None:
     first = train(
-        TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, seed=3)
+        TrainingPlan.from_toml(PLAN),
+        silos=small_data(),
+        options=options(tmp_path),
+        simulation=Simulation(3),
     )
     second = train(
-        TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path, seed=3)
+        TrainingPlan.from_toml(PLAN),
+        silos=small_data(),
+        options=options(tmp_path),
+        simulation=Simulation(3),
     )
     assert torch.equal(next(first.model.parameters()), next(second.model.parameters()))
     assert "public seed" in (RunFolder.open(first.path).void or "")
@@ -257,7 +263,7 @@ def test_a_simulation_with_a_public_seed_says_that_its_guarantee_is_void(tmp_pat
     assert "public seed" in summary["void"]
 
 
-def _stopped(tmp_path: Path, **changes: object) -> Path:
+def _stopped(tmp_path: Path, simulation: Simulation | None = None) -> Path:
     def stop(design: object, record: object) -> None:
         raise KeyboardInterrupt
 
@@ -265,7 +271,8 @@ def _stopped(tmp_path: Path, **changes: object) -> Path:
         train(
             TrainingPlan.from_toml(PLAN),
             silos=small_data(),
-            options=options(tmp_path, **changes),
+            options=options(tmp_path),
+            simulation=simulation,
             progress=stop,
         )
     (path,) = (tmp_path / "runs").iterdir()
@@ -325,16 +332,16 @@ def test_an_open_round_is_never_repeated_with_another_model(
     the run's own, from the first round on.
     """
     seen: list[np.ndarray] = []
-    real = Federation.round
+    real = SumsInProcess.sum
 
-    def crash_once(self: Federation, number: int) -> object:
-        outcome = real(self, number)
-        seen.append(np.array(outcome.aggregated.total))
+    def crash_once(self: SumsInProcess, number: int, *others: object) -> object:
+        summed = real(self, number, *others)
+        seen.append(np.array(summed.total_grid))
         if len(seen) == 1:
             raise KeyboardInterrupt
-        return outcome
+        return summed
 
-    monkeypatch.setattr(Federation, "round", crash_once)
+    monkeypatch.setattr(SumsInProcess, "sum", crash_once)
     plan = TrainingPlan.from_toml(PLAN).with_overrides(_OWN)
     with pytest.raises(KeyboardInterrupt):
         train(
@@ -363,7 +370,7 @@ def test_a_run_with_secret_noise_is_never_continued_with_a_public_seed(tmp_path:
     with pytest.raises(
         PlanError, match=r"seed must be left out: .* began without a public seed, got 5"
     ):
-        train(silos=small_data(), options=options(tmp_path, resume=path, seed=5))
+        train(silos=small_data(), options=options(tmp_path, resume=path), simulation=Simulation(5))
     assert RunFolder.open(path).last_round == 1
     assert (
         train(silos=small_data(), options=options(tmp_path, resume=path)).summary()["void"] is None
@@ -371,10 +378,12 @@ def test_a_run_with_secret_noise_is_never_continued_with_a_public_seed(tmp_path:
 
 
 def test_a_simulation_is_continued_with_a_public_seed_only(tmp_path: Path) -> None:
-    path = _stopped(tmp_path, seed=5)
+    path = _stopped(tmp_path, Simulation(5))
     with pytest.raises(PlanError, match="seed must be given"):
         train(silos=small_data(), options=options(tmp_path, resume=path))
-    again = train(silos=small_data(), options=options(tmp_path, resume=path, seed=5))
+    again = train(
+        silos=small_data(), options=options(tmp_path, resume=path), simulation=Simulation(5)
+    )
     assert len(again.rounds) == 4
     assert again.summary()["void"]
 
@@ -528,7 +537,7 @@ def test_kill_dash_nine_at_random_moments_then_resume(tmp_path: Path) -> None:
 
 def _wait_for_rounds(tmp_path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
     for _ in range(2400):
-        files = list((tmp_path / "runs").glob("*/record.jsonl"))
+        files = list((tmp_path / "runs").glob("*/journal.jsonl"))
         if process.poll() is not None or (
             files and files[0].read_bytes().count(b'"round_id"') >= count
         ):

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sumus.books import Ledger, Policy, RunFolder
+from sumus.books import Ledger, LedgerReleases, Policy, RunFolder
 from sumus.data import load_silo
 from sumus.parties import (
     Agreement,
-    LedgerReleases,
+    InProcess,
     Patience,
+    SecureSum,
     ServerParty,
     SiloParty,
     SiloState,
     agree_on,
+    own_releases,
+    work_on,
 )
-from sumus.parties.in_process import InProcessDriver
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import Roster, SiloIdentity
@@ -78,7 +80,7 @@ class LocalFederation:
             if seed is not None:
                 (folder / "SIMULATION").touch()
         self.parties: dict[int, SiloParty] = {}
-        self.driver = InProcessDriver(dict.fromkeys(range(len(names)), lambda message: None))
+        self.driver = InProcess(dict.fromkeys(range(len(names)), lambda message: None))
         for number in range(len(names)):
             self.start(number)
 
@@ -94,9 +96,9 @@ class LocalFederation:
         policy = self.policies.get(name, Policy())
 
         def releases(agreement: Agreement) -> LedgerReleases:
-            return LedgerReleases.open(agreement, ledger, policy)
+            return own_releases(agreement, ledger, policy)
 
-        party = SiloParty(SiloState(self.folder(name)), load=load_silo, releases=releases)
+        party = SiloParty(SiloState(self.folder(name)), work=work_on(load_silo), releases=releases)
         self.parties[number] = party
         self.driver.silos[number] = lambda message: handler(party, message)
         return party
@@ -107,7 +109,8 @@ class LocalFederation:
         self.driver.silos.pop(number)
 
     def server(self, patience: Patience = QUICK) -> ServerParty:
-        return ServerParty(self.agreement, self.roster, self.driver, patience=patience)
+        summing = SecureSum(self.agreement, self.roster, self.driver, patience=patience)
+        return ServerParty(self.agreement, summing)
 
     def run_folder(self, *, void: str | None = None) -> RunFolder:
         return RunFolder.create(

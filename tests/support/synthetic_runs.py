@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from sumus.books import RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.guarantee import Account
 from sumus.guarantee.claims import Analysis
 from sumus.plan import TrainingPlan
@@ -84,7 +84,7 @@ def made_account(plan: TrainingPlan, **changes: Any) -> Account:
 
 def made_round(
     number: int, *, rounds: int = 12, silos: tuple[str, ...] = SILOS, seed: int = 0, **changes: Any
-) -> RoundRecord:
+) -> RoundEntry:
     """A plausible round; `accuracy`, `loss` and their `…_plus_minus` are changes of its metrics."""
     draw = np.random.default_rng((seed, number))
     reached = 0.91 - 0.62 * math.exp(-number / (0.22 * rounds)) - 0.02 * seed
@@ -124,7 +124,7 @@ def made_round(
         widths[name] = changes.pop(f"{name}_plus_minus", None)
     for field, numbers in (("metrics", metrics), ("metrics_plus_minus", widths)):
         values[field] = {name: value for name, value in numbers.items() if value is not None}
-    return RoundRecord(**(values | changes))
+    return RoundEntry(**(values | changes))
 
 
 def made_run(

@@ -103,7 +103,7 @@ def go_on(path: Path, model: torch.nn.Module) -> TrainedRun:
 def test_a_run_is_not_resumed_with_a_model_that_only_looks_the_same(
     overrides: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sumus.runs.run.fresh_secret", lambda: b"\7" * 32)
+    monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     plan = TrainingPlan.from_toml(PLAN).with_overrides(overrides)
     whole = train(
         plan, model=Scaled(), silos=arrays(), options=RunOptions(threads=1, root=Path("whole"))

@@ -18,11 +18,10 @@ import pytest
 from sumus.data import Records, public_facts
 from sumus.errors import DataError
 from sumus.guarantee import NoiseDesign, calibrated
-from sumus.parties import SecureAggregation
 from sumus.plan import TrainingPlan, feature_shape
-from sumus.randomness import RandomSource
 from sumus.training import local_updater
 from sumus.training.models import build_model
+from support.small_federation import sums_in_process
 
 PLANS = sorted((Path(__file__).parents[2] / "plans").glob("*.toml"))
 STANDARD_ERRORS = 7.0
@@ -53,14 +52,10 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
         nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model(training.model, shape=behind, outputs=classes, hidden=training.hidden)
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
-    adder = SecureAggregation(
-        built,
-        dimension,
-        lambda silo, parameters, seeds: updaters[silo](parameters, RandomSource(), seeds).vector,
-    )
-    everybody = frozenset(range(len(updaters)))
+    sums = sums_in_process(built, updaters, rounds=rounds)
+    everybody, zeros = frozenset(range(len(updaters))), np.zeros(dimension)
     return np.concatenate(
-        [adder(number, np.zeros(dimension), everybody, {}).total for number in range(rounds)]
+        [sums.sum(number, everybody, zeros).total_grid[:dimension] for number in range(rounds)]
     ).astype(np.float64)
 
 

@@ -16,13 +16,13 @@ from sumus.errors import PlanError
 from sumus.guarantee import count_noise
 from sumus.guarantee.counts import count_release
 from sumus.noise import Skellam
-from sumus.parties import Federation
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS
 from sumus.tasks.classification import COUNT_SENSITIVITY, LOSS_CAP
 from sumus.training import SecureMetrics, evaluate
 from sumus.training.evaluation import _scores
 from sumus.training.models import build_model
+from support.small_federation import SmallFederation
 
 FEATURES, CLASSES = 6, 3
 TASK = TASKS["classification"]
@@ -58,7 +58,7 @@ def test_a_removed_record_changes_no_other_records_result(
 
 @pytest.fixture
 def counted(
-    federation: Callable[..., Federation], monkeypatch: pytest.MonkeyPatch
+    federation: Callable[..., SmallFederation], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Records], np.ndarray]:
     """A silo's counts without their noise, through the code that a silo runs, under one fixed
     model.
@@ -165,7 +165,7 @@ def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
 
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(
-    federation: Callable[..., Federation], mechanism: str
+    federation: Callable[..., SmallFederation], mechanism: str
 ) -> None:
     run = federation(
         {"evaluation.metrics": "secure", "noise.mechanism": mechanism, "federation.colluding": 1}
@@ -187,7 +187,7 @@ def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(
 
 
 def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
-    federation: Callable[..., Federation],
+    federation: Callable[..., SmallFederation],
 ) -> None:
     """2,000 sums with real noise: the truth of these records is inside in more than 90 of 100, or
     by chance below 1e-14 not.
@@ -222,7 +222,7 @@ def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
 
 @pytest.mark.parametrize("empty", [1, 3])
 def test_silos_without_test_records_take_part_in_metrics(
-    federation: Callable[..., Federation], empty: int
+    federation: Callable[..., SmallFederation], empty: int
 ) -> None:
     draw = np.random.default_rng(1)
     train = [
@@ -245,7 +245,7 @@ def test_silos_without_test_records_take_part_in_metrics(
 
 
 def test_counts_of_single_records_are_no_guarantee_for_a_silo(
-    federation: Callable[..., Federation],
+    federation: Callable[..., SmallFederation],
 ) -> None:
     with pytest.raises(PlanError, match=r"evaluation\.metrics"):
         federation(

@@ -28,7 +28,7 @@ def noise_variance(run, gone: dict[str, frozenset[int]]) -> tuple[float, int]:
     the number of draws.
     """
     run.vanishing = dict.fromkeys(range(run.design.plan.federation.rounds), gone)
-    squares = [np.square(outcome.aggregated.total.astype(np.float64)) for outcome in run.rounds()]
+    squares = [np.square(outcome.summed.total_grid.astype(np.float64)) for outcome in run.rounds()]
     accounted = (3.0 * run.design.grid.resolution) ** 2
     return float(np.mean(squares)) / accounted, int(np.size(squares))
 

@@ -23,16 +23,18 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from sumus.books import NoLedger
 from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
-from sumus.parties import Aggregator, SecureAggregation, TrustedAggregation
+from sumus.parties import Agreement, RunSecret, SumsInProcess
 from sumus.randomness import RandomSource
-from sumus.training import LocalUpdater, local_updater
+from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
 
 _LOUD = 1e4  # times the residual ½ of an undecided logistic loss: far above any clip norm in use
+_ENDLESS = 1 << 62  # an audit asks for as many rounds as it needs
 _CERTAIN = 40.0  # a logit at which the softmax is wrong with probability 1 − 4e-18
 
 Floats = npt.NDArray[np.float64]
@@ -108,7 +110,13 @@ class CanaryRounds:
         self._updaters: list[LocalUpdater] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
         self._number = 0
-        self._aggregate = self._aggregator()
+        works = [_CanaryWork(self, place) for place in range(len(design.silos))]
+        self._sums = SumsInProcess(
+            Agreement(design=design, certified=None, asked=_ENDLESS),
+            works,
+            RunSecret(RandomSource().bytes(32), design.plan.hash),
+            releases=NoLedger("audit: nothing leaves this process"),
+        )
 
     @property
     def separation(self) -> float:
@@ -154,9 +162,8 @@ class CanaryRounds:
         """What the adversary sees of one round: the sum, less what its colluders sent."""
         self._vectors = {}
         everybody = frozenset(range(len(self._design.silos)))
-        total = self._aggregate(
-            self._number, self._directions.parameters, everybody, {}
-        ).total.astype(np.float64)
+        summed = self._sums.sum(self._number, everybody, self._directions.parameters)
+        total = summed.total_grid[: self._dimension].astype(np.float64)
         self._number += 1
         if self._design.plan.noise.removable:  # what nobody needed is out of the sum already
             return np.asarray(total)
@@ -165,18 +172,30 @@ class CanaryRounds:
             total = total - self._vectors[silo]
         return np.asarray(total)
 
-    def _answer(
-        self, silo: int, parameters: Floats, seeds: Sequence[bytes]
-    ) -> npt.NDArray[np.int64] | Floats:
-        vector = self._updaters[silo](parameters, self._new_source(), seeds).vector
-        self._vectors[silo] = np.asarray(vector)
-        return vector
+    def updated(self, silo: int, parameters: Floats, seeds: Sequence[bytes]) -> LocalUpdate:
+        """One silo's update, kept for its colluders."""
+        update = self._updaters[silo](parameters, self._new_source(), seeds)
+        self._vectors[silo] = np.asarray(update.vector)
+        return update
 
-    def _aggregator(self) -> Aggregator:
-        plan = self._design.plan
-        if plan.aggregation.protocol == "trusted":
-            return TrustedAggregation(plan, self._answer)
-        return SecureAggregation(self._design, self._dimension, self._answer)
+
+@final
+@dataclass(frozen=True)
+class _CanaryWork:
+    """What a silo of the audit computes: canaries instead of records, bits of the audit."""
+
+    rounds: CanaryRounds
+    place: int
+
+    def update(
+        self, parameters: Floats, source: RandomSource, seeds: Sequence[bytes]
+    ) -> LocalUpdate:
+        """See `LocalWork.update`."""
+        return self.rounds.updated(self.place, parameters, seeds)
+
+    def counts(self, parameters: Floats, source: RandomSource) -> npt.NDArray[np.int64]:
+        """Nothing is measured."""
+        raise NotImplementedError
 
 
 def _most(design: NoiseDesign, canaries: int, room: int) -> int:

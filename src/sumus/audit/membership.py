@@ -23,15 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError
 from sumus.gradients import one_torch_thread
 from sumus.guarantee import NoiseDesign
-from sumus.parties import Federation
+from sumus.parties import RunSecret, federation_in_process
 from sumus.plan import ResolvedPlan
 from sumus.randomness import RandomSource
 from sumus.runs import without_noise
-from sumus.training import Workbench, load_flat, prepare
+from sumus.training import Prepared, load_flat, prepare
 
 __all__ = ["MembershipAudit", "MembershipCurve", "audit_membership", "roc"]
 
@@ -141,7 +142,7 @@ class _Pool:
     member: npt.NDArray[np.bool_]
 
 
-def _pool(bench: Workbench) -> _Pool:
+def _pool(bench: Prepared) -> _Pool:
     parts = [
         (number, part, part is silo.train)
         for number, silo in enumerate(bench.data.silos)
@@ -158,8 +159,8 @@ def _pool(bench: Workbench) -> _Pool:
 
 
 def _half(
-    bench: Workbench, pool: _Pool, source: RandomSource
-) -> tuple[Workbench, npt.NDArray[np.bool_]]:
+    bench: Prepared, pool: _Pool, source: RandomSource
+) -> tuple[Prepared, npt.NDArray[np.bool_]]:
     """Every record in or out by a fair coin; no silo gets more than it had for training."""
     had = source.coins(0.5, len(pool.member))
     silos = []
@@ -176,13 +177,18 @@ def _half(
                 test=nothing,
             )
         )
-    return Workbench(
+    return Prepared(
         replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters
     ), had
 
 
-def _train(built: NoiseDesign, bench: Workbench, source: RandomSource) -> Floats:
-    federation = Federation(built, bench, source.bytes(32))
+def _train(built: NoiseDesign, bench: Prepared, source: RandomSource) -> Floats:
+    federation = federation_in_process(
+        built,
+        bench,
+        RunSecret(source.bytes(32), built.plan.hash),
+        releases=NoLedger("audit: nothing leaves this process"),
+    )
     with one_torch_thread():
         for _ in federation.rounds():
             pass
@@ -201,7 +207,7 @@ def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
     return NoiseDesign.of(ResolvedPlan.of(plan, built.resolved.silo_names))
 
 
-def _confidence(bench: Workbench, parameters: Floats, records: Records) -> Floats:
+def _confidence(bench: Prepared, parameters: Floats, records: Records) -> Floats:
     """φ = log p_y − log(1 − p_y), finite."""
     load_flat(bench.model, torch.tensor(parameters, dtype=torch.float32))
     with torch.no_grad():

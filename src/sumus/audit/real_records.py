@@ -21,14 +21,15 @@ import torch
 from torch.func import functional_call, jvp
 
 from sumus.audit.confidence import bound_by_extremes
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
 from sumus.errors import GuaranteeError
 from sumus.gradients import one_torch_thread
 from sumus.guarantee import NoiseDesign
-from sumus.parties import Federation
+from sumus.parties import RunSecret, federation_in_process
 from sumus.randomness import RandomSource
 from sumus.tasks import Task
-from sumus.training import Workbench, prepare
+from sumus.training import Prepared, prepare
 
 __all__ = ["RealRecordView", "audit_real_records"]
 
@@ -77,15 +78,19 @@ def audit_real_records(
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
-    ready = Workbench(
+    ready = Prepared(
         replace(bench.data, silos=(first, *bench.data.silos[1:])),
         bench.model,
         bench.first_parameters,
     )
     losses = _CanaryLosses(built.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
     resolved = built.resolved.replace("evaluation", metrics="none")
-    federation = Federation(
-        replace(built, resolved=resolved), ready, source.bytes(32), threads=os.cpu_count() or 1
+    federation = federation_in_process(
+        replace(built, resolved=resolved),
+        ready,
+        RunSecret(source.bytes(32), resolved.plan.hash),
+        releases=NoLedger("audit: nothing leaves this process"),
+        threads=os.cpu_count() or 1,
     )
     followed = np.zeros(count)
     with one_torch_thread():
@@ -107,7 +112,7 @@ def audit_real_records(
 class _CanaryLosses:
     """The canaries' losses as a function of the model's parameters."""
 
-    def __init__(self, task: Task, bench: Workbench, records: Records) -> None:
+    def __init__(self, task: Task, bench: Prepared, records: Records) -> None:
         self._task, self._model = task, bench.model
         self._shapes = [
             (name, value.shape)
@@ -131,7 +136,7 @@ class _CanaryLosses:
         return np.asarray(slopes.numpy(), dtype=np.float64)
 
     def _split(self, flat: Floats) -> dict[str, torch.Tensor]:
-        vector, start, pieces = torch.from_numpy(np.asarray(flat)).to(self._dtype), 0, {}
+        vector, start, pieces = torch.from_numpy(np.array(flat)).to(self._dtype), 0, {}
         for name, shape in self._shapes:
             pieces[name] = vector[start : start + shape.numel()].reshape(shape)
             start += shape.numel()

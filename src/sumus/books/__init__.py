@@ -1,8 +1,8 @@
 """What is written down and never altered: journal, checkpoint, ledger, policy.
 
-`journal` is a run's folder, `round` its lines, `checkpoint` the model between rounds, `ledger` what
-a data set has spent, `policy` what a silo allows, `releases` the entries made before noise is
-drawn.
+`journal` is a run's folder and `stored_run` what it says, `header` and `round` are its lines,
+`checkpoint` is the model between rounds, `ledger` what a data set has spent, `policy` what a silo
+allows, `releases` the entries made before noise is drawn.
 """
 
 from __future__ import annotations
@@ -15,28 +15,36 @@ if TYPE_CHECKING:
     from sumus.books.journal import RunFolder as RunFolder
     from sumus.books.ledger import (
         Ledger as Ledger,
-        LedgerEntry as LedgerEntry,
-        RunSpending as RunSpending,
-        Total as Total,
         dataset_of as dataset_of,
         state_directory as state_directory,
     )
+    from sumus.books.ledger_entry import LedgerEntry as LedgerEntry
     from sumus.books.naming import run_name as run_name
     from sumus.books.policy import Policy as Policy
-    from sumus.books.releases import DatasetTotal as DatasetTotal, ReleaseLog as ReleaseLog
+    from sumus.books.releases import (
+        DatasetTotal as DatasetTotal,
+        EnteredOnce as EnteredOnce,
+        LedgerReleases as LedgerReleases,
+        NoLedger as NoLedger,
+        Releases as Releases,
+    )
     from sumus.books.round import (
-        Guarantee as Guarantee,
         Measurement as Measurement,
-        RoundRecord as RoundRecord,
+        RoundEntry as RoundEntry,
         rounded_up as rounded_up,
     )
+    from sumus.books.spending import RunSpending as RunSpending, Total as Total
+    from sumus.books.stored_run import JOURNAL as JOURNAL
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     journal="RunFolder",
-    ledger="Ledger LedgerEntry RunSpending Total dataset_of state_directory",
+    ledger="Ledger dataset_of state_directory",
+    ledger_entry="LedgerEntry",
     naming="run_name",
     policy="Policy",
-    releases="DatasetTotal ReleaseLog",
-    round="Guarantee Measurement RoundRecord rounded_up",
+    releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
+    round="Measurement RoundEntry rounded_up",
+    spending="RunSpending Total",
+    stored_run="JOURNAL",
 )

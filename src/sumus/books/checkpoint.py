@@ -1,4 +1,4 @@
-"""The checkpoint of a run: the state after a round, tied to the line of the record that it belongs
+"""The checkpoint of a run: the state after a round, tied to the line of the journal that it belongs
 to.
 
 A checkpoint is written before the line of its round and carries that line, so that a crash between
@@ -35,7 +35,7 @@ class RunCheckpoint:
     Args:
         arrays: the state to go on from; `meta`: plain values of it.
         plan_hash: of the run's plan.
-        head: hash of the record's last line once the checkpoint is complete.
+        head: hash of the journal's last line once the checkpoint is complete.
         pending: that line, if it is written after the checkpoint.
     """
 

@@ -1,22 +1,13 @@
 """What a run leaves behind: one folder that says what was promised, what happened in every round,
-and how to go on.
+and how to go on (`stored_run` has its files).
 
-runs/digits-20261115T204436Z-1a2b3c4d/
-  plan.toml          the plan as it ran: resolved, noise calibrated
-  record.jsonl       hash chain over the plan's hash: guarantee, one line per round, events, summary
-  checkpoint.npz     the state after the last committed round, replaced atomically, with its own SHA-256
-  summary.json       the result, once the run is finished
-  report.html        `sumus report`
-
-with RunFolder.create(plan, account, "runs") as run:
-    run.commit(round_record, arrays, meta)          # after every round
-    run.finish({"accuracy": 0.91})
+    with RunFolder.create(plan, account, "runs") as run:
+        run.commit(entry, arrays, meta)          # after every round
+        run.finish({"accuracy": 0.91})
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,51 +18,41 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy.typing as npt
 
 from sumus.books.checkpoint import RunCheckpoint
+from sumus.books.header import software_versions
 from sumus.books.naming import fresh_directory, run_name
-from sumus.books.round import (
-    Guarantee,
-    GuaranteeAnalysis,
-    Header,
-    Measurement,
-    RoundRecord,
-    round_body,
-    rounded_up,
-    software_versions,
-    stored_guarantee,
+from sumus.books.round import RoundEntry, round_body
+from sumus.books.stored_run import (
+    JOURNAL,
+    ORIGIN,
+    StoredRun,
+    digest_of,
+    parsed_plan,
+    pretty,
+    read_plan,
 )
 from sumus.errors import PlanError, StorageError
-from sumus.files import Chain, FileLock, Link, from_json, plain_json, read_bytes, replace_atomically
+from sumus.files import Chain, FileLock, Link, plain_json, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = [
-    "Guarantee",
-    "GuaranteeAnalysis",
-    "Measurement",
-    "RoundRecord",
-    "RunFolder",
-    "rounded_up",
-    "run_name",
-]
-
-_ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
+__all__ = ["RunFolder"]
 
 
 @final
-class RunFolder:
+class RunFolder(StoredRun):
     """A run on the disk, open for reading or, for one process at a time, for writing.
 
-    Guarantee: every line of the record is on the disk before the call that wrote it returns; after
-        a crash at any moment `open` with `resume` finds the last committed round in record and
+    Guarantee: every line of the journal is on the disk before the call that wrote it returns; after
+        a crash at any moment `open` with `resume` finds the last committed round in journal and
         checkpoint alike; a changed file is a `StorageError`, never a wrong value.
     """
 
     def __init__(self, path: Path, *, plan: TrainingPlan, chain: Chain, lock: FileLock) -> None:
-        self.path, self.plan = path, plan
-        self._chain, self._lock = chain, lock
+        super().__init__(path, plan=plan, chain=chain)
+        self._lock = lock
 
     # -- making and opening
 
@@ -87,6 +68,7 @@ class RunFolder:
         void: str | None = None,
         own_model: str | None = None,
         arithmetic: Mapping[str, str] | None = None,
+        no_ledger: str | None = None,
     ) -> RunFolder:
         """A new folder under `root` that holds the plan and its guarantee, locked for this process.
 
@@ -98,6 +80,7 @@ class RunFolder:
                 example a public seed for the noise.
             own_model: class of a module that is trained instead of the model that the plan names.
             arithmetic: what the floats of a repeated round depend on, by name.
+            no_ledger: why the run's releases are on no ledger; None where they are.
         """
         if account is not None and account.plan_hash != plan.hash:
             rule = "must be the hash of the plan that runs"
@@ -112,8 +95,8 @@ class RunFolder:
         )
         text = plan.to_toml()
         begun = {
-            "guarantee": None if account is None else stored_guarantee(account),
-            "plan_file": _digest(text),
+            "guarantee": None if account is None else account.as_json(),
+            "plan_file": digest_of(text),
             "plan_hash": plan.hash,
             "silos": silos,
             "started": _now(),
@@ -121,13 +104,14 @@ class RunFolder:
             "void": void,
             "records_are": None if plan.data.objects is None else "given in Python",
             "own_model": own_model,
+            "no_ledger": no_ledger,
             "arithmetic": dict(arithmetic or {}),
         }
         lock = FileLock(path / "run.lock")
         lock.acquire(wait=False)
         try:
             replace_atomically(path / "plan.toml", text.encode())
-            chain = Chain(path=path / "record.jsonl", origin=_ORIGIN).appended("run", begun)
+            chain = Chain(path=path / JOURNAL, origin=ORIGIN).appended("run", begun)
         except BaseException:
             lock.release()
             raise
@@ -139,22 +123,20 @@ class RunFolder:
         right.
         """
         path = Path(path)
-        if not (path / "record.jsonl").is_file():
+        if not (path / JOURNAL).is_file():
             raise StorageError(
-                f"{path} is not a run folder: it has no record.jsonl. Give a folder that `sumus "
+                f"{path} is not a run folder: it has no journal.jsonl. Give a folder that `sumus "
                 "train` wrote."
             )
         lock = FileLock(path / "run.lock")
         if resume:
             lock.acquire(wait=False)
         try:
-            plan = _parsed(_read_plan(path / "plan.toml"), path / "plan.toml")
-            run = cls(
-                path, plan=plan, chain=Chain.read(path / "record.jsonl", origin=_ORIGIN), lock=lock
-            )
+            plan = parsed_plan(read_plan(path / "plan.toml"), path / "plan.toml")
+            run = cls(path, plan=plan, chain=Chain.read(path / JOURNAL, origin=ORIGIN), lock=lock)
             if not run._chain.links or run._chain.links[0].kind != "run":
                 raise StorageError(
-                    f"{path / 'record.jsonl'} holds no run: it ended before its first line. Start "
+                    f"{path / JOURNAL} holds no run: it ended before its first line. Start "
                     "a new run."
                 )
             run._check_header()
@@ -187,196 +169,32 @@ class RunFolder:
     ) -> None:
         self.close()
 
-    # -- reading
-
-    @property
-    def name(self) -> str:
-        return self.path.resolve().name
-
-    @property
-    def plan_text(self) -> str:
-        """The plan as it is written in `plan.toml`."""
-        return _read_plan(self.path / "plan.toml")
-
-    @property
-    def plan_hash(self) -> str:
-        """The plan's hash when the run began; a later version with more keys gives the same file
-        another `plan.hash`.
-        """
-        return str(self._header["plan_hash"])
-
-    @property
-    def guarantee(self) -> Guarantee | None:
-        """What was promised; None for a run without privacy."""
-        stored = self._header["guarantee"]
-        return (
-            None
-            if stored is None
-            else from_json(Guarantee, stored, where=f"{self._chain.path}, line 1")
-        )
-
-    @property
-    def void(self) -> str | None:
-        """Why the guarantee does not hold for this run, if it does not."""
-        return None if self._header["void"] is None else str(self._header["void"])
-
-    @property
-    def records_are(self) -> str | None:
-        """ "given in Python" where the plan does not lead to the records that ran."""
-        return self._stored.records_are
-
-    @property
-    def own_model(self) -> str | None:
-        """Class of the module that was given in Python, if one was."""
-        return self._stored.own_model
-
-    @property
-    def arithmetic(self) -> Mapping[str, str]:
-        """What the floats of the run depend on besides its plan, records and model."""
-        return self._stored.arithmetic
-
-    @property
-    def silos(self) -> tuple[str, ...]:
-        return tuple(map(str, self._header["silos"]))
-
-    @property
-    def started(self) -> str:
-        return str(self._header["started"])
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Software that the run began with."""
-        return {str(name): str(version) for name, version in self._header["versions"].items()}
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The hash chain."""
-        return self._chain.links
-
-    @property
-    def head(self) -> str:
-        """Hash of the last line: whoever notes it down can later tell that nothing was changed."""
-        return self._chain.head
-
-    def rounds(self) -> list[RoundRecord]:
-        """Every round on record, each with what was measured of its model."""
-        measured = {each.of_round: each for each in self.measurements()}
-        found = []
-        for number, link in enumerate(self._chain.links, start=1):
-            if link.kind == "round":
-                stored = from_json(
-                    RoundRecord, link.body, where=f"{self._chain.path}, line {number}"
-                )
-                stored = replace(stored, previous=link.previous)
-                found.append(
-                    measured[stored.round].added_to(stored) if stored.round in measured else stored
-                )
-        return found
-
-    def measurements(self) -> list[Measurement]:
-        """What was measured by secure sums of their own, in order."""
-        return [
-            from_json(Measurement, detail, where=str(self._chain.path))
-            for event, detail in self.events
-            if event == "measured"
-        ]
-
-    @property
-    def last_round(self) -> int:
-        """The last round on record; 0 before the first."""
-        return max(
-            (int(link.body["round"]) for link in self._chain.links if link.kind == "round"),
-            default=0,
-        )
-
-    @property
-    def last_asked(self) -> int:
-        """The last round that silos were asked for, finished or lost: they count it as released,
-        and so must everybody.
-        """
-        return max(
-            [
-                self.last_round,
-                *(int(detail["round"]) for event, detail in self.events if event == "invited"),
-            ]
-        )
-
-    @property
-    def events(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What else happened, in order: (name, details)."""
-        return [
-            (str(link.body["event"]), link.body["detail"])
-            for link in self._chain.links
-            if link.kind == "event"
-        ]
-
-    @property
-    def summary(self) -> dict[str, Any] | None:
-        """The result, once the run is finished."""
-        last = self._chain.links[-1]
-        return dict(last.body) if last.kind == "summary" else None
-
-    def read_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
-        """Arrays and plain values of the last checkpoint; None before the first."""
-        stored = self._checkpoint()
-        return None if stored is None else (dict(stored.arrays), dict(stored.meta))
-
-    def read_secret(self) -> bytes:
-        """The seed that `write_secret` stored, to repeat an interrupted round bit for bit instead
-        of drawing its noise anew.
-        """
-        return read_bytes(self.path / "secret.key")
-
-    def verify(self) -> str:
-        """Read everything and check it against the chain; returns the hash of the last line."""
-        self._chain = Chain.read(self._chain.path, origin=_ORIGIN)
-        self._check_header()
-        self.rounds()
-        stored = self._checkpoint()
-        if stored is not None:
-            known = {link.hash for link in self._chain.links} | {self._chain.origin}
-            if stored.head not in known and not (
-                stored.pending and stored.pending.previous in known
-            ):
-                file = self._checkpoint_file
-                raise StorageError(
-                    f"{file} is not of this record: record.jsonl lacks the lines before it. "
-                    "Restore record.jsonl."
-                )
-        file = self.path / "summary.json"
-        if self.summary is not None and file.exists() and read_bytes(file) != _pretty(self.summary):
-            raise StorageError(
-                f"{file} differs from the summary in record.jsonl. Delete it: record.jsonl holds "
-                "the original."
-            )
-        return self.head
-
     # -- writing
 
     def commit(
-        self, record: RoundRecord, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]
-    ) -> RoundRecord:
-        """Write a finished round: its checkpoint, then its line in the record.
+        self, entry: RoundEntry, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]
+    ) -> RoundEntry:
+        """Write a finished round: its checkpoint, then its line in the journal.
 
         Guarantee: after a crash in between, the checkpoint carries the line and `open` with
             `resume` appends it; so a round is either in both or in neither, and a full disk costs
             at most the round whose commit raised.
         """
-        self._check_next(record)
-        body = plain_json(round_body(record))
+        self._check_next(entry)
+        body = plain_json(round_body(entry))
         link = Link("round", body, self._chain.head)
         checkpoint = RunCheckpoint(
             arrays=arrays, meta=meta, plan_hash=self.plan_hash, head=link.hash, pending=link
         )
         checkpoint.write(self._checkpoint_file)
-        return self._append_round(record)
+        return self._append_round(entry)
 
-    def append(self, record: RoundRecord) -> RoundRecord:
-        """Add one line for a round to the record, without a checkpoint; returns it with `previous`
+    def append(self, entry: RoundEntry) -> RoundEntry:
+        """Add one line for a round, without a checkpoint; returns it with `previous`
         filled in.
         """
-        self._check_next(record)
-        return self._append_round(record)
+        self._check_next(entry)
+        return self._append_round(entry)
 
     def note(self, event: str, detail: Mapping[str, Any]) -> None:
         """Add a line for something else that happened: a resumption, an aborted round."""
@@ -395,7 +213,7 @@ class RunFolder:
     def write_checkpoint(
         self, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]
     ) -> None:
-        """Replace the checkpoint by one that belongs to the record as it stands."""
+        """Replace the checkpoint by one that belongs to the journal as it stands."""
         self._writable()
         checkpoint = RunCheckpoint(
             arrays=arrays, meta=meta, plan_hash=self.plan_hash, head=self._chain.head
@@ -410,40 +228,15 @@ class RunFolder:
         replace_atomically(self.path / "secret.key", secret, secret=True)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Close the record with its summary, write `summary.json`, and destroy the seed of the
+        """Close the journal with its summary, write `summary.json`, and destroy the seed of the
         randomness.
         """
         self._writable()
         self._chain = self._chain.appended("summary", {"finished": _now()} | plain_json(summary))
         (self.path / "secret.key").unlink(missing_ok=True)
-        replace_atomically(self.path / "summary.json", _pretty(self._chain.links[-1].body))
+        replace_atomically(self.path / "summary.json", pretty(self._chain.links[-1].body))
 
     # -- inside
-
-    @property
-    def _header(self) -> Mapping[str, Any]:
-        return self._chain.links[0].body
-
-    @property
-    def _stored(self) -> Header:
-        return from_json(Header, self._header, where=f"{self._chain.path}, line 1")
-
-    @property
-    def _data_folder(self) -> Path | None:
-        return next(
-            (Path(str(detail["folder"])) for event, detail in self.events if event == "records"),
-            None,
-        )
-
-    def _check_header(self) -> None:
-        where, stored = f"{self._chain.path}, line 1", self._stored
-        if stored.plan_file != _digest(_read_plan(self.path / "plan.toml")):
-            raise StorageError(
-                f"{self.path / 'plan.toml'} is not the plan that ran: it was changed since. "
-                "Restore it from a backup."
-            )
-        if stored.guarantee is not None:
-            from_json(Guarantee, stored.guarantee, where=where)
 
     def _check_version(self) -> None:
         """Messages and ledger entries are bound to the plan's hash: a version that hashes the plan
@@ -462,13 +255,13 @@ class RunFolder:
         if self.summary is not None:
             raise StorageError(f"{self.path} is finished already. Start a new run.")
 
-    def _check_next(self, record: RoundRecord) -> None:
+    def _check_next(self, entry: RoundEntry) -> None:
         self._writable()
-        if record.round < 1:
-            raise StorageError(f"rounds are counted from 1, got {record.round}.")
-        if record.round <= self.last_round:
+        if entry.round < 1:
+            raise StorageError(f"rounds are counted from 1, got {entry.round}.")
+        if entry.round <= self.last_round:
             raise StorageError(
-                f"round {record.round} is on record already in {self._chain.path}: go on with "
+                f"round {entry.round} is in the journal already: {self._chain.path}: go on with "
                 f"round {self.last_round + 1}."
             )
         spent = next(
@@ -479,23 +272,16 @@ class RunFolder:
             ),
             0.0,
         )
-        if not record.epsilon_spent >= spent:
+        if not entry.epsilon_spent >= spent:
             raise StorageError(
-                f"epsilon_spent of round {record.round} must not fall: got {record.epsilon_spent}, "
+                f"epsilon_spent of round {entry.round} must not fall: got {entry.epsilon_spent}, "
                 f"was {spent}."
             )
 
-    def _append_round(self, record: RoundRecord) -> RoundRecord:
+    def _append_round(self, entry: RoundEntry) -> RoundEntry:
         before = self._chain.head
-        self._chain = self._chain.appended("round", round_body(record))
-        return replace(record, previous=before)
-
-    @property
-    def _checkpoint_file(self) -> Path:
-        return self.path / "checkpoint.npz"
-
-    def _checkpoint(self) -> RunCheckpoint | None:
-        return RunCheckpoint.read(self._checkpoint_file, plan_hash=self.plan_hash)
+        self._chain = self._chain.appended("round", round_body(entry))
+        return replace(entry, previous=before)
 
     def _adopt_pending(self) -> None:
         """Append the line of a round whose checkpoint was written but whose line was not."""
@@ -508,32 +294,6 @@ class RunFolder:
                 "from a backup."
             )
         self._chain = self._chain.appended(stored.pending.kind, stored.pending.body)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _read_plan(path: Path) -> str:
-    try:
-        return read_bytes(path).decode()
-    except UnicodeDecodeError as error:
-        raise StorageError(
-            f"{path} is not the plan that was written: {error}. Restore it from a backup."
-        ) from None
-
-
-def _parsed(text: str, path: Path) -> TrainingPlan:
-    try:
-        return TrainingPlan.from_toml(text)
-    except PlanError as error:
-        raise StorageError(
-            f"{path} is not the plan that was written, or of another version: {error}"
-        ) from None
-
-
-def _pretty(body: Mapping[str, Any]) -> bytes:
-    return (json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def _now() -> str:

@@ -2,14 +2,16 @@
 data set.
 
     ledger = Ledger.of_dataset("hospital-visits")
-    ledger.enter(LedgerEntry.of(account, run="visits-2026…", round=1, round_id="…", epsilon=0.31))      # before anything leaves the silo
-    ledger.total("record")                                                                     # (ε, δ) of everything, added up
+    entry = LedgerEntry.of(account, run="visits-2026…", round=1, round_id="…", epsilon=0.31)
+    ledger.enter(entry)                      # before anything leaves the silo
+    ledger.total("record")                   # (ε, δ) of everything, added up
 
 Every release is entered *before* it leaves. A crash between the entry and the sending leaves an
 entry for something that nobody saw: the ledger may count too much, never too little.
 
     ledger-visits.jsonl        the entries
-    ledger-visits.head.json    how many entries there are at least, and the hash of the last: lines cut off at the end are noticed
+    ledger-visits.head.json    how many entries there are at least, and the hash of the last: lines
+                               cut off at the end are noticed
     ledger-visits.lock         one writer at a time
 """
 
@@ -20,13 +22,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 
+from sumus.books.ledger_entry import LedgerEntry
+from sumus.books.spending import RunSpending, Total, added, spendings
 from sumus.errors import StorageError
 from sumus.files import (
     Chain,
@@ -39,160 +42,10 @@ from sumus.files import (
 )
 from sumus.plan import TrainingPlan
 
-if TYPE_CHECKING:
-    from sumus.guarantee import Account
-
-__all__ = ["Ledger", "LedgerEntry", "RunSpending", "Total", "dataset_of", "state_directory"]
+__all__ = ["Ledger", "dataset_of", "state_directory"]
 
 _DOMAIN = "sumus-ledger-v1"
-_Run = tuple[str, str, str, str]
 _KEEP = "Restore it from a backup; a new ledger would forget what was spent."
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class LedgerEntry:
-    """One release, as entered before it left.
-
-    Args:
-        run: name of the run folder.
-        round: counted from 1.
-        round_id: binds the entry to the protocol messages of its round; a round that is repeated
-            bit for bit keeps it.
-        epsilon: of this run's releases of this purpose so far, this one included; infinite without
-            noise.
-        delta: at which `epsilon` holds, for the whole run.
-        purpose: "model", or "metrics" for evaluation sums that are accounted apart; purposes of one
-            run add up.
-        analysis: of the model's guarantee; "counts" for metrics, which rest on the noise of all
-            counted silos whatever the model does.
-        neighbours: which data sets the guarantee compares; `trust`: whom it counts on.
-    """
-
-    run: str
-    round: int
-    round_id: str
-    plan_hash: str
-    epsilon: float
-    delta: float
-    proved: bool
-    analysis: str
-    accountant: str
-    unit: str
-    neighbours: str
-    trust: str
-    purpose: str = "model"
-    time: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        account: Account,
-        *,
-        run: str,
-        round: int,
-        round_id: str,
-        epsilon: float,
-        purpose: str = "model",
-    ) -> LedgerEntry:
-        """The entry for a release of a run with this account, `epsilon` being what the run has
-        spent with it.
-        """
-        counted = purpose == "metrics"
-        return cls(
-            run=run,
-            round=round,
-            round_id=round_id,
-            plan_hash=account.plan_hash,
-            epsilon=epsilon,
-            delta=account.delta,
-            proved=account.proved,
-            analysis="counts" if counted else account.analysis,
-            accountant=account.accountant,
-            unit=account.unit,
-            neighbours=account.neighbours,
-            trust=account.metrics_trust or account.trust if counted else account.trust,
-            purpose=purpose,
-        )
-
-    @classmethod
-    def of_round(
-        cls,
-        account: Account,
-        *,
-        run: str,
-        round: int,
-        round_id: str,
-        epsilon: float,
-        metrics: float | None = None,
-    ) -> tuple[LedgerEntry, ...]:
-        """All that one round releases: its metrics, if it has any, and its model, whose entry says
-        that all are there.
-
-        Args:
-            epsilon: of the run's models so far, this one included.
-            metrics: ε of the run's measurements so far, if this round's model is measured.
-        """
-        model = cls.of(account, run=run, round=round, round_id=round_id, epsilon=epsilon)
-        if metrics is None:
-            return (model,)
-        return cls.of(
-            account, run=run, round=round, round_id=round_id, epsilon=metrics, purpose="metrics"
-        ), model
-
-    @classmethod
-    def without_noise(
-        cls, plan: TrainingPlan, *, run: str, round: int, round_id: str
-    ) -> LedgerEntry:
-        """The entry for a release that nothing protects: it spends everything, for good."""
-        return cls(
-            run=run,
-            round=round,
-            round_id=round_id,
-            plan_hash=plan.hash,
-            epsilon=math.inf,
-            delta=plan.privacy.delta,
-            proved=False,
-            analysis="none",
-            accountant="none",
-            unit="record",
-            neighbours="nothing: released without noise",
-            trust="nobody",
-        )
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class RunSpending:
-    """What one run has released for one purpose: its largest ε and δ on the ledger."""
-
-    run: str
-    purpose: str
-    epsilon: float
-    delta: float
-    proved: bool
-    analysis: str
-    unit: str
-    neighbours: str
-    trust: str
-    releases: int
-    plan_hash: str
-    last: str
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Total:
-    """(ε, δ) of everything on the ledger for one unit, by simple addition over runs; `proved` if
-    every part is.
-    """
-
-    unit: str
-    epsilon: float
-    delta: float
-    proved: bool
-    runs: int
-    releases: int
 
 
 @final
@@ -225,11 +78,8 @@ class Ledger:
         folder = state or state_directory()
         names = {path.with_suffix("").with_suffix("") for path in folder.glob("ledger-*.head.json")}
         names |= {path.with_suffix("") for path in folder.glob("ledger-*.jsonl")}
-        found = []
-        for name in sorted(names):
-            path = name.with_name(name.name + ".jsonl")
-            found.append(cls(_read_head(path.with_suffix(".head.json")).dataset, path))
-        return found
+        paths = [name.with_name(name.name + ".jsonl") for name in sorted(names)]
+        return [cls(_read_head(path.with_suffix(".head.json")).dataset, path) for path in paths]
 
     # -- reading
 
@@ -250,15 +100,9 @@ class Ledger:
         """
         return self._refreshed().head
 
-    def has(self, round_id: str, *, purpose: str) -> bool:
-        """Whether this release of a round was entered: it may have left."""
-        return any(
-            (entry.round_id, entry.purpose) == (round_id, purpose) for entry in self.entries()
-        )
-
     def runs(self) -> list[RunSpending]:
         """What each run has spent, by purpose."""
-        return _spendings(self.entries())
+        return spendings(self.entries())
 
     def total(self, unit: str, *, without: str | None = None) -> Total:
         """Everything on the ledger for one unit, by simple addition over runs.
@@ -273,7 +117,7 @@ class Ledger:
             unit: "record" or "silo".
             without: a run to leave out.
         """
-        return _added([each for each in self.runs() if each.run != without], unit)
+        return added([spent for spent in self.runs() if spent.run != without], unit)
 
     def verify(self) -> str:
         """Read the whole file again and check every line; returns the head."""
@@ -306,7 +150,7 @@ class Ledger:
             before = self.entries()
             if allow is not None:
                 (unit,) = {entry.unit for entry in entries}
-                allow(_added(_spendings([*before, *entries]), unit))
+                allow(added(spendings([*before, *entries]), unit))
             now = datetime.now(UTC).isoformat(timespec="seconds")
             stamped = tuple(replace(entry, time=entry.time or now) for entry in entries)
             self._chain = self._chain.appended("release", *map(asdict, stamped))
@@ -401,75 +245,3 @@ def _slug(dataset: str) -> str:
         return dataset
     readable = re.sub(r"[^a-z0-9_-]+", "-", dataset.lower()).strip("-")[:40]
     return f"{readable}.{hashlib.sha256(dataset.encode()).hexdigest()[:12]}".lstrip(".")
-
-
-def _spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
-    """The largest ε and δ of each run and purpose; an unproved entry makes its run unproved.
-
-    A new round whose number was passed before is no continuation, whatever it calls its run: it
-        starts a run of its own that is added,
-    and so does another plan. Nobody saves ε by giving several runs one name.
-    """
-    passes: dict[_Run, list[list[LedgerEntry]]] = {}
-    pass_of: dict[tuple[_Run, str], list[LedgerEntry]] = {}
-    reached: dict[_Run, int] = {}
-    for entry in entries:
-        key = (entry.run, entry.plan_hash, entry.purpose, entry.unit)
-        of_run = passes.setdefault(key, [[]])
-        group = pass_of.get((key, entry.round_id))
-        if group is None:
-            if entry.round <= reached.get(key, -1):
-                of_run.append([])
-            reached[key] = entry.round
-            group = pass_of[key, entry.round_id] = of_run[-1]
-        group.append(entry)
-    return [_spending(each) for of_run in passes.values() for each in of_run]
-
-
-def _spending(group: list[LedgerEntry]) -> RunSpending:
-    last = group[-1]
-    return RunSpending(
-        run=last.run,
-        purpose=last.purpose,
-        unit=last.unit,
-        epsilon=max(each.epsilon for each in group),
-        delta=max(each.delta for each in group),
-        proved=all(each.proved for each in group),
-        analysis=last.analysis,
-        neighbours=last.neighbours,
-        trust=last.trust,
-        releases=len({each.round_id for each in group}),
-        plan_hash=last.plan_hash,
-        last=last.time,
-    )
-
-
-def _added(spendings: list[RunSpending], unit: str) -> Total:
-    parts = [_seen_from(unit, each) for each in spendings]
-    return Total(
-        unit=unit,
-        epsilon=_sum_up(epsilon for epsilon, _ in parts),
-        delta=min(1.0, _sum_up(delta for _, delta in parts)),
-        proved=all(each.proved for each in spendings),
-        runs=len({(each.run, each.plan_hash) for each in spendings}),
-        releases=sum(each.releases for each in spendings),
-    )
-
-
-def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:
-    """(ε, δ) of one run for a unit that may not be its own."""
-    if spent.unit == unit:
-        return spent.epsilon, spent.delta
-    if unit == "record":
-        return 2.0 * spent.epsilon, (1.0 + math.exp(min(spent.epsilon, 700.0))) * spent.delta
-    return math.inf, 1.0
-
-
-def _sum_up(values: Iterable[float]) -> float:
-    """The sum, rounded up if it has to be rounded."""
-    listed = list(values)
-    if not all(map(math.isfinite, listed)):
-        return math.inf
-    exact = sum(map(Fraction, listed), Fraction(0))
-    nearest = float(exact)
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

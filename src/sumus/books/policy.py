@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, final
 
-from sumus.books.ledger import Ledger, Total
+from sumus.books.ledger import Ledger
+from sumus.books.spending import Total
 from sumus.errors import PlanError, PolicyError
 from sumus.files import (
     RuledTable,

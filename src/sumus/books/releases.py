@@ -1,20 +1,45 @@
-"""Every release is on the ledger before it happens, and within the silo's policy, or it does not
+"""Every release is on a ledger before it happens, and within the silo's policy, or it does not
 happen.
+
+`releases.enter(number, round_id)` stands before every draw of noise. Whoever has no ledger says why
+(`NoLedger`), and the run's journal keeps the reason.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
-from sumus.books.journal import RunFolder
-from sumus.books.ledger import Ledger, LedgerEntry, dataset_of
+from sumus.books.ledger import Ledger
+from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
-from sumus.guarantee import Account, metrics_spent
+from sumus.guarantee import Account, measurements_until, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
-__all__ = ["DatasetTotal", "ReleaseLog"]
+__all__ = ["DatasetTotal", "EnteredOnce", "LedgerReleases", "NoLedger", "Releases"]
+
+
+class Releases(Protocol):
+    """A policy and a ledger, bound to one plan."""
+
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
+        """Write down that round `number` (from 0), or its measurement, is about to be released;
+        raises if the policy forbids it.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class NoLedger:
+    """No release is entered anywhere, for a reason that the journal keeps."""
+
+    reason: str
+
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
+        """See `Releases.enter`."""
 
 
 @final
@@ -31,34 +56,55 @@ class DatasetTotal:
 
 
 @final
-@dataclass(frozen=True)
-class ReleaseLog:
-    """The ledger of the run's data set, with the policy that guards it.
+@dataclass(frozen=True, kw_only=True)
+class LedgerReleases:
+    """Enters the releases of one run into the ledger of its data set, if the policy allows them.
 
-    Guarantee: a crash after `enter` and before the release over-counts by that one release, never
-        under-counts; a round that is repeated bit for bit keeps its identifier and is entered once.
+    Guarantee: when `enter` returns, the release is on the disk and within the policy; when the
+        policy refuses it, the ledger is as it was. A crash after `enter` and before the release
+        over-counts by that one release, never under-counts.
+
+    Args:
+        ledger: of the data set.
+        policy: what its owner allows; None: anything that is entered.
+        plan: resolved and calibrated.
+        account: its guarantee; None without noise, which spends everything.
+        run: what the run's releases are called on the ledger.
+        spent: rounds → ε of the run's models so far.
+        repeatable: a round that is asked for again draws the same noise again and is entered once,
+            with its measurement: both, or neither. Else every call stands for a draw of its own.
     """
 
     ledger: Ledger
     policy: Policy | None
+    plan: TrainingPlan
     account: Account | None
+    run: str
+    spent: Callable[[int], float]
+    repeatable: bool = False
 
-    @classmethod
-    def open(
-        cls,
-        plan: TrainingPlan,
-        account: Account | None,
-        *,
-        state: Path | None,
-        policy: Path | None,
-        resumed: str | None = None,
-    ) -> ReleaseLog:
-        """Check the plan against the policy before anything is computed."""
-        ledger = Ledger.of_dataset(dataset_of(plan), state=state)
-        rules = None if policy is None else Policy.load(policy)
-        if rules is not None:
-            rules.check(account, plan, ledger, run=resumed)
-        return cls(ledger, rules, account)
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
+        """See `Releases.enter`.
+
+        A round id that is on the ledger already stands for another draw (the plan runs again under
+        a new roster, say) and must not pass for a repetition of the first, unless repetitions draw
+        the same noise.
+        """
+        allow = None if self.policy is None else self.policy.check_total
+        past = [entry for entry in self.ledger.entries() if entry.purpose == purpose]
+        if self.repeatable:
+            if any((entry.run, entry.round) == (self.run, number + 1) for entry in past):
+                return
+            measured = purpose == "model" and metrics_spent(self.plan, number + 1) is not None
+            purposes = ("metrics", "model") if measured and self.account else (purpose,)
+            entries = [self._entry(number, round_id.hex(), each) for each in purposes]
+            self.ledger.enter(*entries, allow=allow)
+            return
+        name = round_id.hex()
+        draws = sum(entry.round_id.partition("/")[0] == name for entry in past)
+        self.ledger.enter(
+            self._entry(number, f"{name}/{draws + 1}" if draws else name, purpose), allow=allow
+        )
 
     def total(self) -> DatasetTotal:
         """Of everything on the ledger, for what this run protects."""
@@ -73,33 +119,39 @@ class ReleaseLog:
             proved=total.proved,
         )
 
-    def enter(self, run: RunFolder, round_number: int, round_id: str, epsilon: float) -> None:
-        """Put one round on the ledger: all that it releases, or, if the policy refuses any of it,
-        nothing.
-
-        Args:
-            epsilon: what the run's models have spent with this round; a run without noise spends
-                everything.
-        """
-        identifier = f"{run.name}/{round_id}"
-        if self.ledger.has(identifier, purpose="model"):
-            return
-        allow = None if self.policy is None else self.policy.check_total
-        metrics = metrics_spent(run.plan, round_number) if self.account is not None else None
-        entries = (
-            (
-                LedgerEntry.without_noise(
-                    run.plan, run=run.name, round=round_number, round_id=identifier
-                ),
+    def _entry(self, number: int, round_id: str, purpose: str) -> LedgerEntry:
+        if self.account is None:
+            return LedgerEntry.without_noise(
+                self.plan, run=self.run, round=number + 1, round_id=round_id
             )
-            if self.account is None
-            else LedgerEntry.of_round(
-                self.account,
-                run=run.name,
-                round=round_number,
-                round_id=identifier,
-                epsilon=epsilon,
-                metrics=metrics,
-            )
+        epsilon = (
+            metrics_epsilon(self.plan, measurements=measurements_until(self.plan, number + 1))
+            if purpose == "metrics"
+            else self.spent(number + 1)
         )
-        self.ledger.enter(*entries, allow=allow)
+        return LedgerEntry.of(
+            self.account,
+            run=self.run,
+            round=number + 1,
+            round_id=round_id,
+            epsilon=epsilon,
+            purpose=purpose,
+        )
+
+
+@final
+class EnteredOnce:
+    """One ledger for all silos that a process plays: the first that asks enters the round, before
+    any of them draws.
+    """
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases, self._lock = releases, threading.Lock()
+        self._entered: set[tuple[bytes, str]] = set()
+
+    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
+        """See `Releases.enter`."""
+        with self._lock:
+            if (round_id, purpose) not in self._entered:
+                self._releases.enter(number, round_id, purpose)
+                self._entered.add((round_id, purpose))

@@ -13,7 +13,7 @@ from sumus.cli.options import guarantee_text
 from sumus.cli.terminal import screen
 from sumus.engines import Kit
 from sumus.errors import DataError, PolicyError
-from sumus.parties import LedgerReleases, Site, agree_on, approve, require_unchanged, settle
+from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
 from sumus.plan import TrainingPlan
 from sumus.secagg import Roster, SiloIdentity
 
@@ -75,7 +75,7 @@ def join_command(
             named=roster.names,
             where="the kit's roster",
         )
-        LedgerReleases.open(agreement, ledger, rules)
+        own_releases(agreement, ledger, rules)
         loaded = site.load(agreement.plan, me.name)
         records = loaded.silos[0]
         console.print(

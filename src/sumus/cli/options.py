@@ -80,7 +80,7 @@ def load_plan(
 
 def _stored_plan(path: Path) -> TrainingPlan | None:
     """The plan of a run folder, which knows where its records are; None for every other file."""
-    if path.name != "plan.toml" or not (path.parent / "record.jsonl").is_file():
+    if path.name != "plan.toml" or not (path.parent / "journal.jsonl").is_file():
         return None
     from sumus.books import RunFolder
 

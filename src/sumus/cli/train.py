@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -90,13 +90,12 @@ def train_command(
         facts = public_facts(chosen)
         _require_there(drop or [], vanishing, rounds=chosen.federation.rounds, silos=facts.silos)
     modules_of_current_folder()
-    from sumus.runs import RunOptions, train
+    from sumus.runs import RunOptions, Simulation, train
 
     options = RunOptions(
         root=out,
         name=name,
         resume=resume,
-        seed=seed,
         vanishing=vanishing,
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
@@ -146,7 +145,7 @@ def train_command(
                 bound = rounded_up(account.epsilon)
             bar.update(task, total=design.plan.federation.rounds)
 
-        def progress(design: NoiseDesign, record: RoundRecord) -> None:
+        def progress(design: NoiseDesign, record: RoundEntry) -> None:
             told = design.plan.task.headline_text(record.metrics, record.metrics_plus_minus)
             spent = (
                 "no guarantee"
@@ -158,7 +157,13 @@ def train_command(
             if not animates(console) and not json_:
                 console.print(f"round {record.round:>3}  {state}", highlight=False)
 
-        run = train(chosen, options=options, progress=progress, begun=begun)
+        run = train(
+            chosen,
+            options=options,
+            simulation=None if seed is None else Simulation(seed),
+            progress=progress,
+            begun=begun,
+        )
     page = _write_report(run) if report else None
     if json_:
         print_json(run.summary())

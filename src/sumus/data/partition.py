@@ -124,7 +124,7 @@ def split(
 ) -> tuple[Indices, Indices, Indices]:
     """Positions of a silo's training, validation and test records.
 
-    The paper uses 0.8/0.2 for train/test and, for tuning only, 0.7/0.3 of the training part for
+    Heikkilä 2025 uses 0.8/0.2 for train/test and, for tuning only, 0.7/0.3 of the training part for
     training and validation.
 
     Guarantee: the three parts are disjoint and together hold 0 … count − 1; the test part does not

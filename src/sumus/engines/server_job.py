@@ -12,7 +12,7 @@ from typing import Any, final
 
 from sumus.errors import SumusError
 from sumus.files import plain_json, read_bytes
-from sumus.parties import Agreement, Driver, Patience, ServerParty, agree_on
+from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run
 from sumus.secagg import Roster
@@ -92,7 +92,9 @@ class ServerJob:
         runs: Path,
         stopped: Callable[[], bool],
     ) -> None:
-        party = ServerParty(agreement, roster, driver, patience=self._patience)
+        party = ServerParty(
+            agreement, SecureSum(agreement, roster, driver, patience=self._patience)
+        )
         self._tell(phase="greeting")
         try:
             party.greet()

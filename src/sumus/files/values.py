@@ -1,7 +1,7 @@
 """Frozen dataclasses to and from JSON objects, strictly: what is read back has the declared types
 or is refused.
 
-Files come from other machines and other people, so a record is checked field by field, at every
+Files come from other machines and other people, so a line is checked field by field, at every
 depth, before anything computes with it. No library does this for us: msgspec lets unknown keys of
 dataclasses pass and reads no "inf", cattrs needs a newer attrs than dp-accounting allows.
 """
@@ -95,7 +95,7 @@ def _decoder(kind: Any) -> Decoder:
     if origin is tuple and arguments[1:] == (...,):
         inner = _decoder(arguments[0])
         return lambda value: tuple(map(inner, _instance(list, value)))
-    if origin is Mapping and arguments[0] is str:
+    if origin in (dict, Mapping) and arguments[0] is str:
         inner = _decoder(arguments[1])
         return lambda value: {key: inner(entry) for key, entry in _instance(dict, value).items()}
     if isinstance(kind, type) and is_dataclass(kind):

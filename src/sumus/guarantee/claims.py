@@ -2,7 +2,7 @@
 
 A `Statement` is one analysis: a name, what it composes for a `Setting`, and its words. Every
 algorithm of `guarantee/algorithms/` has its own; here are the compositions that they share. Proofs
-are in docs/guarantees.md and docs/mathematics.md.
+are in docs/guarantees.md and docs/mathematics.md; the paper is Heikkilä 2025.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whom a guarantee counts on, in words."""
+"""Whom a guarantee counts on, in words; the paper is Heikkilä 2025."""
 
 from __future__ import annotations
 

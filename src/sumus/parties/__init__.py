@@ -1,7 +1,9 @@
-"""START HERE: both ends of a round, for every transport.
+"""START HERE (`round`): both ends of a round, for every transport.
 
-`federation` is the round, `server` and `silo` its two ends, `sums` the ways to add up, `wire` the
-frames between them, `agreement` what both compute from the plan, `memory` what a silo keeps.
+`round` is the algorithm on one page, `server` and `silo` are its two ends, `secure_sum` and
+`trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
+between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
+`watchers` who is told, `entries` what is written down, `site` a silo's folder.
 """
 
 from __future__ import annotations
@@ -14,49 +16,54 @@ if TYPE_CHECKING:
     from sumus.parties.agreement import Agreement as Agreement, agree_on as agree_on
     from sumus.parties.driver import Driver as Driver
     from sumus.parties.entries import (
-        RoundFacts as RoundFacts,
-        record_of as record_of,
         restore as restore,
         summary_of as summary_of,
         write_model as write_model,
     )
-    from sumus.parties.federation import (
-        Federation as Federation,
-        RoundOutcome as RoundOutcome,
-        Vanishing as Vanishing,
+    from sumus.parties.in_process import (
+        InProcess as InProcess,
+        SumsInProcess as SumsInProcess,
+        federation_in_process as federation_in_process,
     )
+    from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
-    from sumus.parties.releases import LedgerReleases as LedgerReleases
+    from sumus.parties.round import (
+        RoundOutcome as RoundOutcome,
+        Summed as Summed,
+        one_round as one_round,
+    )
+    from sumus.parties.secure_sum import Patience as Patience, SecureSum as SecureSum
     from sumus.parties.server import (
-        Patience as Patience,
         ServerParty as ServerParty,
         measurement_asked as measurement_asked,
     )
-    from sumus.parties.silo import SiloParty as SiloParty
+    from sumus.parties.silo import SiloParty as SiloParty, work_on as work_on
     from sumus.parties.site import (
         Site as Site,
         approve as approve,
         open_party as open_party,
+        own_releases as own_releases,
         require_unchanged as require_unchanged,
         settle as settle,
     )
-    from sumus.parties.sums import (
-        Aggregator as Aggregator,
-        SecureAggregation as SecureAggregation,
-        TrustedAggregation as TrustedAggregation,
-        round_identifier as round_identifier,
-    )
+    from sumus.parties.sums import round_identifier as round_identifier
+    from sumus.parties.vanishing import DropOuts as DropOuts
+    from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     agreement="Agreement agree_on",
     driver="Driver",
-    entries="RoundFacts record_of restore summary_of write_model",
-    federation="Federation RoundOutcome Vanishing",
+    entries="restore summary_of write_model",
+    in_process="InProcess SumsInProcess federation_in_process",
+    keyed_memory="RunSecret Simulation",
     memory="SiloState",
-    releases="LedgerReleases",
-    server="Patience ServerParty measurement_asked",
-    silo="SiloParty",
-    site="Site approve open_party require_unchanged settle",
-    sums="Aggregator SecureAggregation TrustedAggregation round_identifier",
+    round="RoundOutcome Summed one_round",
+    secure_sum="Patience SecureSum",
+    server="ServerParty measurement_asked",
+    silo="SiloParty work_on",
+    site="Site approve open_party own_releases require_unchanged settle",
+    sums="round_identifier",
+    vanishing="DropOuts",
+    watchers="SimulationMetrics Telling",
 )

@@ -31,24 +31,53 @@ class Agreement:
 
     Args:
         design: of the resolved and calibrated plan; its hash names the federation.
-        account: the guarantee, certified by this party's own Sumus.
-        facts: what is public about the records.
+        certified: the guarantee, by this party's own Sumus; None without privacy, and for audits,
+            which release nothing.
+        asked: rounds that may be asked for; None: the plan's. An audit releases nothing and may ask
+            for more.
     """
 
     design: NoiseDesign
-    account: Account
-    facts: PublicFacts
+    certified: Account | None
+    asked: int | None = None
 
     @property
     def plan(self) -> TrainingPlan:
         return self.design.plan
 
     @property
+    def account(self) -> Account:
+        """The guarantee; raises where there is none."""
+        if self.certified is None:
+            raise GuaranteeError("this plan runs without a guarantee. Only a simulation does.")
+        return self.certified
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all silos, by their places in the plan."""
+        return self.design.resolved.silo_names
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds a silo answers."""
+        return self.plan.federation.rounds if self.asked is None else self.asked
+
+    @property
+    def trusted(self) -> bool:
+        """Whether somebody whom everybody trusts adds the vectors up: simulation only."""
+        plan = self.plan
+        return plan.aggregation.protocol == "trusted" or not plan.rules.private
+
+    @property
     def terms(self) -> Terms:
-        """The terms of the secure sum."""
-        return terms_of(
-            self.plan, silos=len(self.design.silos), length=sum_length(self.design.resolved)
-        )
+        """The terms of the secure sum of all silos."""
+        return self.terms_for(len(self.design.silos))
+
+    def terms_for(self, silos: int) -> Terms:
+        """The terms of a secure sum of so many silos: a threshold is silos − drop-outs, so keys
+        belong to a set of invited silos.
+        """
+        return terms_of(self.plan, silos=silos, length=sum_length(self.design.resolved))
 
 
 def agree_on(plan: TrainingPlan) -> Agreement:
@@ -80,7 +109,7 @@ def agree_on(plan: TrainingPlan) -> Agreement:
         )
     facts = declared_facts(plan)
     design = calibrated(plan, facts)
-    return Agreement(design=design, account=certify(design), facts=facts)
+    return Agreement(design=design, certified=certify(design))
 
 
 def declared_facts(plan: TrainingPlan) -> PublicFacts:

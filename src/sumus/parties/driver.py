@@ -1,16 +1,17 @@
 """The one thing an engine has to do: carry bytes.
 
 An engine sends each silo a message of its own and brings back the answers that arrive before a
-deadline. It never looks inside. Everything that decides anything lives in `server_party` and
-`silo_party`, which run unchanged over every engine.
+deadline. It never looks inside. Everything that decides anything lives in `server` and `silo`,
+which run unchanged over every engine, and over none (`in_process`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, final
 
-__all__ = ["Driver"]
+__all__ = ["Counting", "Driver"]
 
 
 class Driver(Protocol):
@@ -35,3 +36,34 @@ class Driver(Protocol):
     def close(self) -> None:
         """Let go of threads and connections."""
         ...
+
+
+@final
+class Counting:
+    """A driver that counts what goes through it: bytes of the silos that answered, without the
+    frame around a message, and seconds of every exchange.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self.bytes_up = self.bytes_down = 0
+        self.seconds: list[float] = []
+
+    def exchange(
+        self, messages: Mapping[int, bytes], *, deadline_seconds: float
+    ) -> Mapping[int, bytes]:
+        """See `Driver.exchange`."""
+        begin = time.perf_counter()
+        answers = self._driver.exchange(messages, deadline_seconds=deadline_seconds)
+        self.seconds.append(time.perf_counter() - begin)
+        self.bytes_up += sum(len(answer) - 1 for answer in answers.values())
+        self.bytes_down += sum(len(messages[silo]) - 1 for silo in answers)
+        return answers
+
+    def close(self) -> None:
+        """See `Driver.close`."""
+        self._driver.close()

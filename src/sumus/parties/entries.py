@@ -6,76 +6,62 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
-from sumus.books import Guarantee, RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.errors import StorageError
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
-from sumus.tasks import Metrics, Task
+from sumus.parties.round import RoundOutcome
+from sumus.plan import TrainingPlan
+from sumus.tasks import Task
 from sumus.training import Server
 
-__all__ = ["RoundFacts", "record_of", "restore", "summary_of", "write_model"]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class RoundFacts:
-    """What a server knows when a round is over.
-
-    Args:
-        number: counted from 0.
-        round_id: the name of the round in the protocol's messages.
-        epsilon: spent with this round; infinite where nothing is promised.
-        names: of all silos, in the order of their numbers.
-        survivors: numbers of the silos that are in the sum.
-        total: the decoded sum.
-        update: the averaged update that moved the model.
-        metrics: of the released model, if they are known when the round is written down.
-    """
-
-    number: int
-    round_id: bytes
-    epsilon: float
-    names: Sequence[str]
-    survivors: frozenset[int]
-    total: npt.NDArray[Any]
-    update: npt.NDArray[np.float64]
-    metrics: Metrics | None
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    bytes_up: int = 0
-    bytes_down: int = 0
+__all__ = ["entry_of", "restore", "summary_of", "write_model"]
 
 
 _METRICS = {"simulation": "simulation-only", "secure": "secure"}
 
 
-def record_of(design: NoiseDesign, facts: RoundFacts) -> RoundRecord:
-    """The line of a round; what only a simulation can know is not in it."""
+def entry_of(
+    design: NoiseDesign, outcome: RoundOutcome, names: Sequence[str], *, epsilon: float
+) -> RoundEntry:
+    """The journal's entry of a round; what only a simulation can know is in it where the outcome
+    has it.
+
+    Args:
+        names: of all silos, by their places in the plan.
+        epsilon: spent with this round; infinite where nothing is promised.
+    """
     plan, noisy = design.plan, design.resolved.rules.private
-    largest = max(float(np.abs(facts.total).max(initial=1.0)), 1.0)
-    return RoundRecord(
-        round=facts.number + 1,
-        round_id=facts.round_id.hex(),
-        epsilon_spent=facts.epsilon,
+    summed, metrics, local = outcome.summed, outcome.metrics, outcome.local.values()
+    largest = max(float(np.abs(summed.total_grid).max(initial=1.0)), 1.0)
+    gradients = sum(update.records for update in local)
+    return RoundEntry(
+        round=outcome.number + 1,
+        round_id=summed.round_id.hex(),
+        epsilon_spent=epsilon,
         delta=plan.privacy.delta,
-        survivors=tuple(facts.names[silo] for silo in sorted(facts.survivors)),
-        dropped=tuple(name for silo, name in enumerate(facts.names) if silo not in facts.survivors),
-        metrics={} if facts.metrics is None else facts.metrics.numbers,
-        metrics_plus_minus={} if facts.metrics is None else facts.metrics.plus_minus,
+        survivors=tuple(names[place] for place in sorted(summed.survivors)),
+        dropped=tuple(name for place, name in enumerate(names) if place not in summed.survivors),
+        metrics={} if metrics is None else metrics.numbers,
+        metrics_plus_minus={} if metrics is None else metrics.plus_minus,
+        silo_scores=outcome.silo_scores,
+        clipped_fraction=sum(update.clipped for update in local) / gradients if gradients else None,
+        nonfinite=sum(update.nonfinite for update in local) if local else None,
+        saturated=sum(update.saturated for update in local) if local else None,
         headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
-        update_norm=float(np.linalg.norm(facts.update)),
-        noise_norm_expected=_expected_noise_norm(design, len(facts.survivors)) if noisy else None,
-        seconds=dict(facts.seconds),
-        bytes_up=facts.bytes_up,
-        bytes_down=facts.bytes_down,
-        metrics_are="none" if facts.metrics is None else _METRICS[plan.evaluation.metrics],
+        update_norm=float(np.linalg.norm(outcome.update)),
+        noise_norm_expected=_expected_noise_norm(design, len(summed.survivors)) if noisy else None,
+        seconds=dict(outcome.seconds),
+        bytes_up=summed.bytes_up,
+        bytes_down=summed.bytes_down,
+        metrics_are="none" if metrics is None else _METRICS[plan.evaluation.metrics],
+        counts_are="simulation-only" if local else "none",
     )
 
 
@@ -85,19 +71,19 @@ def _expected_noise_norm(design: NoiseDesign, survivors: int) -> float:
 
 
 def summary_of(
-    task: Task,
-    guarantee: Account | Guarantee | None,
-    rounds: Sequence[RoundRecord],
+    plan: TrainingPlan,
+    account: Account | None,
+    rounds: Sequence[RoundEntry],
     *,
     void: str | None,
     seconds: float,
 ) -> dict[str, Any]:
     """How a run ended, as plain values; a run whose guarantee is void has no ε."""
-    promised = None if void is not None else guarantee
+    promised = None if void is not None else account
     # what an earlier model reached is not what the released one does
     last = rounds[-1] if rounds else None
     return {
-        **_measured(task, last),
+        **_measured(plan.task, last),
         "metrics_are": "none" if last is None else last.metrics_are,
         "epsilon": None if promised is None else promised.epsilon,
         "delta": None if promised is None else promised.delta,
@@ -105,14 +91,15 @@ def summary_of(
         "analysis": None if promised is None else promised.analysis,
         "void": void,
         "rounds": len(rounds),
+        "lost_rounds": plan.federation.rounds - len(rounds),
         "seconds": seconds,
-        "records_per_silo": [] if guarantee is None else list(guarantee.records_per_silo),
-        "columns": [] if guarantee is None else list(guarantee.columns),
-        "assumptions": [] if guarantee is None else list(guarantee.assumptions),
+        "records_per_silo": [] if account is None else list(account.records_per_silo),
+        "columns": [] if account is None else list(account.columns),
+        "assumptions": [] if account is None else list(account.assumptions),
     }
 
 
-def _measured(task: Task, last: RoundRecord | None) -> dict[str, Any]:
+def _measured(task: Task, last: RoundEntry | None) -> dict[str, Any]:
     """The metrics as one object, and each by its own name, None where it was not measured."""
     values: Mapping[str, float] = {} if last is None else last.metrics
     widths: Mapping[str, float] = {} if last is None else last.metrics_plus_minus
@@ -127,7 +114,7 @@ def restore(server: Server, run: RunFolder) -> None:
     """Put the server where the run's last round left it.
 
     Guarantee: a run that has released something never goes on from elsewhere, nor from a model that
-        its record does not end with.
+        its journal does not end with.
     """
     file, stored = run.path / "checkpoint.npz", run.read_checkpoint()
     if stored is None:
@@ -141,7 +128,7 @@ def restore(server: Server, run: RunFolder) -> None:
     arrays, meta = stored
     if int(meta["round"]) != run.last_round:
         raise StorageError(
-            f"{file} is of round {meta['round']}, the record of round {run.last_round}. Restore "
+            f"{file} is of round {meta['round']}, the journal of round {run.last_round}. Restore "
             "both."
         )
     server.restore(arrays)

@@ -22,19 +22,19 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Roster, SiloIdentity
+from sumus.secagg import FileRoundGuard, Roster, RoundGuard, SiloIdentity
 
-__all__ = ["InFlight", "SessionMemory", "SiloState"]
+__all__ = ["InFlight", "Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
 _MAGIC = b"sumus in flight 2\n"
 # its number counted rounds, so it may stand for a later secure sum than it says
@@ -61,6 +61,99 @@ class InFlight:
     reply: bytes = field(default=b"", repr=False)
 
 
+class SessionNotes(Protocol):
+    """What a silo must not forget of one session."""
+
+    @property
+    def guard(self) -> RoundGuard:
+        """What the silo has committed to."""
+        ...
+
+    @property
+    def random(self) -> RandomSource:
+        """Random bits of the protocol."""
+        ...
+
+    def secret(self) -> bytes:
+        """What the session's masks are derived from: the same for as long as the session lasts."""
+        ...
+
+    @property
+    def directory(self) -> bytes | None:
+        """The key directory as last accepted."""
+        ...
+
+    def keep_directory(self, message: bytes) -> None:
+        """Remember an accepted key directory."""
+        ...
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """The latest round; None before the first."""
+        ...
+
+    def keep_in_flight(self, round_: InFlight) -> None:
+        """Remember the latest round; nothing of it may leave before this returns."""
+        ...
+
+
+class Memory(Protocol):
+    """What a silo keeps: its folder, or in a simulation what derives from the run's secret."""
+
+    @property
+    def name(self) -> str:
+        """The silo's name in plans."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this silo's noise comes from a public seed."""
+        ...
+
+    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[SiloIdentity, Roster]:
+        """Who this silo is in a session, and who the others are."""
+        ...
+
+    def source(self, number: int, purpose: str, place: int) -> RandomSource:
+        """The random bits of one vector.
+
+        Args:
+            number: of the round, from 0.
+            purpose: of the sum.
+            place: of the silo in the plan.
+        """
+        ...
+
+    def plan(self, plan_hash: bytes) -> TrainingPlan:
+        """The approved plan with this hash."""
+        ...
+
+    def plans(self) -> Iterator[TrainingPlan]:
+        """All approved plans."""
+        ...
+
+    def knows(self, digest: bytes) -> bool:
+        """Whether another process of this silo set up that session."""
+        ...
+
+    def session(self, digest: bytes) -> SessionNotes:
+        """The memory of one session."""
+        ...
+
+    def log_refusal(self, reason: str) -> None:
+        """Write a refusal down for this silo's own people."""
+        ...
+
+    def close(self) -> None:
+        """Let another process take over."""
+        ...
+
+
+def path_of(purpose: str, place: int) -> tuple[str, int]:
+    """What tells the random bits of one vector from those of the others in a round."""
+    return ("silo" if purpose == "model" else purpose), place
+
+
 @final
 class SessionMemory:
     """One session's folder."""
@@ -70,11 +163,16 @@ class SessionMemory:
         self._folder = folder
         self.guard = FileRoundGuard(folder / "rounds.log")
 
-    def secret(self, random: RandomSource) -> bytes:
+    @property
+    def random(self) -> RandomSource:
+        """Random bits of the protocol."""
+        return RandomSource()
+
+    def secret(self) -> bytes:
         """The set-up secret; drawn the first time, and on the disk before it is used."""
         path = self._folder / "secret"
         if not path.exists():
-            replace_atomically(path, random.bytes(32), secret=True)
+            replace_atomically(path, RandomSource().bytes(32), secret=True)
         secret = read_bytes(path)
         if len(secret) != 32:
             raise StorageError(
@@ -140,6 +238,11 @@ class SiloState:
         self._sessions: dict[bytes, SessionMemory] = {}
 
     @property
+    def name(self) -> str:
+        """The silo's name, on the roster and in plans."""
+        return self.identity.name
+
+    @property
     def identity(self) -> SiloIdentity:
         """The silo's name and signing key."""
         return SiloIdentity.parse(read_bytes(self.folder / "identity.key").decode())
@@ -148,6 +251,29 @@ class SiloState:
     def roster(self) -> Roster:
         """The roster that this silo's people have checked."""
         return Roster.parse(read_bytes(self.folder / "roster.toml").decode())
+
+    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[SiloIdentity, Roster]:
+        """Who this silo is in a session, and who the others are; refuses a plan with other
+        silos.
+        """
+        roster = self.roster
+        if sorted(names) != list(roster.names):
+            raise PeerProtocolError(
+                f"the plan has other silos than the roster of silo {self.name!r}. Compare plan and "
+                "roster."
+            )
+        return self.identity, roster
+
+    def source(self, number: int, purpose: str, place: int) -> RandomSource:
+        """The random bits of one vector: from the operating system, new in every call; from the
+        public seed in a simulation.
+        """
+        seed = self.simulation_seed
+        return (
+            RandomSource()
+            if seed is None
+            else RandomSource.simulation(seed, number, *path_of(purpose, place))
+        )
 
     def plans(self) -> Iterator[TrainingPlan]:
         """The plans that this silo has approved."""
@@ -171,7 +297,7 @@ class SiloState:
         return self._sessions[digest]
 
     def knows(self, digest: bytes) -> bool:
-        """Whether this silo ever set up that session."""
+        """See `Memory.knows`."""
         return (self.folder / "sessions" / digest.hex() / "directory").exists()
 
     def log_refusal(self, reason: str) -> None:
@@ -191,6 +317,11 @@ class SiloState:
             path.replace(path.with_name("refusals.old.log"))
             size = 0
         append_durably(path, line, at=size)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this silo's noise comes from a public seed."""
+        return self.simulation_seed is not None
 
     @property
     def simulation_seed(self) -> int | None:

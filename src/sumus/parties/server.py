@@ -1,206 +1,117 @@
-"""The server's side of a federation across machines, whatever the engine.
-
-    greet      every silo agrees to the plan, or says why not; keys go round                     (2 exchanges, once per process)
-    train      per round: invite and collect, have the survivor set signed, unmask               (3 exchanges)
-               then move the model and commit the round to the run folder; where the plan measures
-               it securely, the same three exchanges for noisy counts of test records
+"""The server's end of a run, whatever carries the bytes: it repeats rounds or gives them up,
+measures the model and keeps the journal.
 
 A round number is used once: the silos count every input they send as released, because they cannot
-    know that it was not. A round that was
-interrupted is asked for again word for word (the silos answer with the very same bytes); if it
-cannot be finished so, its number is lost and training goes on with the next. So no fault ever costs
-privacy; it may cost a round, or the measurement of a model.
+know that it was not. A round that was interrupted is asked for again word for word (the silos
+answer with the very same bytes); if it cannot be finished so, its number is lost and training goes
+on with the next. So no fault ever costs privacy; it may cost a round, or the measurement of a
+model.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any, final
 
-from sumus import __version__
-from sumus.books import Measurement, RoundRecord, RunFolder
-from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
+from sumus.books import Measurement, RoundEntry, RunFolder
+from sumus.errors import EngineError, ProtocolError, RoundAborted
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
-from sumus.parties.driver import Driver
-from sumus.parties.entries import RoundFacts, record_of, restore
-from sumus.parties.server_model import workbench_without_records
-from sumus.parties.sums import pack_model, round_identifier, secure_round
-from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
-from sumus.secagg import Roster, RoundSum, ServerSession, ServerSetup, session_digest
+from sumus.parties.entries import restore
+from sumus.parties.round import RoundOutcome, Summed, Summing, Watching, one_round
+from sumus.parties.secure_sum import RoundLostError, TooFewSilosError
+from sumus.parties.server_model import prepared_without_records
+from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
 from sumus.tasks import Metrics
-from sumus.training import SecureMetrics, Server, lifted_sum
+from sumus.training import Prepared, SecureMetrics, Server
 
-__all__ = ["Patience", "ServerParty", "measurement_asked"]
-
-_STAGES = ("local steps and masked inputs", "survivor set", "unmasking")
-_MOST_ABORTS = 3
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long the server waits for silos that do not answer, seconds.
-
-    Args:
-        set_up: for all silos to agree to the plan (they load their data meanwhile).
-        update: for the slowest silo's local steps.
-        stage: for an answer that takes no computation.
-        retry: between two greetings of a silo that refused; a process of its that is about to end
-            may still hold its folder.
-    """
-
-    set_up: float = 120.0
-    update: float = 600.0
-    stage: float = 60.0
-    retry: float = 1.0
+__all__ = ["ServerParty", "measurement_asked"]
 
 
 @final
 class ServerParty:
-    """Drives one plan over one engine.
+    """Runs one plan.
 
-    Guarantee: what it learns of the silos' records are the sums that `secure_round` returns and the
-        silos' answers to the greeting; a round is in the run folder before the next one is asked
-        for.
+    Guarantee: what it learns of the silos' records are the sums that `summing` returns; a round is
+        in the journal before the next one is asked for.
 
     Args:
         agreement: the plan, as this server computes it.
-        roster: who is who; silo numbers are places on it.
-        driver: the engine.
-        patience: deadlines.
+        summing: the silos, and what carries bytes to them and back.
+        prepared: the model; None: made from the plan alone, as by a server that holds no record.
+        attempts: at a sum before the run is given up; a round is repeated once.
+        epsilon: rounds → what they have spent; None: computed here.
+        measuring: watchers that add to a round's outcome.
     """
 
     def __init__(
         self,
         agreement: Agreement,
-        roster: Roster,
-        driver: Driver,
+        summing: Summing,
         *,
-        patience: Patience | None = None,
+        prepared: Prepared | None = None,
+        attempts: int = 3,
+        epsilon: Callable[[int], float] | None = None,
+        measuring: Callable[[Server], tuple[Watching, ...]] = lambda server: (Stopwatch(),),
     ) -> None:
-        self._agreement, self._roster, self._driver = agreement, roster, driver
-        self._patience = patience or Patience()
-        self._terms, self._spent = agreement.terms, LiveEpsilon(agreement.design)
-        self._bench = workbench_without_records(agreement)
-        self._server = Server(agreement.design, self._bench.first_parameters)
-        self._adverts: dict[int, bytes] = {}
-        self._session: ServerSession | None = None
-        self._present: frozenset[int] = frozenset()
-        self._absences: dict[int, int] = {}
-        self._stage_seconds: dict[str, float] = {}
-        self._bytes_up = self._bytes_down = 0
-        self.refusals: dict[str, str] = {}
-        self.simulated = False
-
-    @property
-    def server(self) -> Server:
-        """The global model."""
-        return self._server
+        self.agreement, self.summing, self._attempts = agreement, summing, attempts
+        self._prepared = prepared or prepared_without_records(agreement)
+        self.server = Server(agreement.design, self._prepared.first_parameters)
+        self._epsilon = epsilon or (
+            LiveEpsilon(agreement.design) if agreement.certified is not None else _nothing_promised
+        )
+        self.measuring = measuring(self.server)
 
     @property
     def model(self) -> Any:
         """The model's module, with its first parameters."""
-        return self._bench.model
+        return self._prepared.model
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a silo admits that its noise comes from a public seed."""
+        return self.summing.simulated
 
     @property
     def present(self) -> tuple[str, ...]:
         """Names of the silos that take part at the moment."""
-        return tuple(self._roster.names[silo] for silo in sorted(self._present))
+        return tuple(self.agreement.names[place] for place in sorted(self.summing.present))
 
-    # -- set-up
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why silos do not take part, by name."""
+        return self.summing.refusals
 
     def greet(self) -> None:
-        """Have every silo agree to the plan, and pass the keys round; silos that refuse or stay
-        away are left out.
+        """Have every silo agree to the plan; raises unless enough do."""
+        self.summing.greet()
 
-        Guarantee: returns only if enough silos are there for a round; otherwise raises with every
-            refusal.
-        """
-        until = time.monotonic() + self._patience.set_up
-        tries: dict[int, int] = dict.fromkeys(range(self._terms.silos), 0)
-        missing = frozenset(range(self._terms.silos)) - set(self._adverts)
-        while missing:
-            left = until - time.monotonic()
-            if left <= 0.0 or all(tries[silo] >= 3 for silo in missing):
-                break
-            refused = self._hello(missing, deadline_seconds=left)
-            for silo in refused:
-                tries[silo] += 1
-            missing -= set(self._adverts)
-            if refused & missing:
-                time.sleep(min(self._patience.retry, max(0.0, until - time.monotonic())))
-        self._pass_keys_round(deadline_seconds=max(self._patience.stage, until - time.monotonic()))
-        if len(self._present) < self._terms.minimum_survivors:
-            raise EngineError(self._too_few())
+    # -- without a journal
 
-    def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
-        """Greet some silos; returns those that refused."""
-        digest = session_digest(self._terms, self._roster)
-        hello = Hello(
-            plan_hash=bytes.fromhex(self._agreement.plan.hash), session=digest, version=__version__
-        )
-        replies = self._driver.exchange(
-            dict.fromkeys(silos, hello.encode()), deadline_seconds=deadline_seconds
-        )
-        setup, refused = self._setup(), set()
-        for silo, reply in replies.items():
-            try:
-                kind, body = unframe(reply)
-                if kind is not Kind.WELCOME:
-                    raise PeerProtocolError(
-                        readable(body)
-                        if kind is Kind.REFUSED
-                        else f"answered a greeting with {kind.name}"
-                    )
-                welcome = Welcome.decode(body)
-                setup.receive(welcome.advert, sender=silo)
-            except ProtocolError as error:
-                self.refusals[self._roster.names[silo]] = str(error)
-                refused.add(silo)
-                continue
-            self._adverts[silo] = welcome.advert
-            self.simulated |= welcome.simulation
-            self.refusals.pop(self._roster.names[silo], None)
-        return frozenset(refused)
+    def rounds(self, done: int = 0) -> Iterator[RoundOutcome]:
+        """The rounds that are left, for whoever keeps no journal: tuning, audits, experiments."""
+        for number in range(done, self.agreement.rounds):
+            yield self.round(number)
 
-    def _setup(self) -> ServerSetup:
-        """The set-up with the keys that were accepted so far, so that a new one is checked against
-        all of them.
-        """
-        setup = ServerSetup(self._roster, self._terms)
-        for silo, advert in self._adverts.items():
-            setup.receive(advert, sender=silo)
-        return setup
+    def round(self, number: int) -> RoundOutcome:
+        """One round (from 0), measured as the plan says."""
+        outcome = one_round(number, self.server, self.summing, Watchers(self.measuring))
+        if self._measures_after(number):
+            outcome.metrics, counted = self._counted(number, outcome.invited)
+            outcome.summed = replace(
+                outcome.summed,
+                bytes_up=outcome.summed.bytes_up + counted.bytes_up,
+                bytes_down=outcome.summed.bytes_down + counted.bytes_down,
+            )
+        return outcome
 
-    def _pass_keys_round(self, *, deadline_seconds: float) -> None:
-        if len(self._adverts) < self._terms.minimum_survivors:
-            raise EngineError(self._too_few())
-        self._session, directories = self._setup().close()
-        framed = {silo: frame(Kind.PROTOCOL, directory) for silo, directory in directories.items()}
-        replies = self._driver.exchange(framed, deadline_seconds=deadline_seconds)
-        self._present = frozenset(
-            silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY
-        )
+    # -- with a journal
 
-    def _too_few(self) -> str:
-        there = len(self._present if self._session else self._adverts)
-        why = self._reasons() or " Nobody refused; check that the silos have joined."
-        return (
-            f"{there} of {self._terms.silos} silos take part, a round needs "
-            f"{self._terms.minimum_survivors}.{why}"
-        )
-
-    def _reasons(self) -> str:
-        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
-        return f" Refused: {refused}" if refused else ""
-
-    # -- rounds
-
-    def train(self, run: RunFolder, *, rounds: int | None = None) -> Iterator[RoundRecord]:
+    def train(
+        self, run: RunFolder, *, rounds: int | None = None, telling: tuple[Telling, ...] = ()
+    ) -> Iterator[RoundEntry]:
         """Run the rounds that are missing in the run folder, at most `rounds` of them, and yield
         each when it is committed.
         """
@@ -209,90 +120,91 @@ class ServerParty:
                 "a silo draws its noise from a public seed, so this run would promise too much. "
                 "Start a new run."
             )
-        restore(self._server, run)
-        self._go_on_measuring(run)
-        number, replay = _where_to_go_on(run)
+        restore(self.server, run)
+        if run.summary is not None:
+            return
+        journal = Journal(
+            run,
+            self.agreement.design,
+            self.server,
+            _nothing_promised if run.void else self._epsilon,
+            self.agreement.names,
+        )
+        watch = Watchers(self.measuring, journal, telling)
+        self._go_on_measuring(journal)
+        number, again = self._where_to_go_on(run)
         aborts = finished = 0
-        while number < self._agreement.plan.federation.rounds and (
-            rounds is None or finished < rounds
-        ):
-            self._welcome_back()
-            participants = frozenset(map(self._roster.number, replay)) if replay else self._present
-            if replay and not participants <= self._present:
-                number, replay = number + 1, ()  # it cannot be repeated word for word
-                continue
-            if len(participants) < self._terms.minimum_survivors:
-                raise RoundAborted(self._too_few())
-            if not replay:
-                run.note(
-                    "invited",
-                    {
-                        "round": number + 1,
-                        "silos": [self._roster.names[silo] for silo in sorted(participants)],
-                    },
-                )
+        while number < self.agreement.rounds and (rounds is None or finished < rounds):
             try:
-                found = self._secure_round(number, participants)
+                one_round(number, self.server, self.summing, watch, again=again)
+            except RoundLostError:
+                number, again = number + 1, None
+                continue
+            except TooFewSilosError:
+                raise
             except ProtocolError as error:
                 run.note("aborted", {"round": number + 1, "reason": str(error)})
                 aborts += 1
-                if aborts >= _MOST_ABORTS:
-                    raise RoundAborted(
-                        f"{aborts} attempts in a row ended without a sum: {error}{self._reasons()}"
-                    ) from None
-                again = (
-                    ()
-                    if replay
-                    else tuple(self._roster.names[silo] for silo in sorted(participants))
-                )
-                number, replay = (number, again) if again else (number + 1, ())
+                if aborts >= self._attempts:
+                    raise self._given_up(error, aborts) from None
+                _, asked = self._where_to_go_on(run)
+                number, again = (number, asked) if again is None else (number + 1, None)
                 continue
-            epsilon = math.inf if run.void else self._spent(number + 1)
-            record = run.commit(
-                self._applied(number, found, participants, epsilon),
-                self._server.state(),
-                {"round": number + 1},
-            )
-            measured = self._measure(run, number)
-            number, replay, aborts, finished = number + 1, (), 0, finished + 1
-            yield record if measured is None else measured.added_to(record)
+            measured = self._measure(journal, number)
+            number, again, aborts, finished = number + 1, None, 0, finished + 1
+            entry = journal.committed if measured is None else measured.added_to(journal.committed)
+            watch.tell(entry)
+            yield entry
         if (
-            number == self._agreement.plan.federation.rounds
+            number == self.agreement.rounds
             and run.last_round
             and not measurement_asked(run, number)
         ):
             # the last round was lost: what is released is the model of an earlier one
-            self._measure(run, number - 1)
+            self._measure(journal, number - 1)
 
-    def _welcome_back(self) -> None:
-        """Greet absent silos again, less and less often; if one is back, the keys go round
-        again.
+    def _given_up(self, error: ProtocolError, attempts: int) -> ProtocolError:
+        if attempts == 1:
+            return error
+        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
+        why = f" Refused: {refused}" if refused else ""
+        return RoundAborted(f"{attempts} attempts in a row ended without a sum: {error}{why}")
+
+    def _where_to_go_on(self, run: RunFolder) -> tuple[int, frozenset[int] | None]:
+        """The next round (from 0) and, if it was asked for already and not finished, the silos that
+        were.
         """
-        for silo in frozenset(range(self._terms.silos)) - self._present:
-            self._absences[silo] = self._absences.get(silo, 0) + 1
-        due = frozenset(
-            silo
-            for silo, count in self._absences.items()
-            if silo not in self._present and count & (count - 1) == 0
-        )
-        if not due:
-            return
-        for silo in due:
-            self._adverts.pop(silo, None)
-        self._hello(due, deadline_seconds=min(5.0, self._patience.stage))
-        back = due & set(self._adverts)
-        if back:
-            self._absences = {
-                silo: count for silo, count in self._absences.items() if silo not in back
-            }
-            self._pass_keys_round(deadline_seconds=self._patience.stage)
+        invited = [
+            detail
+            for event, detail in run.events
+            if event == "invited" and detail.get("purpose") != "metrics"
+        ]
+        if not invited or int(invited[-1]["round"]) <= run.last_round:
+            return run.last_round, None
+        return int(invited[-1]["round"]) - 1, self._places(invited[-1]["silos"])
+
+    def _places(self, names: list[str]) -> frozenset[int]:
+        return frozenset(map(self.agreement.names.index, names))
 
     # -- measurements
 
-    def _go_on_measuring(self, run: RunFolder) -> None:
+    def _measures_after(self, number: int) -> bool:
+        plan = self.agreement.plan
+        return plan.evaluation.metrics == "secure" and plan.measures_after(number)
+
+    def _counted(self, number: int, invited: frozenset[int]) -> tuple[Metrics, Summed]:
+        """Accuracy and loss of the released model, as a secure sum of noisy counts over test
+        records.
+        """
+        counted = self.summing.sum(number, invited, self.server.released, "metrics")
+        secure = SecureMetrics(self.agreement.design)
+        return secure.decode(counted.total_grid, len(counted.survivors)), counted
+
+    def _go_on_measuring(self, journal: Journal) -> None:
         """Finish, word for word, the measurement that another process began; or begin the one that
         is due.
         """
+        run = journal.run
         invited = [detail for event, detail in run.events if event == "invited"]
         if not invited or (
             int(invited[-1]["round"]) > run.last_round and invited[-1].get("purpose") != "metrics"
@@ -300,140 +212,54 @@ class ServerParty:
             return
         number = int(invited[-1]["round"]) - 1
         if invited[-1].get("purpose") != "metrics":
-            self._measure(run, number)
-        elif all(each.round != number + 1 for each in run.measurements()):
-            self._measure(run, number, tuple(map(str, invited[-1]["silos"])))
+            self._measure(journal, number)
+        elif all(measured.round != number + 1 for measured in run.measurements()):
+            self._measure(journal, number, self._places(invited[-1]["silos"]))
 
     def _measure(
-        self, run: RunFolder, number: int, replay: tuple[str, ...] = ()
+        self, journal: Journal, number: int, again: frozenset[int] | None = None
     ) -> Measurement | None:
         """Measure the released model under a round's number, if the plan says so; a model whose
         measurement is lost stays unmeasured.
 
         Args:
-            replay: the silos of a measurement that is asked for again.
+            again: the silos of a measurement that is asked for again.
         """
-        plan = self._agreement.plan
-        if not (plan.evaluation.metrics == "secure" and plan.measures_after(number)):
+        if not self._measures_after(number):
             return None
-        participants = frozenset(map(self._roster.number, replay)) if replay else self._present
-        asked = {"round": number + 1, "purpose": "metrics"}
-        if not participants <= self._present or len(participants) < self._terms.minimum_survivors:
-            run.note("aborted", asked | {"reason": self._too_few()})
-            return None
-        if not replay:
-            run.note(
-                "invited",
-                asked | {"silos": [self._roster.names[silo] for silo in sorted(participants)]},
-            )
-        for _ in range(2):
-            try:
-                found = self._secure_round(number, participants, "metrics")
-            except ProtocolError as error:
-                run.note("aborted", asked | {"reason": str(error)})
-                self._welcome_back()
-                if not participants <= self._present:
-                    break  # it cannot be repeated word for word
-                continue
-            # removable noise is the model's alone
-            total = lifted_sum(self._agreement.design, found.total, {})
-            metrics = SecureMetrics(self._agreement.design).decode(total, len(found.survivors))
-            measurement = self._measurement(number, run.last_round, metrics)
-            run.note("measured", asdict(measurement))
-            return measurement
+        run, asked = journal.run, {"round": number + 1, "purpose": "metrics"}
+        try:
+            invited = self.summing.there(number, again=again)
+            journal.note_invited(asked | {"silos": journal.named(invited)})
+            for _ in range(2):
+                try:
+                    metrics, counted = self._counted(number, invited)
+                except ProtocolError as error:
+                    run.note("aborted", asked | {"reason": str(error)})
+                    self.summing.invite(number, again=invited)
+                    continue
+                measurement = _measurement(number + 1, run.last_round, metrics, counted)
+                run.note("measured", asdict(measurement))
+                return measurement
+        except (RoundLostError, TooFewSilosError) as error:  # no repetition word for word
+            run.note("aborted", asked | {"reason": str(error)})
         return None
 
-    def _measurement(self, number: int, of_round: int, metrics: Metrics) -> Measurement:
-        return Measurement(
-            round=number + 1,
-            of_round=of_round,
-            metrics=metrics.numbers,
-            metrics_plus_minus=metrics.plus_minus,
-            seconds=sum(self._stage_seconds.values()),
-            bytes_up=self._bytes_up,
-            bytes_down=self._bytes_down,
-        )
 
-    # -- one secure sum
+def _nothing_promised(rounds: int) -> float:
+    return math.inf
 
-    def _secure_round(
-        self, number: int, participants: frozenset[int], purpose: str = "model"
-    ) -> RoundSum:
-        if self._session is None:
-            raise EngineError("the silos have not been greeted. Call greet() first.")
-        stages = iter(_STAGES)
-        self._stage_seconds, self._bytes_up, self._bytes_down = {}, 0, 0
-        answering = participants
 
-        def exchange(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
-            nonlocal answering
-            stage, begin = next(stages), time.perf_counter()
-            deadline = self._patience.update if stage == _STAGES[0] else self._patience.stage
-            # whoever missed a stage is not waited for in the next one, unless the round needs it
-            asked = answering if len(answering) >= self._terms.threshold else participants
-            framed = {
-                silo: frame(Kind.PROTOCOL, message)
-                for silo, message in messages.items()
-                if silo in asked
-            }
-            replies = self._driver.exchange(framed, deadline_seconds=deadline)
-            self._stage_seconds[stage] = time.perf_counter() - begin
-            self._bytes_down += sum(map(len, framed.values()))
-            self._bytes_up += sum(map(len, replies.values()))
-            good = {
-                silo: reply[1:]
-                for silo, reply in replies.items()
-                if self._kind(silo, reply) is Kind.PROTOCOL
-            }
-            answering &= frozenset(good)
-            return good
-
-        try:
-            return secure_round(
-                self._session,
-                exchange,
-                round_id=round_identifier(self._agreement.plan, number, participants, purpose),
-                payload=pack_model(
-                    number,
-                    self._server.parameters if purpose == "model" else self._server.released,
-                    purpose,
-                ),
-                participants=participants,
-            )
-        finally:
-            self._present = (self._present - participants) | answering
-
-    def _kind(self, silo: int, reply: bytes) -> Kind | None:
-        """What a silo answered; a refusal is kept for the operator."""
-        try:
-            kind, body = unframe(reply)
-        except PeerProtocolError:
-            return None
-        if kind is Kind.REFUSED:
-            self.refusals[self._roster.names[silo]] = readable(body)
-        return kind
-
-    def _applied(
-        self, number: int, found: RoundSum, participants: frozenset[int], epsilon: float
-    ) -> RoundRecord:
-        """Move the model by a round's sum, and what the record keeps of the round."""
-        begin, plan = time.perf_counter(), self._agreement.plan
-        total = lifted_sum(self._agreement.design, found.total, found.removed_seeds)
-        total = total[: plan.training.dimension]
-        facts = RoundFacts(
-            number=number,
-            round_id=round_identifier(plan, number, participants),
-            epsilon=epsilon,
-            names=self._roster.names,
-            survivors=found.survivors,
-            total=total,
-            update=self._server.apply(total, len(found.survivors)),
-            metrics=None,
-            seconds={**self._stage_seconds, "server": time.perf_counter() - begin},
-            bytes_up=self._bytes_up,
-            bytes_down=self._bytes_down,
-        )
-        return record_of(self._agreement.design, facts)
+def _measurement(number: int, of_round: int, metrics: Metrics, counted: Summed) -> Measurement:
+    return Measurement(
+        round=number,
+        of_round=of_round,
+        metrics=metrics.numbers,
+        metrics_plus_minus=metrics.plus_minus,
+        seconds=sum(counted.seconds),
+        bytes_up=counted.bytes_up,
+        bytes_down=counted.bytes_down,
+    )
 
 
 def measurement_asked(run: RunFolder, round_number: int) -> bool:
@@ -444,17 +270,3 @@ def measurement_asked(run: RunFolder, round_number: int) -> bool:
         if event in ("invited", "aborted") and detail.get("purpose") == "metrics"
     ]
     return any(int(detail["round"]) == round_number for detail in asked)
-
-
-def _where_to_go_on(run: RunFolder) -> tuple[int, tuple[str, ...]]:
-    """The next round (from 0) and, if it was asked for already and not finished, the silos that
-    were.
-    """
-    invited = [
-        detail
-        for event, detail in run.events
-        if event == "invited" and detail.get("purpose") != "metrics"
-    ]
-    if not invited or int(invited[-1]["round"]) <= run.last_round:
-        return run.last_round, ()
-    return int(invited[-1]["round"]) - 1, tuple(map(str, invited[-1]["silos"]))

@@ -1,4 +1,4 @@
-"""The silo's side of a federation across machines, whatever the engine: bytes in, bytes out.
+"""The silo's end of a round, whoever carries the bytes: a message in, an answer out.
 
 A silo decides for itself. It runs only plans that its own people put into its folder, recomputes ε
 with its own Sumus, checks its own policy and enters every release into its own ledger before
@@ -9,12 +9,17 @@ right length), the number of a round and the messages of the secure sum.
 from __future__ import annotations
 
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, final
 
+import numpy as np
+import numpy.typing as npt
+
 from sumus import __version__
+from sumus.books import Releases
 from sumus.data import FederatedData
 from sumus.errors import (
     GuaranteeError,
@@ -25,11 +30,12 @@ from sumus.errors import (
     StorageError,
     SumusError,
 )
+from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
-from sumus.parties.memory import InFlight, SessionMemory, SiloState
+from sumus.parties.memory import InFlight, Memory, SessionNotes
 from sumus.parties.sums import PURPOSES, unpack_model
-from sumus.parties.wire import Hello, Kind, Welcome, frame, refusal, unframe
+from sumus.parties.wire import Hello, Kind, Welcome, frame, pack_vector, refusal, unframe
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import (
@@ -43,29 +49,50 @@ from sumus.secagg import (
 )
 
 if TYPE_CHECKING:
-    from sumus.parties.work import LocalWork
+    from sumus.training import LocalUpdate
 
-__all__ = ["Releases", "SiloParty"]
+__all__ = ["OpenWork", "SiloParty", "WatchUpdate", "Work", "work_on"]
 
 _SEE_LOG = "Its own people find the reason in its refusals.log."
 
 
-class Releases(Protocol):
-    """A silo's policy and ledger, bound to one plan."""
+class Work(Protocol):
+    """What one silo computes, bound to its records."""
 
-    def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
-        """Write down that round `number` (from 0), or its measurement, is about to be released;
-        raises if the policy forbids it.
-        """
+    def update(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+    ) -> LocalUpdate:
+        """The answer to a round's model; only its vector may leave, and only through a sum."""
+        ...
+
+    def counts(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource
+    ) -> npt.NDArray[np.int64]:
+        """Noisy counts of test records under a released model."""
         ...
 
 
 LoadData = Callable[[TrainingPlan, str], FederatedData]
 """A plan and the silo's name to the silo's own records; the plan's paths are ignored."""
+OpenWork = Callable[[Agreement, str], Work]
+"""An agreement and the silo's name to what it computes; loads its records."""
 OpenReleases = Callable[[Agreement], Releases]
 """Check the silo's policy against what a plan guarantees and open its ledger; raises if the policy
 forbids the plan.
 """
+WatchUpdate = Callable[[int, "LocalUpdate", float], None]
+"""Told a silo's place, its update and the seconds it took; simulation only."""
+
+
+def work_on(load: LoadData) -> OpenWork:
+    """Work on the records that `load` finds; torch is loaded with them."""
+
+    def open_work(agreement: Agreement, name: str) -> Work:
+        from sumus.training import LocalWork
+
+        return LocalWork.of_silo(agreement.design, name, load(agreement.plan, name))
+
+    return open_work
 
 
 @final
@@ -76,10 +103,9 @@ class _Admitted:
     """
 
     agreement: Agreement
-    memory: SessionMemory
+    memory: SessionNotes
     setup: SiloSetup
     advert: bytes
-    place: int
     releases: Releases = field(repr=False)
 
 
@@ -94,45 +120,57 @@ class SiloParty:
         and no number or name.
 
     Args:
-        state: the silo's folder.
-        load: the silo's own records for a plan.
+        memory: the silo's folder; in a simulation what derives from the run's secret.
+        work: what the silo computes, opened when it is first needed.
         releases: the silo's policy and ledger.
+        agree: from a plan to what follows from it.
+        watch_update: simulation only; None: a local update never leaves the silo.
     """
 
-    def __init__(self, state: SiloState, *, load: LoadData, releases: OpenReleases) -> None:
-        self._state, self._load, self._open_releases = state, load, releases
-        self._name = state.identity.name
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        work: OpenWork,
+        releases: OpenReleases,
+        agree: Callable[[TrainingPlan], Agreement] = agree_on,
+        watch_update: WatchUpdate | None = None,
+    ) -> None:
+        self._memory, self._open_work, self._open_releases = memory, work, releases
+        self._agree, self._watch_update = agree, watch_update
+        self._name = memory.name
         self._lock = threading.Lock()
         self._admitted: dict[bytes, _Admitted] = {}
-        self._works: dict[bytes, LocalWork] = {}
+        self._trusting: tuple[Agreement, Releases] | None = None
+        self._works: dict[str, Work] = {}
         self._sessions: dict[bytes, SiloSession] = {}
 
     def handle(self, message: bytes) -> bytes:
         """The answer to one message of the server."""
+        try:
+            return self.answer(message)
+        except ProtocolError as error:
+            return self._refuse(str(error), str(error))
+        except PolicyError as error:
+            return self._refuse(
+                f"this is over the policy of silo {self._name!r}. {_SEE_LOG}", str(error)
+            )
+        except (
+            PlanError,
+            GuaranteeError,
+        ) as error:  # raised over the silo's own records too, so their numbers stay here
+            return self._refuse(f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error))
+        except SumusError as error:
+            return self._refuse(
+                f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error)
+            )
+        except Exception:  # a silo's process must outlive whatever a server can provoke
+            return self._refuse(f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc())
+
+    def answer(self, message: bytes) -> bytes:
+        """The same; what is wrong is an exception with its fix. For whoever plays the silo."""
         with self._lock:
-            try:
-                return self._answer(message)
-            except ProtocolError as error:
-                return self._refuse(str(error), str(error))
-            except PolicyError as error:
-                return self._refuse(
-                    f"this is over the policy of silo {self._name!r}. {_SEE_LOG}", str(error)
-                )
-            except (
-                PlanError,
-                GuaranteeError,
-            ) as error:  # raised over the silo's own records too, so their numbers stay here
-                return self._refuse(
-                    f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error)
-                )
-            except SumusError as error:
-                return self._refuse(
-                    f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error)
-                )
-            except Exception:  # a silo's process must outlive whatever a server can provoke
-                return self._refuse(
-                    f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc()
-                )
+            return self._answer(message)
 
     def close(self) -> None:
         """Let another process take over the silo's folder."""
@@ -140,11 +178,11 @@ class SiloParty:
             self._admitted.clear()
             self._works.clear()
             self._sessions.clear()
-            self._state.close()
+            self._memory.close()
 
     def _refuse(self, told: str, reason: str) -> bytes:
         try:
-            self._state.log_refusal(reason)
+            self._memory.log_refusal(reason)
         except (StorageError, OSError):
             told += " Its refusals.log cannot be written."
         return refusal(told)
@@ -153,9 +191,11 @@ class SiloParty:
         kind, body = unframe(message)
         if kind is Kind.HELLO:
             return self._welcome(Hello.decode(body))
+        if kind is Kind.PLAIN:
+            return frame(Kind.PLAIN, self._plain(body))
         if kind is not Kind.PROTOCOL:
             raise PeerProtocolError(
-                f"a server does not send {kind.name}. Run the same release everywhere."
+                f"a server does not send {kind.name}. Run the same version everywhere."
             )
         received = decode_any(body)
         if isinstance(received, KeyDirectory):
@@ -166,10 +206,7 @@ class SiloParty:
         session = self._sessions.get(received.session) or self._restored(received.session)
         if isinstance(received, Invitation):
             admitted = self._admitted[received.session]
-            return frame(
-                Kind.PROTOCOL,
-                self._submit(admitted, self._work(admitted, received.session), session, body),
-            )
+            return frame(Kind.PROTOCOL, self._submit(admitted, session, body))
         submitted = session.resume(body)
         reply = (
             submitted.sign(body)[1]
@@ -183,10 +220,10 @@ class SiloParty:
     def _welcome(self, hello: Hello) -> bytes:
         if hello.version != __version__:
             rule = f"silo {self._name!r} runs Sumus {__version__}, the server {hello.version}"
-            raise PeerProtocolError(f"{rule}. Install the same release everywhere.")
+            raise PeerProtocolError(f"{rule}. Install the same version everywhere.")
         if hello.session not in self._admitted:
             self._admitted[hello.session] = self._admit(
-                self._state.plan(hello.plan_hash), hello.session
+                self._memory.plan(hello.plan_hash), hello.session
             )
         admitted = self._admitted[hello.session]
         if bytes.fromhex(admitted.agreement.plan.hash) != hello.plan_hash:
@@ -194,57 +231,40 @@ class SiloParty:
                 "the greeting names a plan and a session that do not belong together. Refuse the "
                 "server."
             )
-        self._work(admitted, hello.session)
-        return Welcome(admitted.advert, self._state.simulation_seed is not None).encode()
+        self._work(admitted.agreement)
+        return Welcome(admitted.advert, self._memory.simulated).encode()
 
     def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
         """Agree to an approved plan, or raise: terms, roster, ε, policy."""
-        agreement, roster, identity = agree_on(plan), self._state.roster, self._state.identity
-        names = [silo.name for silo in agreement.design.silos]
-        if sorted(names) != list(roster.names):
-            raise PeerProtocolError(
-                f"the plan has other silos than the roster of silo {self._name!r}. Compare plan "
-                "and roster."
-            )
-        if session_digest(agreement.terms, roster) != session:
+        agreement = self._agree(plan)
+        identity, roster = self._memory.enrolled(session, agreement.names)
+        terms = agreement.terms_for(len(roster))
+        if session_digest(terms, roster) != session:
             raise PeerProtocolError(
                 f"silo {self._name!r} computes other terms, or holds another roster, than the "
                 "server. Compare plan and roster fingerprints."
             )
         releases = self._open_releases(agreement)
-        memory = self._state.session(session)
+        memory = self._memory.session(session)
         setup, advert = SiloSetup.restore(
-            identity,
-            roster,
-            terms=agreement.terms,
-            secret=memory.secret(RandomSource()),
-            random=RandomSource(),
+            identity, roster, terms=terms, secret=memory.secret(), random=memory.random
         )
         return _Admitted(
-            agreement=agreement,
-            memory=memory,
-            setup=setup,
-            advert=advert,
-            place=names.index(self._name),
-            releases=releases,
+            agreement=agreement, memory=memory, setup=setup, advert=advert, releases=releases
         )
 
-    def _work(self, admitted: _Admitted, session: bytes) -> LocalWork:
+    def _work(self, agreement: Agreement) -> Work:
         """The silo's records and model, loaded when they are first needed: a process that only
         helps to unmask does without.
         """
-        if session not in self._works:
-            from sumus.parties.work import LocalWork
-
-            agreement = admitted.agreement
-            self._works[session] = LocalWork(
-                agreement, self._name, self._load(agreement.plan, self._name)
-            )
-        return self._works[session]
+        plan_hash = agreement.plan.hash
+        if plan_hash not in self._works:
+            self._works[plan_hash] = self._open_work(agreement, self._name)
+        return self._works[plan_hash]
 
     def _restored(self, session: bytes) -> SiloSession:
         """The session that another process of this silo set up before it ended."""
-        if not self._state.knows(session):
+        if not self._memory.knows(session):
             raise PeerProtocolError(
                 f"silo {self._name!r} has not set up this session. Pass it the keys first."
             )
@@ -262,10 +282,11 @@ class SiloParty:
 
     def _plan_of(self, session: bytes) -> TrainingPlan:
         """The approved plan whose terms and this roster make up the session."""
-        roster = self._state.roster
-        for plan in self._state.plans():
+        for plan in self._memory.plans():
             try:
-                if session_digest(agree_on(plan).terms, roster) == session:
+                agreement = self._agree(plan)
+                _, roster = self._memory.enrolled(session, agreement.names)
+                if session_digest(agreement.terms_for(len(roster)), roster) == session:
                     return plan
             except SumusError:
                 continue  # another plan of this silo is none of this session's business
@@ -276,59 +297,91 @@ class SiloParty:
 
     # -- one round
 
-    def _submit(
-        self, admitted: _Admitted, work: LocalWork, session: SiloSession, message: bytes
-    ) -> bytes:
+    def _submit(self, admitted: _Admitted, session: SiloSession, message: bytes) -> bytes:
         """The masked input for an invitation: its noise is drawn once, and the same invitation gets
         the very same bytes again.
         """
-        plan, memory = admitted.agreement.plan, admitted.memory
+        agreement, memory = admitted.agreement, admitted.memory
+        work = self._work(agreement)  # before the round counts: records that do not load cost none
         invited = session.receive(message)
-        number, purpose, parameters = unpack_model(invited.payload)
-        self._check_asked(plan, number, purpose, len(parameters))
+        asked = _Asked.read(invited.payload, agreement)
         transcript, last = invited.header.transcript, memory.in_flight
-        place = 2 * number + PURPOSES.index(purpose)  # a round's model comes before its measurement
-        if last is not None and place <= last.number:
-            if place == last.number and transcript == last.transcript and last.reply:
+        if last is not None and asked.order <= last.number:
+            if asked.order == last.number and transcript == last.transcript and last.reply:
                 return last.reply
             raise PeerProtocolError(
                 f"silo {self._name!r} has answered round {last.number // 2 + 1} already, and a "
                 "round is answered once. Go on with the next."
             )
         # from here on this round's noise counts as drawn
-        memory.keep_in_flight(InFlight(place, transcript))
-        admitted.releases.enter(number, invited.header.round_id, purpose)
-        seed, label = self._state.simulation_seed, "silo" if purpose == "model" else purpose
-        source = (
-            RandomSource()
-            if seed is None
-            else RandomSource.simulation(seed, number, label, admitted.place)
+        memory.keep_in_flight(InFlight(asked.order, transcript))
+        admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)
+        vector = self._vector(agreement, work, asked, invited.removable_seeds)
+        residues = to_ring(
+            np.asarray(vector, dtype=np.int64), agreement.plan.aggregation.modulus_bits
         )
-        model = purpose == "model"
-        vector = (
-            work.vector(parameters, source, invited.removable_seeds)
-            if model
-            else work.counts(parameters, source)
-        )
-        reply = invited.submit(to_ring(vector, plan.aggregation.modulus_bits))[1]
-        memory.keep_in_flight(InFlight(place, transcript, reply))
+        reply = invited.submit(residues)[1]
+        memory.keep_in_flight(InFlight(asked.order, transcript, reply))
         return reply
 
-    @staticmethod
-    def _check_asked(plan: TrainingPlan, number: int, purpose: str, parameters: int) -> None:
+    def _plain(self, body: bytes) -> bytes:
+        """The vector itself, where the plan trusts whoever adds up."""
+        if self._trusting is None:
+            agreement = self._agree(self._memory.plan(body[:32]))
+            if not agreement.trusted:
+                raise PeerProtocolError(
+                    f"silo {self._name!r} sends its vector through the secure sum only. Refuse the "
+                    "server."
+                )
+            self._trusting = agreement, self._open_releases(agreement)
+        agreement, releases = self._trusting
+        asked = _Asked.read(body[64:], agreement)
+        releases.enter(asked.number, body[32:64], asked.purpose)
+        return pack_vector(self._vector(agreement, self._work(agreement), asked))
+
+    def _vector(
+        self, agreement: Agreement, work: Work, asked: _Asked, seeds: Sequence[bytes] = ()
+    ) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+        """Local steps and noise, or noisy counts: what goes into the sum, in grid steps."""
+        place = agreement.names.index(self._name)
+        source = self._memory.source(asked.number, asked.purpose, place)
+        if asked.purpose == "metrics":
+            return work.counts(asked.parameters, source)
+        begin = time.perf_counter()
+        update = work.update(asked.parameters, source, seeds)
+        if self._watch_update is not None:
+            self._watch_update(place, update, time.perf_counter() - begin)
+        return padded(update.vector, sum_length(agreement.design.resolved))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What the server asks for: a round's update, or counts under the model of a round.
+
+    Args:
+        order: of the sum among all of the plan: a round's model comes before its measurement.
+    """
+
+    number: int
+    purpose: str
+    parameters: npt.NDArray[np.float64]
+    order: int
+
+    @classmethod
+    def read(cls, payload: bytes, agreement: Agreement) -> _Asked:
         """Refuse whatever the plan does not ask for: what is accounted are its rounds and its
         measurements, and no others.
         """
-        if parameters != plan.training.dimension:
-            rule = (
-                f"the model that arrived has {parameters} parameters, the plan "
-                f"{plan.training.dimension}"
-            )
+        plan, (number, purpose, parameters) = agreement.plan, unpack_model(payload)
+        dimension = agreement.design.resolved.dimension
+        if len(parameters) != dimension:
+            rule = f"the model that arrived has {len(parameters)} parameters, the plan {dimension}"
             raise PeerProtocolError(f"{rule}. Refuse the server.")
-        if number >= plan.federation.rounds:
+        if number >= agreement.rounds:
             raise PeerProtocolError(
-                f"round {number + 1} is beyond the {plan.federation.rounds} rounds of the plan. "
-                "Agree on a new plan."
+                f"round {number + 1} is beyond the {agreement.rounds} rounds of the plan. Agree on "
+                "a new plan."
             )
         if purpose == "metrics" and not (
             plan.evaluation.metrics == "secure" and plan.measures_after(number)
@@ -336,3 +389,9 @@ class SiloParty:
             raise PeerProtocolError(
                 f"the plan does not measure the model of round {number + 1}. Agree on a new plan."
             )
+        return cls(
+            number=number,
+            purpose=purpose,
+            parameters=parameters,
+            order=2 * number + PURPOSES.index(purpose),
+        )

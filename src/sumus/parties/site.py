@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from sumus.books import Ledger, Policy
+from sumus.books import Ledger, LedgerReleases, Policy
 from sumus.data import FederatedData, load_silo
 from sumus.errors import DataError, StorageError
 from sumus.files import name_of_file, read_bytes, replace_atomically
+from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
-from sumus.parties.releases import LedgerReleases
-from sumus.parties.silo import SiloParty
+from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
 from sumus.secagg import Roster, SiloIdentity
 
-__all__ = ["Site", "approve", "open_party", "require_unchanged", "settle"]
+__all__ = ["Site", "approve", "open_party", "own_releases", "require_unchanged", "settle"]
 
 
 @final
@@ -111,12 +111,27 @@ def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -
 
 def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:
     """Put plans among those that this silo runs, each certified by this silo's own Sumus."""
-    agreed = [agree_on(plan) for plan in plans]
-    for each in agreed:
-        replace_atomically(
-            folder / "plans" / f"{each.plan.hash}.toml", each.plan.to_toml().encode()
-        )
-    return agreed
+    agreements = [agree_on(plan) for plan in plans]
+    for agreement in agreements:
+        plan = agreement.plan
+        replace_atomically(folder / "plans" / f"{plan.hash}.toml", plan.to_toml().encode())
+    return agreements
+
+
+def own_releases(agreement: Agreement, ledger: Ledger, policy: Policy) -> LedgerReleases:
+    """A silo's own ledger for one plan; refuses a plan whose whole run, measurements included,
+    would not fit the silo's policy.
+    """
+    releases = LedgerReleases(
+        ledger=ledger,
+        policy=policy,
+        plan=agreement.plan,
+        account=agreement.account,
+        run=f"federation-{agreement.plan.hash[:16]}",  # a plan runs once in a federation
+        spent=LiveEpsilon(agreement.design),
+    )
+    policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
+    return releases
 
 
 def open_party(folder: Path) -> SiloParty:
@@ -132,6 +147,6 @@ def open_party(folder: Path) -> SiloParty:
     ledger = Ledger.of_dataset(site.dataset, state=folder)
     return SiloParty(
         state,
-        load=site.load,
-        releases=lambda agreement: LedgerReleases.open(agreement, ledger, policy),
+        work=work_on(site.load),
+        releases=lambda agreement: own_releases(agreement, ledger, policy),
     )

@@ -6,6 +6,10 @@ message of `sumus.secagg`.
     server ──PROTOCOL(round message)─────────────► silo ──PROTOCOL(round message)──────────► server
                                                         ──REFUSED(reason)──────────────────► server
 
+Where a plan trusts whoever adds up, which only a simulation may, there is no protocol:
+
+    server ──PLAIN(plan hash, round id, model)───► silo ──PLAIN(vector)────────────────────► server
+
 A greeting names what the silo already holds; it carries no plan, path, seed, code or class name,
 because a silo takes none from a server.
 """
@@ -16,9 +20,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
 
+import numpy as np
+import numpy.typing as npt
+
 from sumus.errors import PeerProtocolError
 
-__all__ = ["Hello", "Kind", "Welcome", "frame", "readable", "refusal", "unframe"]
+__all__ = [
+    "Hello",
+    "Kind",
+    "Welcome",
+    "frame",
+    "pack_vector",
+    "readable",
+    "refusal",
+    "unframe",
+    "unpack_vector",
+]
 
 _LONGEST_REASON = 600
 _LONGEST_VERSION = 40
@@ -32,6 +49,7 @@ class Kind(IntEnum):
     WELCOME = 3
     READY = 4
     REFUSED = 5
+    PLAIN = 6
 
 
 def frame(kind: Kind, body: bytes = b"") -> bytes:
@@ -42,7 +60,7 @@ def frame(kind: Kind, body: bytes = b"") -> bytes:
 def unframe(message: bytes) -> tuple[Kind, bytes]:
     """The inverse of `frame`; refuses what is no message of ours."""
     if not message or message[0] not in Kind._value2member_map_:
-        raise PeerProtocolError("a message is of no known kind. Run the same release everywhere.")
+        raise PeerProtocolError("a message is of no known kind. Run the same version everywhere.")
     return Kind(message[0]), message[1:]
 
 
@@ -54,7 +72,7 @@ class Hello:
     Args:
         plan_hash: 32 bytes; the silo must hold a plan with this hash.
         session: 32 bytes; digest of terms and roster as the server computes them.
-        version: the server's release of Sumus.
+        version: the server's version of Sumus.
     """
 
     plan_hash: bytes
@@ -70,7 +88,7 @@ class Hello:
         """The inverse of `encode`, without the frame."""
         if not 64 < len(body) <= 64 + _LONGEST_VERSION:
             raise PeerProtocolError(
-                f"a greeting has {len(body)} bytes, which fits no release. Run the same release "
+                f"a greeting has {len(body)} bytes, which fits no version. Run the same version "
                 "everywhere."
             )
         return cls(plan_hash=body[:32], session=body[32:64], version=readable(body[64:]))
@@ -95,7 +113,7 @@ class Welcome:
         """The inverse of `encode`, without the frame."""
         if not body or body[0] > 1:
             raise PeerProtocolError(
-                "a welcome does not say whether the silo simulates. Run the same release "
+                "a welcome does not say whether the silo simulates. Run the same version "
                 "everywhere."
             )
         return cls(body[1:], bool(body[0]))
@@ -104,6 +122,18 @@ class Welcome:
 def refusal(reason: str) -> bytes:
     """A silo's refusal as a framed message."""
     return frame(Kind.REFUSED, reason.encode(errors="replace")[:_LONGEST_REASON])
+
+
+def pack_vector(vector: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> bytes:
+    """A plain vector: whether it is of floats, and its numbers."""
+    return bytes((vector.dtype == np.float64,)) + vector.tobytes()
+
+
+def unpack_vector(body: bytes) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    """The inverse of `pack_vector`."""
+    if body[0]:
+        return np.frombuffer(body, dtype=np.float64, offset=1)
+    return np.frombuffer(body, dtype=np.int64, offset=1)
 
 
 def readable(text: bytes) -> str:

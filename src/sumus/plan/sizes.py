@@ -29,7 +29,7 @@ __all__ = [
 MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
 FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
 
-# The convolutional network of Papernot et al. (arXiv:2007.14191) and of the paper: (channels,
+# The convolutional network of Papernot et al. (arXiv:2007.14191) and of Heikkilä 2025: (channels,
 # kernel, stride, padding), each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden
 # layer.
 CNN_CONVOLUTIONS = ((16, 8, 2, 2), (32, 4, 2, 0))

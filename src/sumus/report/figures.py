@@ -10,7 +10,7 @@ from typing import final
 
 from markupsafe import Markup
 
-from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds
 from sumus.report.words import Statement
@@ -34,7 +34,7 @@ class Figure:
     caption: str
 
 
-def of_run(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> list[Figure]:
+def of_run(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> list[Figure]:
     """The figures of one run, in reading order."""
     if not rounds:
         return []
@@ -49,16 +49,14 @@ def of_run(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> l
     return [figure for figure in [*made, _seconds(rounds), _traffic(rounds)] if figure is not None]
 
 
-def comparison(
-    task: Task, runs: Sequence[tuple[str, list[RoundRecord], Statement]]
-) -> list[Figure]:
+def comparison(task: Task, runs: Sequence[tuple[str, list[RoundEntry], Statement]]) -> list[Figure]:
     """The same figure for several runs at once; measures of another task have no line.
 
     Args:
         task: whose measures are compared.
     """
     headline = task.headline
-    kinds: list[tuple[str, str, bool, Callable[[RoundRecord], float | None]]] = [
+    kinds: list[tuple[str, str, bool, Callable[[RoundEntry], float | None]]] = [
         *(
             (measure.name, measure.title, measure.is_share, _value_of(measure))
             for measure in task.measures
@@ -107,7 +105,7 @@ def comparison(
 
 
 def _points(
-    rounds: list[RoundRecord], pick: Callable[[RoundRecord], float | None]
+    rounds: list[RoundEntry], pick: Callable[[RoundEntry], float | None]
 ) -> list[tuple[float, float]]:
     """(round, value) wherever the value is known and finite."""
     values = [(float(entry.round), pick(entry)) for entry in rounds]
@@ -122,18 +120,18 @@ def _legend(lines: Sequence[Line]) -> tuple[tuple[str, int, bool], ...]:
     return tuple((line.name, line.colour % 8, line.dashed) for line in lines)
 
 
-def _value_of(measure: Measure) -> Callable[[RoundRecord], float | None]:
+def _value_of(measure: Measure) -> Callable[[RoundEntry], float | None]:
     return lambda entry: entry.metrics.get(measure.name)
 
 
-def _worst_silo(measure: Measure) -> Callable[[RoundRecord], float | None]:
-    def pick(entry: RoundRecord) -> float | None:
+def _worst_silo(measure: Measure) -> Callable[[RoundEntry], float | None]:
+    def pick(entry: RoundEntry) -> float | None:
         return measure.worst(entry.known_silo_scores) if entry.known_silo_scores else None
 
     return pick
 
 
-def _measured_how(task: Task, rounds: list[RoundRecord]) -> str:
+def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
     kinds = {entry.metrics_are for entry in rounds if entry.metrics}
     if "simulation-only" in kinds:
         return (
@@ -150,7 +148,7 @@ def _measured_how(task: Task, rounds: list[RoundRecord]) -> str:
     return ""
 
 
-def _measure(task: Task, place: int, rounds: list[RoundRecord]) -> Figure | None:
+def _measure(task: Task, place: int, rounds: list[RoundEntry]) -> Figure | None:
     """The figure of one of the task's measures."""
     measure = task.measures[place]
     line = Line(name=measure.name, points=_points(rounds, _value_of(measure)), colour=place)
@@ -167,7 +165,7 @@ def _measure(task: Task, place: int, rounds: list[RoundRecord]) -> Figure | None
     return Figure(key=measure.name, title=measure.title, chart=chart, legend=(), caption=caption)
 
 
-def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) -> Figure | None:
+def _epsilon(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> Figure | None:
     guarantee = run.guarantee
     if guarantee is None or statement.verdict == "void":
         return None
@@ -191,7 +189,7 @@ def _epsilon(run: RunFolder, rounds: list[RoundRecord], statement: Statement) ->
     )
 
 
-def _fairness(measure: Measure, rounds: list[RoundRecord]) -> Figure | None:
+def _fairness(measure: Measure, rounds: list[RoundEntry]) -> Figure | None:
     known = [
         (float(entry.round), entry.known_silo_scores) for entry in rounds if entry.known_silo_scores
     ]
@@ -233,7 +231,7 @@ def _fairness(measure: Measure, rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _norms(rounds: list[RoundRecord]) -> Figure | None:
+def _norms(rounds: list[RoundEntry]) -> Figure | None:
     lines = [
         Line(
             name="update, noise included",
@@ -261,7 +259,7 @@ def _norms(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _clipping(rounds: list[RoundRecord]) -> Figure | None:
+def _clipping(rounds: list[RoundEntry]) -> Figure | None:
     line = Line(
         name="clipped records",
         points=_points(rounds, lambda entry: entry.clipped_fraction),
@@ -282,7 +280,7 @@ def _clipping(rounds: list[RoundRecord]) -> Figure | None:
     return Figure(key="clipping", title="Clipped records", chart=chart, legend=(), caption=caption)
 
 
-def _seconds(rounds: list[RoundRecord]) -> Figure | None:
+def _seconds(rounds: list[RoundEntry]) -> Figure | None:
     measured = {stage for entry in rounds for stage in entry.seconds}
     stages = [stage for stage in _STAGES if stage in measured] + sorted(
         measured.difference(_STAGES)
@@ -313,7 +311,7 @@ def _seconds(rounds: list[RoundRecord]) -> Figure | None:
     )
 
 
-def _traffic(rounds: list[RoundRecord]) -> Figure | None:
+def _traffic(rounds: list[RoundEntry]) -> Figure | None:
     if not any(entry.bytes_up or entry.bytes_down for entry in rounds):
         return None
     stacks = {

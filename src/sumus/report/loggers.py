@@ -7,7 +7,7 @@
 
 Both write below the run folder and talk to nobody: `tensorboard --logdir RUN/tensorboard`,
 `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri RUN/mlruns`. Who sets
-MLFLOW_TRACKING_URI has MLflow write there instead. What they show is what `record.jsonl` holds; the
+MLFLOW_TRACKING_URI has MLflow write there instead. What they show is what `journal.jsonl` holds; the
 record stays the original.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from sumus.books import RoundRecord, RunFolder
+from sumus.books import RoundEntry, RunFolder
 from sumus.errors import PlanError
 from sumus.report.words import statement_of
 
@@ -34,7 +34,7 @@ __all__ = ["Logger", "MlflowLogger", "TensorboardLogger", "open_loggers"]
 class Logger(Protocol):
     """Takes one record after another, then is closed."""
 
-    def log_round(self, record: RoundRecord) -> None:
+    def log_round(self, record: RoundEntry) -> None:
         """Write the numbers of one round."""
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ def open_loggers(plan: TrainingPlan, run_path: Path) -> list[Logger]:
     return [kinds[name](plan, run_path) for name in dict.fromkeys(plan.report.loggers)]
 
 
-def scalars_of(record: RoundRecord) -> dict[str, float]:
+def scalars_of(record: RoundEntry) -> dict[str, float]:
     """The finite numbers of a round by name; a stage's seconds as `seconds/stage`."""
     scalars: dict[str, float | None] = {
         **record.metrics,
@@ -101,7 +101,7 @@ class TensorboardLogger:
         self._add_text("guarantee", guarantee_text(run_path))
         self._add_text("plan", "```\n" + plan.to_toml() + "```")
 
-    def log_round(self, record: RoundRecord) -> None:
+    def log_round(self, record: RoundEntry) -> None:
         """One scalar per number, at the step of the round."""
         values = [
             self._summary.Value(tag=name, simple_value=value)
@@ -162,7 +162,7 @@ class MlflowLogger:
             ).info.run_id
             self._log_plan(plan)
 
-    def log_round(self, record: RoundRecord) -> None:
+    def log_round(self, record: RoundEntry) -> None:
         """One metric per number, at the step of the round."""
         now = int(1000 * time.time())
         metrics = [

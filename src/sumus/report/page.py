@@ -17,7 +17,7 @@ from typing import Any, final
 
 import jinja2
 
-from sumus.books import RoundRecord, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
@@ -37,7 +37,7 @@ class RunView:
     """Everything the page shows about one run."""
 
     run: RunFolder
-    rounds: list[RoundRecord]
+    rounds: list[RoundEntry]
     statement: Statement
     figures: list[Figure]
     tiles: list[tuple[str, str, str]]
@@ -177,7 +177,7 @@ def _view(run: RunFolder, colour: int) -> RunView:
     )
 
 
-def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, str]]:
+def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str]]:
     """The figures everybody asks for first: (name, value, remark)."""
     seconds = sum(sum(entry.seconds.values()) for entry in rounds)
     traffic = sum(entry.bytes_up + entry.bytes_down for entry in rounds)
@@ -226,7 +226,7 @@ def _tiles(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str, st
 
 
 def _baselines(
-    run: RunFolder, rounds: list[RoundRecord]
+    run: RunFolder, rounds: list[RoundEntry]
 ) -> list[tuple[str, float, float | None, str]]:
     """Private, non-private and each silo alone: (name, headline measure, its ±, remark); empty if
     the run did not measure them.
@@ -272,7 +272,7 @@ def _baselines(
     return rows
 
 
-def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, float]]:
+def _extremes(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, float]]:
     """The last headline measure of each silo, worst first; only the ends of a long list."""
     last = next((entry.silo_scores for entry in reversed(rounds) if entry.silo_scores), None) or ()
     names = (
@@ -286,7 +286,7 @@ def _extremes(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, floa
     return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
 
 
-def _value(measure: Measure, entry: RoundRecord) -> str:
+def _value(measure: Measure, entry: RoundEntry) -> str:
     """A measure of a round with its half-width, a dash where it was not measured."""
     if measure.name not in entry.metrics:
         return "–"
@@ -298,7 +298,7 @@ def _told(measure: Measure, value: float, plus_minus: float | None = None) -> st
     return formatter(value, plus_minus)
 
 
-def _health(run: RunFolder, rounds: list[RoundRecord]) -> list[tuple[str, str]]:
+def _health(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str]]:
     """What an engineer looks at when something seems wrong."""
     dropped = [name for entry in rounds for name in entry.dropped]
     headroom = [entry.headroom_bits for entry in rounds if entry.headroom_bits is not None]

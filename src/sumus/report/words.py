@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from sumus.books import Guarantee, RoundRecord, RunFolder, rounded_up
-from sumus.guarantee import records_in_words
+from sumus.books import RoundEntry, RunFolder, rounded_up
+from sumus.guarantee import Account, records_in_words
 
 __all__ = ["Statement", "most_detected", "statement_of"]
 
@@ -75,7 +75,7 @@ def statement_of(run: RunFolder) -> Statement:
     analysis = next(
         (
             f"{analysis.name}: {analysis.statement}"
-            for analysis in guarantee.compared
+            for analysis in guarantee.analyses
             if analysis.name == guarantee.analysis
         ),
         guarantee.analysis,
@@ -138,13 +138,11 @@ def statement_of(run: RunFolder) -> Statement:
     )
 
 
-def _bound(guarantee: Guarantee) -> str:
+def _bound(guarantee: Account) -> str:
     return f"ε\u00a0≤\u00a0{rounded_up(guarantee.epsilon)} at δ\u00a0=\u00a0{guarantee.delta:g}"
 
 
-def _void(
-    run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord], reason: str
-) -> Statement:
+def _void(run: RunFolder, guarantee: Account, rounds: list[RoundEntry], reason: str) -> Statement:
     """A run that does not keep what its plan promises: no ε stands beside it but in the words that
     say so.
     """
@@ -171,7 +169,7 @@ def _void(
     )
 
 
-def _records(run: RunFolder, guarantee: Guarantee) -> tuple[tuple[str, str], ...]:
+def _records(run: RunFolder, guarantee: Account) -> tuple[tuple[str, str], ...]:
     """What the guarantee is about, what was assumed about it, and what else was released from it:
     whoever signs must see it.
     """
@@ -218,7 +216,7 @@ def _without_guarantee(run: RunFolder) -> Statement:
     )
 
 
-def _meaning(run: RunFolder, guarantee: Guarantee, verdict: str) -> tuple[str, ...]:
+def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...]:
     epsilon, delta = guarantee.epsilon, guarantee.delta
     whose = (
         "any single record"
@@ -275,7 +273,7 @@ def _meaning(run: RunFolder, guarantee: Guarantee, verdict: str) -> tuple[str, .
     )
 
 
-def _gaps(run: RunFolder, guarantee: Guarantee, rounds: list[RoundRecord]) -> tuple[str, ...]:
+def _gaps(run: RunFolder, guarantee: Account, rounds: list[RoundEntry]) -> tuple[str, ...]:
     gaps = [
         "What is true of the population whether or not one record is included: that is what the "
         "model is meant to learn."

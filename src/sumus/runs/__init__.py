@@ -1,4 +1,8 @@
-"""`sumus.train`: parties, books and report tied together."""
+"""`sumus.train`: parties, books and report tied together.
+
+`run` trains in this process, `options` says how, `trained` is what is left; `server_run` is the
+server's side of a run across machines; `finishing` ends both.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,18 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.parties import Simulation as Simulation
     from sumus.runs.baselines import without_noise as without_noise
-    from sumus.runs.run import RunOptions as RunOptions, TrainedRun as TrainedRun, train as train
+    from sumus.runs.options import RunOptions as RunOptions
+    from sumus.runs.run import train as train
     from sumus.runs.server_run import finish as finish, is_over as is_over, open_run as open_run
+    from sumus.runs.trained import TrainedRun as TrainedRun
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     baselines="without_noise",
-    run="RunOptions TrainedRun train",
+    options="RunOptions",
+    run="Simulation train",
     server_run="finish is_over open_run",
+    trained="TrainedRun",
 )

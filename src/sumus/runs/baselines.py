@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
 from sumus.guarantee import NoiseDesign
-from sumus.parties import Federation
+from sumus.parties import Simulation, federation_in_process
 from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.purity import InputKind
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, evaluate, plain_steps
+from sumus.training import Prepared, evaluate, plain_steps
 
 __all__ = ["baselines", "constant_baseline", "without_noise"]
 
@@ -38,37 +39,42 @@ def constant_baseline(plan: TrainingPlan, data: FederatedData) -> dict[str, floa
     return {plan.task.constant[0]: plan.task.baseline(train, test)}
 
 
-def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict[str, float]:
-    """The task's headline measure of FedAvg with the same rounds, steps and learning rate but no noise, and of every
+def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> dict[str, float]:
+    """The task's headline measure of FedAvg with the same rounds, steps and learning rate but no
+    noise, and of every
     silo by itself.
 
     Returns:
         `non_private`, and `alone_mean`, `alone_min`, `alone_max` over silos, all on the test
         records of all silos together; nothing where there are none.
     """
-    if not any(len(silo.test) for silo in bench.data.silos):
+    if not any(len(silo.test) for silo in prepared.data.silos):
         return {}
-    names = tuple(silo.name for silo in bench.data.silos)
-    records = [len(silo.train) for silo in bench.data.silos]
+    names = tuple(silo.name for silo in prepared.data.silos)
+    records = [len(silo.train) for silo in prepared.data.silos]
     least = min((count for count in records if count), default=1)
     batch = min(max(plan.training.divisor or _LEAST_BATCH, _LEAST_BATCH), float(least))
     mean = max(float(np.mean(records)), 1.0)
     steps = max(1, round(mean / batch))
     plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
-    together = Federation(
-        NoiseDesign.of(ResolvedPlan.of(plain, names)), bench, None, seed=0, threads=threads
+    together = federation_in_process(
+        NoiseDesign.of(ResolvedPlan.of(plain, names)),
+        prepared,
+        Simulation(0),
+        releases=NoLedger("comparison without privacy"),
+        threads=threads,
     )
     for _ in together.rounds():
         pass
     pooled = Records(
-        np.concatenate([silo.test.x for silo in bench.data.silos]),
-        np.concatenate([silo.test.y for silo in bench.data.silos]),
+        np.concatenate([silo.test.x for silo in prepared.data.silos]),
+        np.concatenate([silo.test.y for silo in prepared.data.silos]),
     )
-    kind = InputKind.of(bench.model, plan.training.vocabulary)
+    kind = InputKind.of(prepared.model, plan.training.vocabulary)
 
     def measured(parameters: npt.NDArray[np.float64]) -> float:
         metrics = evaluate(
-            bench.model,
+            prepared.model,
             parameters,
             pooled,
             task=plan.task,
@@ -77,11 +83,11 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
         return metrics[plan.task.headline.name]
 
     alone = []
-    for position, silo in enumerate(bench.data.silos):
+    for position, silo in enumerate(prepared.data.silos):
         update = plain_steps(
-            bench.model,
+            prepared.model,
             plan.task,
-            bench.first_parameters,
+            prepared.first_parameters,
             kind.cast(torch.from_numpy(silo.train.x)),
             torch.from_numpy(silo.train.y),
             steps=steps * plan.federation.rounds,
@@ -91,7 +97,7 @@ def baselines(plan: TrainingPlan, bench: Workbench, *, threads: int = 1) -> dict
             l2_penalty=0.0,
             source=RandomSource.simulation(0, "alone", position),
         )
-        alone.append(measured(bench.first_parameters + update))
+        alone.append(measured(prepared.first_parameters + update))
     return {
         "non_private": measured(together.server.released),
         "alone_mean": float(np.mean(alone)),

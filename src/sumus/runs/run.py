@@ -1,185 +1,53 @@
 """A whole training run: plan in, run folder out; can be stopped at any moment and continued
 exactly.
 
-run = sumus.train(plan) run = sumus.train(plan, model=my_torch_module, silos={"Bergen": (x0, y0),
-"Oslo": (x1, y1)}, name="visits", classes=3)
+    run = sumus.train(plan)
+    run = sumus.train(plan, model=my_torch_module,
+                      silos={"Bergen": (x0, y0), "Oslo": (x1, y1)}, name="visits", classes=3)
 """
 
 from __future__ import annotations
 
-import hmac
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-import torch
 from torch import nn
 
-from sumus.books import DatasetTotal, ReleaseLog, RoundRecord, RunFolder
+from sumus.books import (
+    Ledger,
+    LedgerReleases,
+    NoLedger,
+    Policy,
+    RoundEntry,
+    RunFolder,
+    dataset_of,
+)
 from sumus.data import FederatedData, data_folder
-from sumus.errors import GuaranteeError, StorageError
-from sumus.guarantee import (
-    Account,
-    LiveEpsilon,
-    NoiseDesign,
-    as_table,
-    calibrated,
-    certify,
-    labelled,
-)
-from sumus.parties import (
-    Federation,
-    RoundFacts,
-    RoundOutcome,
-    Vanishing,
-    record_of,
-    restore,
-    round_identifier,
-    summary_of,
-    write_model,
-)
+from sumus.errors import GuaranteeError
+from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
+from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
-from sumus.purity import own_copy, released_model
+from sumus.purity import own_copy
 from sumus.runs.baselines import baselines, constant_baseline
+from sumus.runs.finishing import finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_model, with_records
+from sumus.runs.options import RunOptions
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
-from sumus.training import (
-    Workbench,
-    arithmetic,
-    bound_to,
-    flat_parameters,
-    load_flat,
-    named_model,
-    prepare,
-)
+from sumus.runs.secret import secret_of
+from sumus.runs.trained import TrainedRun
+from sumus.training import Prepared, arithmetic, flat_parameters, named_model, prepare
 
-__all__ = ["DEFAULT_PLAN", "RunOptions", "TrainedRun", "train"]
+if TYPE_CHECKING:
+    from sumus.report import Logger
 
+__all__ = ["DEFAULT_PLAN", "Simulation", "train"]
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Speed and paths: nothing here changes what is promised, except a public seed, which voids it.
-
-    Args:
-        root: where run folders go.
-        name: first part of the folder's name.
-        resume: a run folder to continue.
-        threads: silos that compute at the same time.
-        seed: public seed of a reproducible simulation. It voids the guarantee, and the record says
-            so.
-        vanishing: drop-outs to simulate; of a round that is repeated the same again, or its sum is
-            one over other silos.
-        compare: also train without privacy, together and each silo alone.
-        ledger: enter every release into the ledger of the data set, in `state` or the default
-            folder.
-        policy: file with a silo's own policy, enforced before the first round.
-    """
-
-    root: Path = Path("runs")
-    name: str | None = None
-    resume: Path | None = None
-    threads: int = field(default_factory=lambda: max(1, os.cpu_count() or 1))
-    seed: int | None = None
-    vanishing: Vanishing = field(default_factory=dict)
-    compare: bool = False
-    ledger: bool = True
-    state: Path | None = None
-    policy: Path | None = None
-
-
-@final
-@dataclass(frozen=True)
-class TrainedRun:
-    """What a finished run leaves in memory; everything is also in `path`."""
-
-    path: Path
-    plan: TrainingPlan
-    account: Account | None
-    model: nn.Module
-    rounds: tuple[RoundRecord, ...]
-    baselines: dict[str, float]
-    assumptions: tuple[str, ...]
-    seconds: float
-    void: str | None = None  # why the guarantee does not hold for this run, if it does not
-    # of the data set on its ledger, this run included; None if the run was not entered
-    spent: DatasetTotal | None = None
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The task's measures of the released model by name, as far as the plan measures it."""
-        return self.rounds[-1].metrics if self.rounds else {}
-
-    @property
-    def score(self) -> str:
-        """The task's headline measure of the released model with its half-width, or why there is
-        none.
-        """
-        measure = self.plan.task.headline
-        if measure.name not in self.metrics:
-            return self.why_not_measured
-        width = self.rounds[-1].metrics_plus_minus.get(measure.name)
-        return measure.text(self.metrics[measure.name], width)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of the released model, where the task is classification."""
-        return self.metrics.get("accuracy")
-
-    @property
-    def why_not_measured(self) -> str:
-        """What stands in the place of a measure that is not there; a simulation measures whenever
-        it has records for it.
-        """
-        return (
-            "not measured: no test records"
-            if self.plan.evaluation.metrics == "simulation"
-            else "not measured"
-        )
-
-    @property
-    def accuracy_plus_minus(self) -> float | None:
-        """Half-width of the accuracy's 95 % interval; None where it is exact, or not measured."""
-        return self.rounds[-1].metrics_plus_minus.get("accuracy") if self.rounds else None
-
-    @property
-    def loss(self) -> float | None:
-        """Of the released model."""
-        return self.metrics.get("loss")
-
-    def summary(self) -> dict[str, Any]:
-        """Plain values for `--json` and `summary.json`; a void run has no ε."""
-        ended = summary_of(
-            self.plan.task, self.account, self.rounds, void=self.void, seconds=self.seconds
-        )
-        ended |= {
-            "run": str(self.path),
-            "baselines": self.baselines,
-            "assumptions": list(self.assumptions),
-        }
-        return ended | {"ledger": None if self.spent is None else asdict(self.spent)}
-
-    def _repr_html_(self) -> str:
-        bound = (
-            "no privacy guarantee"
-            if self.account is None
-            else f"VOID: {self.void}"
-            if self.void
-            else str(self.account).splitlines()[0]
-        )
-        lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
-        measured = f"{self.plan.task.headline.name} {self.score}"
-        title = f"{len(self.rounds)} rounds, {measured}, {' '.join(bound.split())}"
-        return as_table(title, [*lines, ("run", str(self.path))])
-
-
-Progress = Callable[[NoiseDesign, RoundRecord], None]
+Progress = Callable[[NoiseDesign, RoundEntry], None]
+_VOID = "the noise comes from a public seed (simulation)"
 
 
 def train(
@@ -190,6 +58,7 @@ def train(
     name: str | None = None,
     classes: int | None = None,
     options: RunOptions | None = None,
+    simulation: Simulation | None = None,
     progress: Progress | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
 ) -> TrainedRun:
@@ -209,109 +78,145 @@ def train(
             public facts (`from_arrays`).
         classes: number of their labels, public; omitted: read off the labels, which is an
             assumption.
+        options: speed, paths and books.
+        simulation: a public seed for all noise. It voids the guarantee, and the journal says so.
         progress: called after every round.
         begun: called once the guarantee is certified.
     """
-    options = options or RunOptions()
-    began = time.perf_counter()
+    options, began = options or RunOptions(), time.perf_counter()
     if options.resume:
-        plan = plan_to_resume(options.resume, seed=options.seed, silos=silos, model=model)
+        seed = None if simulation is None else simulation.seed
+        plan = plan_to_resume(options.resume, seed=seed, silos=silos, model=model)
     with as_it_began(options.resume):
         plan, data = with_records(
             plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes
         )
-    plan, facts = with_model(plan, model), data.facts()
+    design = _designed(with_model(plan, model), data, model)
+    account = certify(design) if design.resolved.rules.private else None
+    if begun is not None:
+        begun(design, account, data)
+    prepared = _prepared(design, data, model)
+    epsilon = LiveEpsilon(design) if account is not None else _nothing_promised
+    open_releases = _releases(design, account, options, simulation, epsilon)
+    run = _opened(design, account, options, simulation, open_releases, data, model)
+    if silos is None and not options.resume:
+        run.note_data_folder(data_folder(plan))
+    with _kept(run):
+        resumed = options.resume is not None
+        releases = open_releases if isinstance(open_releases, NoLedger) else open_releases(run.name)
+        party = federation_in_process(
+            design,
+            prepared,
+            simulation
+            or RunSecret(
+                secret_of(run, data, prepared, design.plan, resumed=resumed), run.plan_hash
+            ),
+            releases=releases,
+            threads=options.threads,
+            vanishing=options.vanishing,
+            epsilon=epsilon,
+        )
+        telling = _telling(design, run, progress)
+        for _ in party.train(run, telling=telling):
+            pass
+        in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
+        compared = constant_baseline(design.plan, data) if in_the_clear else {}
+        if options.compare:
+            compared |= baselines(design.plan, prepared, threads=options.threads)
+        result = TrainedRun(
+            run.path,
+            design.plan,
+            account,
+            loaded_model(party),
+            tuple(run.rounds()),
+            compared,
+            data.assumptions,
+            time.perf_counter() - began,
+            run.void,
+            None if isinstance(releases, NoLedger) else releases.total(),
+        )
+        finish(run, result.model, result.summary(), telling)
+    return result
+
+
+def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) -> NoiseDesign:
+    """The calibrated design; parameters of a model of one's own are counted."""
+    facts = data.facts()
     if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
         sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
-    built = calibrated(plan, facts)
-    account = certify(built) if built.resolved.rules.private else None
-    if begun is not None:
-        begun(built, account, data)
-    bench = prepare(built.plan, data, model=model)
-    if len(bench.first_parameters) != built.plan.training.dimension:
+    return calibrated(plan, facts)
+
+
+def _prepared(design: NoiseDesign, data: FederatedData, model: nn.Module | None) -> Prepared:
+    """Records and model, ready; refuses a model of another size than the plan accounts for."""
+    prepared = prepare(design.plan, data, model=model)
+    if len(prepared.first_parameters) != design.resolved.dimension:
         rule = (
-            f"{built.plan.training.dimension} parameters, the model has "
-            f"{len(bench.first_parameters)}"
+            f"{design.resolved.dimension} parameters, the model has "
+            f"{len(prepared.first_parameters)}"
         )
         raise GuaranteeError(f"training.dimension promises {rule}. Omit it to have it counted.")
-    resumed = options.resume.resolve().name if options.resume else None
-    releases = (
-        ReleaseLog.open(
-            built.plan, account, state=options.state, policy=options.policy, resumed=resumed
-        )
-        if options.ledger and options.seed is None
-        else None
+    return prepared
+
+
+def _releases(
+    design: NoiseDesign,
+    account: Account | None,
+    options: RunOptions,
+    simulation: Simulation | None,
+    epsilon: Callable[[int], float],
+) -> NoLedger | Callable[[str], LedgerReleases]:
+    """The ledger of the data set, given the run's name, once the policy has agreed to the plan; or
+    why there is none.
+    """
+    if simulation is not None:
+        return NoLedger(_VOID)
+    if not options.ledger:
+        return NoLedger("switched off by whoever ran it")
+    ledger = Ledger.of_dataset(dataset_of(design.plan), state=options.state)
+    policy = None if options.policy is None else Policy.load(options.policy)
+    if policy is not None:
+        resumed = options.resume.resolve().name if options.resume else None
+        policy.check(account, design.plan, ledger, run=resumed)
+    return lambda run: LedgerReleases(
+        ledger=ledger,
+        policy=policy,
+        plan=design.plan,
+        account=account,
+        run=run,
+        spent=epsilon,
+        repeatable=True,
     )
-    names = tuple(silo.name for silo in data.silos)
-    void = "the noise comes from a public seed (simulation)" if options.seed is not None else None
-    run = (
-        RunFolder.open(options.resume, resume=True)
-        if options.resume
-        else RunFolder.create(
-            built.plan,
-            account,
-            options.root,
-            name=options.name,
-            silos=names,
-            void=void,
-            own_model=None if model is None else class_of(model),
-            arithmetic=arithmetic(),
-        )
+
+
+def _opened(
+    design: NoiseDesign,
+    account: Account | None,
+    options: RunOptions,
+    simulation: Simulation | None,
+    releases: object,
+    data: FederatedData,
+    model: nn.Module | None,
+) -> RunFolder:
+    """The run's folder, new or to go on with."""
+    if options.resume:
+        return RunFolder.open(options.resume, resume=True)
+    return RunFolder.create(
+        design.plan,
+        account,
+        options.root,
+        name=options.name,
+        silos=tuple(silo.name for silo in data.silos),
+        void=None if simulation is None else _VOID,
+        own_model=None if model is None else class_of(model),
+        arithmetic=arithmetic(),
+        no_ledger=releases.reason if isinstance(releases, NoLedger) else None,
     )
-    if silos is None and not options.resume:
-        run.note_data_folder(data_folder(plan))
-    epsilon: Callable[[int], float] = (
-        LiveEpsilon(built) if account is not None else lambda rounds: math.inf
-    )
-    with _kept(run):
-        secret = _secret(run, options, data, bench, built.plan)
-        federation = Federation(
-            built, bench, secret, options.seed, options.threads, options.vanishing
-        )
-        restore(federation.server, run)
-        loggers = _loggers(built.plan, run.path)
-        for number in range(run.last_round, built.plan.federation.rounds):
-            if releases is not None:
-                identifier = round_identifier(built.plan, number, federation.invited(number))
-                releases.enter(run, number + 1, identifier.hex(), epsilon(number + 1))
-            outcome = federation.round(number)
-            record = _record(
-                federation, outcome, names, math.inf if run.void else epsilon(number + 1)
-            )
-            record = run.commit(record, federation.server.state(), {"round": number + 1})
-            for logger in loggers:
-                logger.log_round(record)
-            if progress is not None:
-                progress(built, record)
-        for logger in loggers:
-            logger.close()
-        in_the_clear = options.compare or built.plan.evaluation.metrics == "simulation"
-        compared = constant_baseline(built.plan, data) if in_the_clear else {}
-        compared |= baselines(built.plan, bench, threads=options.threads) if options.compare else {}
-        load_flat(
-            bench.model, torch.from_numpy(np.array(federation.server.released, dtype=np.float64))
-        )
-        seconds = time.perf_counter() - began
-        rounds = tuple(run.rounds())
-        total = None if releases is None else releases.total()
-        released = released_model(bench.model)
-        result = TrainedRun(
-            run.path,
-            built.plan,
-            account,
-            released,
-            rounds,
-            compared,
-            data.assumptions,
-            seconds,
-            run.void,
-            total,
-        )
-        write_model(run, released)
-        if run.summary is None:
-            run.finish(result.summary())
-    return result
+
+
+def _nothing_promised(rounds: int) -> float:
+    return math.inf
 
 
 @contextmanager
@@ -326,82 +231,43 @@ def _kept(run: RunFolder) -> Iterator[None]:
         ) from None
 
 
-def _loggers(plan: TrainingPlan, path: Path) -> list[Any]:
-    """The loggers that the plan names; their packages are imported only then."""
-    if not plan.report.loggers:
-        return []
-    from sumus.report import open_loggers
+@final
+@dataclass(frozen=True)
+class _Logging:
+    """Tells a logger of the report."""
 
-    return list(open_loggers(plan, path))
+    logger: Logger
 
+    def round_entered(self, entry: RoundEntry) -> None:
+        """See `Telling.round_entered`."""
+        self.logger.log_round(entry)
 
-def fresh_secret() -> bytes:
-    """32 bytes from the operating system."""
-    return os.urandom(32)
-
-
-def _secret(
-    run: RunFolder, options: RunOptions, data: FederatedData, bench: Workbench, plan: TrainingPlan
-) -> bytes | None:
-    """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run
-    is finished.
-
-    Guarantee: a run goes on only with the records and the model that it began with. The noise of a
-        round that is repeated is the same again, so on anything else the two releases would differ
-        by what it was to hide.
-    """
-    if options.seed is not None:
-        return None
-    if options.resume is None:
-        secret = fresh_secret()
-        run.write_secret(secret + bound_to(secret, data, bench, plan))
-        return secret
-    if run.summary is not None:
-        return fresh_secret()  # nothing is left to repeat
-    stored = run.read_secret()
-    if len(stored) != 64:
-        raise StorageError(
-            f"{run.path / 'secret.key'} must hold 64 bytes, got {len(stored)}. Start a new run."
-        )
-    secret, bound = stored[:32], stored[32:]
-    if not hmac.compare_digest(bound, bound_to(secret, data, bench, plan)):
-        began = f"{run.path} began with other records, another feature map or another model"
-        raise GuaranteeError(
-            f"{began}, which its noise belongs to. Resume it with those, or start a new run."
-        )
-    return secret
+    def run_ends(self, summary: Mapping[str, Any]) -> None:
+        """See `Telling.run_ends`."""
+        self.logger.close()
 
 
-def _record(
-    federation: Federation, outcome: RoundOutcome, names: tuple[str, ...], epsilon: float
-) -> RoundRecord:
-    """What the record keeps of a round, with what only a simulation can know."""
-    plan, local = federation.design.plan, outcome.local.values()
-    taken = sum(each.records for each in local)
-    simulated = plan.evaluation.metrics == "simulation" and outcome.metrics is not None
-    facts = RoundFacts(
-        number=outcome.number,
-        round_id=round_identifier(plan, outcome.number, outcome.invited),
-        epsilon=epsilon,
-        names=names,
-        survivors=outcome.aggregated.survivors,
-        total=outcome.aggregated.total,
-        update=outcome.update,
-        metrics=outcome.metrics,
-        seconds=outcome.seconds,
-        bytes_up=outcome.aggregated.bytes_up,
-        bytes_down=outcome.aggregated.bytes_down,
-    )
-    headline = federation.design.plan.task.headline.name
-    return replace(
-        record_of(federation.design, facts),
-        silo_scores=tuple(
-            part[headline] if part.records else None for part in federation.evaluate_silos()
-        )
-        if simulated
-        else None,
-        clipped_fraction=sum(each.clipped for each in local) / taken if taken else None,
-        nonfinite=sum(each.nonfinite for each in local),
-        saturated=sum(each.saturated for each in local),
-        counts_are="simulation-only",
-    )
+@final
+@dataclass(frozen=True)
+class _Calling:
+    """Tells a function of every round."""
+
+    design: NoiseDesign
+    progress: Progress
+
+    def round_entered(self, entry: RoundEntry) -> None:
+        """See `Telling.round_entered`."""
+        self.progress(self.design, entry)
+
+    def run_ends(self, summary: Mapping[str, Any]) -> None:
+        """See `Telling.run_ends`."""
+
+
+def _telling(design: NoiseDesign, run: RunFolder, progress: Progress | None) -> tuple[Telling, ...]:
+    """The loggers that the plan names, whose packages are imported only then, and `progress`."""
+    loggers: tuple[Telling, ...] = ()
+    if design.plan.report.loggers:
+        from sumus.report import open_loggers
+
+        loggers = tuple(map(_Logging, open_loggers(design.plan, run.path)))
+    return loggers if progress is None else (*loggers, _Calling(design, progress))

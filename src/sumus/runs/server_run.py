@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
-from sumus.books import RunFolder
+from sumus.books import JOURNAL, RunFolder
 from sumus.errors import EngineError
-from sumus.parties import Agreement, ServerParty, measurement_asked, summary_of, write_model
+from sumus.parties import Agreement, ServerParty, measurement_asked, summary_of
+from sumus.runs import finishing
 from sumus.secagg import Roster
-from sumus.training import load_flat
 
 __all__ = ["existing_run", "finish", "is_over", "open_run"]
 
@@ -21,30 +19,31 @@ _VOID = "the silos' noise comes from a public seed (simulation)"
 
 def existing_run(agreement: Agreement, runs: Path) -> Path | None:
     """The folder of this plan's run, if there is one."""
-    found = sorted(path.parent for path in (runs / agreement.plan.hash).glob("*/record.jsonl"))
-    return found[-1] if found else None
+    folders = sorted(path.parent for path in (runs / agreement.plan.hash).glob(f"*/{JOURNAL}"))
+    return folders[-1] if folders else None
 
 
 def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: bool) -> RunFolder:
     """Go on with the plan's run, or begin it. A plan is run once in a federation: its silos answer
     each of its rounds once.
     """
-    found = existing_run(agreement, runs)
-    if found is None:
+    folder = existing_run(agreement, runs)
+    if folder is None:
         void = _VOID if simulated else None
         return RunFolder.create(
             agreement.plan,
             agreement.account,
             runs / agreement.plan.hash,
-            silos=roster.names,
+            silos=agreement.names,
             void=void,
+            no_ledger="entered by every silo on a ledger of its own",
         )
-    finished = RunFolder.open(found)
-    run = finished if finished.summary is not None else RunFolder.open(found, resume=True)
+    finished = RunFolder.open(folder)
+    run = finished if finished.summary is not None else RunFolder.open(folder, resume=True)
     if simulated and run.void is None:
         run.close()
         raise EngineError(
-            f"{found} is a private run, but a silo now draws its noise from a public seed. Remove "
+            f"{folder} is a private run, but a silo draws its noise from a public seed. Remove "
             "its SIMULATION file."
         )
     return run
@@ -65,9 +64,12 @@ def is_over(run: RunFolder) -> bool:
 
 def finish(run: RunFolder, party: ServerParty) -> None:
     """Write the released model and the summary."""
-    load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float64))
-    write_model(run, party.model)
     rounds = run.rounds()
-    seconds = sum(sum(record.seconds.values()) for record in rounds)
-    ended = summary_of(run.plan.task, run.guarantee, rounds, void=run.void, seconds=seconds)
-    run.finish(ended | {"lost_rounds": run.plan.federation.rounds - len(rounds)})
+    summary = summary_of(
+        run.plan,
+        run.guarantee,
+        rounds,
+        void=run.void,
+        seconds=sum(sum(entry.seconds.values()) for entry in rounds),
+    )
+    finishing.finish(run, finishing.loaded_model(party), summary)

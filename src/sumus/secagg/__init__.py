@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         DroppedSet as DroppedSet,
         Invitation as Invitation,
         KeyDirectory as KeyDirectory,
+        SetCertificate as SetCertificate,
         decode_any as decode_any,
     )
     from sumus.secagg.schedule import agree as agree, expand as expand
@@ -76,7 +77,7 @@ __getattr__, __dir__, __all__ = door(
     in_process="Drop InProcessFederation Traffic check_drop vanished",
     keys="Roster SiloIdentity session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
-    messages="DroppedSet Invitation KeyDirectory decode_any",
+    messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
     schedule="agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",

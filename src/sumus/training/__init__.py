@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
     from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
+    from sumus.training.local.work import LocalWork as LocalWork
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
         require_same as require_same,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
     from sumus.training.noise import lifted_sum as lifted_sum
     from sumus.training.preparation import (
-        Workbench as Workbench,
+        Prepared as Prepared,
         named_model as named_model,
         prepare as prepare,
     )
@@ -40,10 +41,11 @@ __getattr__, __dir__, __all__ = door(
     local="local_updater",
     local__plain_steps="plain_steps",
     local__update="LocalUpdate LocalUpdater",
+    local__work="LocalWork",
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
-    preparation="Workbench named_model prepare",
+    preparation="Prepared named_model prepare",
     sampling="poisson_batch select_silos",
     server="Server",
 )

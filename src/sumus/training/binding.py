@@ -23,12 +23,12 @@ from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, 
 from sumus.tasks import Task
 from sumus.training.local import UPDATERS
 from sumus.training.local.plain_steps import mean_loss
-from sumus.training.preparation import Workbench
+from sumus.training.preparation import Prepared
 
 __all__ = ["bound_to"]
 
 
-def bound_to(secret: bytes, data: FederatedData, bench: Workbench, plan: TrainingPlan) -> bytes:
+def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: TrainingPlan) -> bytes:
     """A keyed digest of everything that silos compute from besides plan and checkpoint.
 
     Guarantee: other records, features, fixed weights or operators of the model give another digest.
@@ -55,7 +55,7 @@ def bound_to(secret: bytes, data: FederatedData, bench: Workbench, plan: Trainin
     return digest.digest()
 
 
-def _function(bench: Workbench, plan: TrainingPlan) -> Iterator[bytes]:
+def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
     """Digests of the model's operators and of its gradients at made-up parameters: the trained ones
     come from the checkpoint.
     """

@@ -31,12 +31,12 @@ from sumus.purity import (
 from sumus.tasks import LabelFacts
 from sumus.training.models import build_model, flat_parameters
 
-__all__ = ["Workbench", "named_model", "prepare"]
+__all__ = ["Prepared", "named_model", "prepare"]
 
 
 @final
 @dataclass(frozen=True)
-class Workbench:
+class Prepared:
     """What training needs besides the design: every silo's records behind the public features, and
     the model on top of them.
     """
@@ -46,9 +46,7 @@ class Workbench:
     first_parameters: npt.NDArray[np.float64]
 
 
-def prepare(
-    plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None
-) -> Workbench:
+def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None) -> Prepared:
     """Apply the plan's public feature map record by record and build the model (or take a copy of
     the user's).
 
@@ -97,7 +95,7 @@ def prepare(
     ready = replace(data, silos=silos, shape=shape)
     form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
     _require_fit(plan, trained, form, data.labels)
-    return Workbench(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
+    return Prepared(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
 
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:

@@ -20,7 +20,7 @@ _SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of
 
 @final
 class Server:
-    """The global model and its optimiser (algorithm 1 of the paper; Reddi et al. 2021, arXiv
+    """The global model and its optimiser (algorithm 1 of Heikkilä 2025; Reddi et al. 2021, arXiv
     2003.00295, for adam and yogi).
 
     Args:

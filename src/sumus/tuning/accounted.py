@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.books import Ledger, LedgerEntry, run_name
+from sumus.books import Ledger, LedgerEntry, NoLedger, run_name
 from sumus.data import load
 from sumus.errors import GuaranteeError, PlanError
 from sumus.files import number
@@ -32,7 +32,7 @@ from sumus.guarantee import (
     metrics_epsilon,
     search_epsilon,
 )
-from sumus.parties import Federation
+from sumus.parties import RunSecret, federation_in_process
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.tasks import Metrics
@@ -148,7 +148,13 @@ def accounted_tuning(
     best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])
-        federation = Federation(built[chosen], prepare(built[chosen].plan, data), os.urandom(32))
+        design = built[chosen]
+        federation = federation_in_process(
+            design,
+            prepare(design.plan, data),
+            RunSecret(os.urandom(32), design.plan.hash),
+            releases=NoLedger("entered as one release of the whole search"),
+        )
         *_, last = federation.rounds()
         measured = last.metrics
         if measured is not None and (

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, SiloRecords, load
 from sumus.errors import GuaranteeError, PlanError, StorageError
 from sumus.guarantee import calibrated
-from sumus.parties import Federation
+from sumus.parties import Simulation, federation_in_process
 from sumus.plan import TrainingPlan
-from sumus.training import Workbench, prepare
+from sumus.training import Prepared, prepare
 from sumus.tuning.space import SearchSpace
 
 __all__ = [
@@ -148,7 +149,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     base = tuning_plan(plan)
     data = without_test_records(load(base))
-    benches: dict[str, Workbench] = {}
+    benches: dict[str, Prepared] = {}
     better = plan.task.measure(options.objective, field="--objective").larger_is_better
     direction = "maximize" if better else "minimize"
 
@@ -191,7 +192,7 @@ def tune(
 def _score(
     plan: TrainingPlan,
     data: FederatedData,
-    benches: dict[str, Workbench],
+    benches: dict[str, Prepared],
     options: TuneOptions,
     trial: Any,
 ) -> float:
@@ -201,7 +202,12 @@ def _score(
     facts = data.facts()
     built = calibrated(plan, facts)
     bench = _bench(built.plan, data, benches)
-    federation = Federation(built, bench, None, seed=options.seed + 1_000 * (trial.number + 1))
+    federation = federation_in_process(
+        built,
+        bench,
+        Simulation(options.seed + 1_000 * (trial.number + 1)),
+        releases=NoLedger("search with public seeds"),
+    )
     value = math.nan
     for outcome in federation.rounds():
         assert outcome.metrics is not None  # noqa: S101 - every round is evaluated in the simulation
@@ -212,7 +218,7 @@ def _score(
     return float(value)
 
 
-def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Workbench]) -> Workbench:
+def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Prepared]) -> Prepared:
     """Records behind the plan's features; one workbench per kind of features and model is kept."""
     training = plan.training
     key = repr(

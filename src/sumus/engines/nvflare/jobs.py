@@ -247,7 +247,7 @@ def _fetched(ended: Mapping[str, Any], out: Path) -> Path | None:
     """Move the run folder out of a downloaded result."""
     if "download" not in ended:
         return None
-    record = next((Path(ended["result"]) / "run").glob("*/record.jsonl"), None)
+    record = next((Path(ended["result"]) / "run").glob("*/journal.jsonl"), None)
     place = None
     if record is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,12 @@ from typing import Any, final
 import numpy as np
 
 from sumus.accounting import average
+from sumus.books import NoLedger
 from sumus.data import load
 from sumus.guarantee import calibrated
 from sumus.paper.experiments.results import mean_and_sem
 from sumus.paper.experiments.tables import markdown, percent
-from sumus.parties import Federation
+from sumus.parties import Simulation, federation_in_process
 from sumus.plan import TrainingPlan
 from sumus.training import evaluate, prepare
 
@@ -186,7 +187,9 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
     )
     averaged, alone = [], []
     for seed in range(seeds):
-        federation = Federation(built, bench, None, seed=seed)
+        federation = federation_in_process(
+            built, bench, Simulation(seed), releases=NoLedger("experiment with a public seed")
+        )
         outcome = federation.round(0)
         scale = built.grid.granularity * built.update_scale * len(data.silos)
         models = [

@@ -16,14 +16,15 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from sumus.books import NoLedger
 from sumus.data import FederatedData, Records, load
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify
 from sumus.paper.experiments.comparison import PaperLine
 from sumus.paper.experiments.results import Measurement
-from sumus.parties import Federation
+from sumus.parties import Simulation, SimulationMetrics, federation_in_process
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.training import Workbench, evaluate, plain_steps, prepare
+from sumus.training import Prepared, evaluate, plain_steps, prepare
 
 __all__ = ["Benches", "measure"]
 
@@ -39,7 +40,7 @@ class Benches:
 
     def __init__(self) -> None:
         self._data: tuple[object, FederatedData] | None = None
-        self._bench: tuple[object, Workbench] | None = None
+        self._bench: tuple[object, Prepared] | None = None
 
     def data(self, plan: TrainingPlan) -> FederatedData:
         """The records of the plan."""
@@ -49,7 +50,7 @@ class Benches:
             self._data = (key, load(plan))
         return self._data[1]
 
-    def bench(self, plan: TrainingPlan) -> Workbench:
+    def bench(self, plan: TrainingPlan) -> Prepared:
         """Records behind the public features, and a fresh model of this plan."""
         training = plan.training
         convex = plan.rules.bounded_records
@@ -113,16 +114,23 @@ def measure(
         accuracies, losses, silo_accuracies = _alone(built, bench, seed, progress)
         sent = 0
     else:
-        federation = Federation(built, bench, None, seed=seed, threads=threads)
+        federation = federation_in_process(
+            built,
+            bench,
+            Simulation(seed),
+            releases=NoLedger("experiment with a public seed"),
+            threads=threads,
+        )
         accuracies, losses, sent = [], [], 0
         for outcome in federation.rounds():
             if outcome.metrics is not None:
                 accuracies.append(outcome.metrics["accuracy"])
                 losses.append(outcome.metrics["loss"])
-            sent += outcome.aggregated.bytes_up
+            sent += outcome.summed.bytes_up
             if progress is not None:
                 progress(outcome.number + 1, accuracies[-1] if accuracies else None)
-        silo_accuracies = [part["accuracy"] for part in federation.evaluate_silos()]
+        of_silos = SimulationMetrics(built, bench, federation.server).of_silos()
+        silo_accuracies = [part["accuracy"] for part in of_silos]
     return Measurement(
         experiment=setting.experiment,
         setting=setting.key,
@@ -169,7 +177,7 @@ def _promise(account: Account | None, built: NoiseDesign) -> dict[str, Any]:
 
 
 def _alone(
-    built: NoiseDesign, bench: Workbench, seed: int, progress: Progress | None
+    built: NoiseDesign, bench: Prepared, seed: int, progress: Progress | None
 ) -> tuple[list[float], list[float], list[float]]:
     """Every silo trains by itself as long as the federation would; accuracy on the test records of
     all silos, averaged over silos.

@@ -10,18 +10,21 @@ trials, and some thousands of rounds' worth of trials take seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from sumus.books import NoLedger
 from sumus.data import Records
 from sumus.gradients import one_torch_thread
 from sumus.paper.theorem.attacks import Attack
 from sumus.paper.theorem.regression import Integers
-from sumus.parties import SecureAggregation
+from sumus.parties import Agreement, RunSecret, SumsInProcess
 from sumus.randomness import RandomSource
-from sumus.training import LocalUpdater, local_updater
+from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
 __all__ = ["records_of", "released_by_silos"]
 
@@ -71,15 +74,39 @@ def released_by_silos(
     keyed = sources or (lambda _round, _silo: RandomSource.from_key(source.bytes(32)))
     number = 0
 
-    def answer(
+    def updated(
         silo: int, parameters: npt.NDArray[np.float64], seeds: Sequence[bytes]
-    ) -> Integers | npt.NDArray[np.float64]:
-        return updaters[silo](parameters, keyed(number, silo), seeds).vector
+    ) -> LocalUpdate:
+        return updaters[silo](parameters, keyed(number, silo), seeds)
 
-    add_up = SecureAggregation(built, len(inside), answer)
+    sums = SumsInProcess(
+        Agreement(design=built, certified=None, asked=rounds),
+        [_AttackedWork(updated, silo) for silo in range(len(updaters))],
+        RunSecret(RandomSource().bytes(32), built.plan.hash),
+        releases=NoLedger("attack on made-up records"),
+    )
     start, everybody = np.full(len(inside), attack.first_weight), frozenset(range(len(updaters)))
     out = np.empty((rounds, len(inside)), dtype=np.int64)
     with one_torch_thread():
         for number in range(rounds):
-            out[number] = add_up(number, start, everybody, {}).total
+            out[number] = sums.sum(number, everybody, start).total_grid[: len(inside)]
     return out
+
+
+@final
+@dataclass(frozen=True)
+class _AttackedWork:
+    """What a silo under attack computes, with the bits of the attack."""
+
+    updated: Callable[[int, npt.NDArray[np.float64], Sequence[bytes]], LocalUpdate]
+    silo: int
+
+    def update(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+    ) -> LocalUpdate:
+        """See `LocalWork.update`."""
+        return self.updated(self.silo, parameters, seeds)
+
+    def counts(self, parameters: npt.NDArray[np.float64], source: RandomSource) -> Integers:
+        """Nothing is measured."""
+        raise NotImplementedError

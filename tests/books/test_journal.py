@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from files.test_storage import under_file_limit
-from sumus.books import RoundRecord, RunFolder, rounded_up, run_name
+from sumus.books import RoundEntry, RunFolder, rounded_up, run_name
 from sumus.errors import PlanError, StorageError
 from sumus.files import atomic as storage
 from sumus.plan import TrainingPlan
@@ -47,7 +47,7 @@ def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
         True,
         account.trust,
     )
-    assert [each.name for each in read.guarantee.compared] == ["convex-pass", "local"]
+    assert [each.name for each in read.guarantee.analyses] == ["convex-pass", "local"]
     assert read.silos == SILOS
     assert read.void is None
     assert {"python", "numpy", "sumus"} <= read.versions.keys()
@@ -137,7 +137,7 @@ def test_a_round_on_record_is_never_written_again(tmp_path: Path, number: int) -
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
         run.append(made_round(1))
         run.append(made_round(2))
-        with pytest.raises(StorageError, match=r"on record already|counted from 1"):
+        with pytest.raises(StorageError, match=r"in the journal already|counted from 1"):
             run.commit(made_round(number), {}, {})
         assert len(run.rounds()) == 2
 
@@ -153,7 +153,7 @@ def test_epsilon_spent_never_falls(tmp_path: Path, spent: float) -> None:
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
     path = made_run(tmp_path, rounds=2)
-    before = (path / "record.jsonl").read_bytes()
+    before = (path / "journal.jsonl").read_bytes()
     with RunFolder.open(path, resume=True) as run:
         for write in (
             lambda: run.append(made_round(3)),
@@ -163,7 +163,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
         ):
             with pytest.raises(StorageError, match="finished already"):
                 write()
-    assert (path / "record.jsonl").read_bytes() == before
+    assert (path / "journal.jsonl").read_bytes() == before
 
 
 def test_the_seed_of_the_randomness_is_private_and_dies_with_the_run(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
         run.verify()
 
 
-@pytest.mark.parametrize(("weights", "full"), [(5000, "checkpoint.npz"), (2, "record.jsonl")])
+@pytest.mark.parametrize(("weights", "full"), [(5000, "checkpoint.npz"), (2, "journal.jsonl")])
 def test_a_full_disk_while_committing_names_the_file_and_loses_nothing(
     tmp_path: Path, weights: int, full: str
 ) -> None:
@@ -304,7 +304,7 @@ def test_a_record_torn_at_any_byte_of_its_last_line_opens(tmp_path: Path) -> Non
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
         for number in (1, 2):
             run.append(made_round(number))
-    file = run.path / "record.jsonl"
+    file = run.path / "journal.jsonl"
     content = file.read_bytes()
     start = content[:-1].rindex(b"\n") + 1
     for length in range(start, len(content) - 1, 37):
@@ -328,7 +328,7 @@ def test_a_changed_byte_anywhere_is_noticed(tmp_path: Path, data: st.DataObject)
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(next(original.iterdir()), copy)
     file = copy / data.draw(
-        st.sampled_from(["plan.toml", "record.jsonl", "checkpoint.npz", "summary.json"])
+        st.sampled_from(["plan.toml", "journal.jsonl", "checkpoint.npz", "summary.json"])
     )
     content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
@@ -368,11 +368,11 @@ def test_a_later_version_reads_old_runs_but_does_not_go_on_with_them(
 
 def test_lines_that_the_checkpoint_knows_cannot_vanish(tmp_path: Path) -> None:
     path = made_run(tmp_path, rounds=4, finished=False)
-    file = path / "record.jsonl"
+    file = path / "journal.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-2]))
     with pytest.raises(StorageError, match="lacks lines that checkpoint"):
         RunFolder.open(path, resume=True)
-    with pytest.raises(StorageError, match=r"record\.jsonl lacks the lines"):
+    with pytest.raises(StorageError, match=r"journal\.jsonl lacks the lines"):
         RunFolder.open(path).verify()
 
 
@@ -386,7 +386,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is not a run folder"):
         RunFolder.open(tmp_path)
-    (tmp_path / "record.jsonl").write_bytes(b"")
+    (tmp_path / "journal.jsonl").write_bytes(b"")
     (tmp_path / "plan.toml").write_text(made_plan().to_toml())
     with pytest.raises(StorageError, match="holds no run"):
         RunFolder.open(tmp_path)
@@ -414,14 +414,14 @@ def test_a_forged_record_with_a_valid_chain_but_wrong_types_is_refused(
         from sumus.books.round import round_body
 
         run._chain = run._chain.appended("round", round_body(made_round(1)) | {field: value})
-    with pytest.raises(StorageError, match=r"record\.jsonl, line 2"):
+    with pytest.raises(StorageError, match=r"journal\.jsonl, line 2"):
         RunFolder.open(run.path).rounds()
 
 
 def test_the_smallest_record_is_a_record(tmp_path: Path) -> None:
     plan = made_plan()
     with RunFolder.create(plan, made_account(plan), tmp_path) as run:
-        run.append(RoundRecord(round=1, round_id="a", epsilon_spent=0.1, delta=1e-5))
+        run.append(RoundEntry(round=1, round_id="a", epsilon_spent=0.1, delta=1e-5))
     assert RunFolder.open(run.path).rounds()[0].survivors == ()
 
 

@@ -1,0 +1,122 @@
+"""What the entries of a ledger add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from sumus.books.ledger_entry import LedgerEntry
+
+__all__ = ["RunSpending", "Total", "added", "spendings"]
+
+_Run = tuple[str, str, str, str]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunSpending:
+    """What one run has released for one purpose: its largest ε and δ on the ledger."""
+
+    run: str
+    purpose: str
+    epsilon: float
+    delta: float
+    proved: bool
+    analysis: str
+    unit: str
+    neighbours: str
+    trust: str
+    releases: int
+    plan_hash: str
+    last: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """(ε, δ) of everything on the ledger for one unit, by simple addition over runs; `proved` if
+    every part is.
+    """
+
+    unit: str
+    epsilon: float
+    delta: float
+    proved: bool
+    runs: int
+    releases: int
+
+
+def spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
+    """The largest ε and δ of each run and purpose; an unproved entry makes its run unproved.
+
+    A new round whose number was passed before is no continuation, whatever it calls its run: it
+        starts a run of its own that is added,
+    and so does another plan. Nobody saves ε by giving several runs one name.
+    """
+    passes: dict[_Run, list[list[LedgerEntry]]] = {}
+    pass_of: dict[tuple[_Run, str], list[LedgerEntry]] = {}
+    reached: dict[_Run, int] = {}
+    for entry in entries:
+        key = (entry.run, entry.plan_hash, entry.purpose, entry.unit)
+        of_run = passes.setdefault(key, [[]])
+        group = pass_of.get((key, entry.round_id))
+        if group is None:
+            if entry.round <= reached.get(key, -1):
+                of_run.append([])
+            reached[key] = entry.round
+            group = pass_of[key, entry.round_id] = of_run[-1]
+        group.append(entry)
+    return [_spending(group) for of_run in passes.values() for group in of_run]
+
+
+def _spending(group: list[LedgerEntry]) -> RunSpending:
+    last = group[-1]
+    return RunSpending(
+        run=last.run,
+        purpose=last.purpose,
+        unit=last.unit,
+        epsilon=max(entry.epsilon for entry in group),
+        delta=max(entry.delta for entry in group),
+        proved=all(entry.proved for entry in group),
+        analysis=last.analysis,
+        neighbours=last.neighbours,
+        trust=last.trust,
+        releases=len({entry.round_id for entry in group}),
+        plan_hash=last.plan_hash,
+        last=last.time,
+    )
+
+
+def added(spent_by_runs: list[RunSpending], unit: str) -> Total:
+    """By simple addition over runs."""
+    parts = [_seen_from(unit, spent) for spent in spent_by_runs]
+    return Total(
+        unit=unit,
+        epsilon=_sum_up(epsilon for epsilon, _ in parts),
+        delta=min(1.0, _sum_up(delta for _, delta in parts)),
+        proved=all(spent.proved for spent in spent_by_runs),
+        runs=len({(spent.run, spent.plan_hash) for spent in spent_by_runs}),
+        releases=sum(spent.releases for spent in spent_by_runs),
+    )
+
+
+def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:
+    """(ε, δ) of one run for a unit that may not be its own."""
+    if spent.unit == unit:
+        return spent.epsilon, spent.delta
+    if unit == "record":
+        return 2.0 * spent.epsilon, (1.0 + math.exp(min(spent.epsilon, 700.0))) * spent.delta
+    return math.inf, 1.0
+
+
+def _sum_up(values: Iterable[float]) -> float:
+    """The sum, rounded up if it has to be rounded."""
+    listed = list(values)
+    if not all(map(math.isfinite, listed)):
+        return math.inf
+    exact = sum(map(Fraction, listed), Fraction(0))
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

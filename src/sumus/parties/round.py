@@ -1,0 +1,174 @@
+"""START HERE. One round of Heikkilä 2025, algorithm 1, whoever carries the bytes.
+
+    for every round:
+        the server invites silos and sends them the model
+        every silo takes its private local steps and adds its share of noise, all in integers
+                                                                            (silo, training.local)
+        the vectors meet in a secure sum; the server learns the sum of the survivors and no more
+                                                                            (sums, sumus.secagg)
+        the server decodes the sum and moves the global model               (training.server)
+    where the plan measures the model securely, a noisy count of test records follows as a secure
+    sum of its own                                                          (server)
+
+The noise of all silos protects every record of every silo; what that guarantees is in
+`sumus.guarantee`, computed from the same `NoiseDesign` that the silos draw from.
+
+Mikko A. Heikkilä, "On Using Secure Aggregation in Differentially Private Federated Learning with
+Multiple Local Steps", Transactions on Machine Learning Research, 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus.tasks import Metrics
+from sumus.training import LocalUpdate, Server
+
+__all__ = ["RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
+
+Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Summed:
+    """The sum of one round and what it cost.
+
+    Args:
+        round_id: the sum's name in messages, journal and ledger.
+        total_grid: Σ of the survivors' vectors, lifted to centred integers, noise that nobody
+            needed taken off.
+        survivors: places in the plan of the silos that are in the sum.
+        bytes_up: sent by all silos together; `bytes_down`: received by them.
+        seconds: of each exchange, in order.
+    """
+
+    round_id: bytes
+    total_grid: Vector
+    survivors: frozenset[int]
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: tuple[float, ...] = ()
+
+
+class Summing(Protocol):
+    """The one thing that a server cannot do alone: add up vectors that it must not see. A silo is
+    named by its place in the plan.
+    """
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a silo admits that its noise comes from a public seed."""
+        ...
+
+    @property
+    def present(self) -> frozenset[int]:
+        """Silos that take part at the moment."""
+        ...
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why silos do not take part, by name."""
+        ...
+
+    def greet(self) -> None:
+        """Have every silo agree to the plan; raises unless enough do."""
+        ...
+
+    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+        """The silos of round `number` (from 0); raises `TooFewSilosError` if they cannot be enough.
+
+        Args:
+            again: silos that this very sum was asked of before; raises `RoundLostError` unless all
+                of them are there.
+        """
+        ...
+
+    def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+        """The same without another chance for silos that are absent: for the measurement that
+        follows a round.
+        """
+        ...
+
+    def sum(
+        self,
+        number: int,
+        invited: frozenset[int],
+        parameters: npt.NDArray[np.float64],
+        purpose: str = "model",
+    ) -> Summed:
+        """One secure sum of the silos' vectors for these parameters, or a `ProtocolError`."""
+        ...
+
+
+@final
+@dataclass
+class RoundOutcome:
+    """What one round did.
+
+    Args:
+        number: counted from 0.
+        invited: places in the plan of the silos that were asked.
+        summed: all that the server learnt of them.
+        update: the averaged update that moved the model.
+        metrics: measures of the released model, where they are known already.
+        silo_scores: headline measure of each silo, None without test records; simulation only.
+        local: the silos' updates by place; simulation only, a real server never sees one.
+        seconds: wall-clock time by stage.
+    """
+
+    number: int
+    invited: frozenset[int]
+    summed: Summed
+    update: npt.NDArray[np.float64]
+    metrics: Metrics | None = None
+    silo_scores: tuple[float | None, ...] | None = None
+    local: Mapping[int, LocalUpdate] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Watching(Protocol):
+    """What is told of a round while it happens; `watchers` has those that there are."""
+
+    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+        """Nothing has been sent yet."""
+        ...
+
+    def round_ends(self, outcome: RoundOutcome) -> None:
+        """The model has moved."""
+        ...
+
+
+def one_round(
+    number: int,
+    server: Server,
+    summing: Summing,
+    watch: Watching,
+    *,
+    again: frozenset[int] | None = None,
+) -> RoundOutcome:
+    """Invite, compute locally, sum securely, move the model.
+
+    Guarantee: what is sent depends on the round's number, the invited silos and the model alone;
+        no watcher can change it.
+
+    Args:
+        number: counted from 0.
+        server: the global model.
+        summing: silos and what carries bytes to them and back.
+        watch: told before anything is sent and after the model has moved.
+        again: the silos of this round, if it was asked for before and did not end.
+    """
+    invited = summing.invite(number, again=again)
+    watch.round_begins(number, invited)
+    summed = summing.sum(number, invited, server.parameters)
+    model_grid = summed.total_grid[: len(server.parameters)]
+    update = server.apply(model_grid, survivors=len(summed.survivors))
+    outcome = RoundOutcome(number, invited, summed, update)
+    watch.round_ends(outcome)
+    return outcome

@@ -1,0 +1,337 @@
+"""The secure sum as the server drives it over any engine: who takes part, keys, three exchanges.
+
+    greet      every silo agrees to the plan, or says why not; keys go round          (2 exchanges)
+    sum        invite and collect, have the survivor set signed, unmask               (3 exchanges)
+
+Whoever misses an exchange is left out of the next round until it answers a greeting again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from sumus import __version__
+from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
+from sumus.parties.agreement import Agreement
+from sumus.parties.driver import Counting, Driver
+from sumus.parties.round import Summed
+from sumus.parties.sums import pack_model, round_identifier
+from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
+from sumus.secagg import Roster, RoundSum, ServerSession, ServerSetup, session_digest
+from sumus.training import lifted_sum
+
+__all__ = ["Patience", "RoundLostError", "SecureSum", "TooFewSilosError", "secure_round"]
+
+Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+"""Send each silo its message and return the replies that arrived in time."""
+_MOST_GREETINGS = 3
+
+
+class TooFewSilosError(RoundAborted):
+    """A round cannot begin: not enough silos are there."""
+
+
+class RoundLostError(RoundAborted):
+    """A round cannot be asked for again word for word: a silo of it is gone."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the server waits for silos that do not answer, seconds.
+
+    Args:
+        set_up: for all silos to agree to the plan (they load their data meanwhile).
+        update: for the slowest silo's local steps.
+        stage: for an answer that takes no computation.
+        retry: between two greetings of a silo that refused; a process of its that is about to end
+            may still hold its folder.
+    """
+
+    set_up: float = 120.0
+    update: float = 600.0
+    stage: float = 60.0
+    retry: float = 1.0
+
+
+@final
+class SecureSum:
+    """Sums of one roster's silos over one engine.
+
+    Guarantee: what the server learns of the silos' records are the sums that `secure_round` returns
+        and the silos' answers to the greeting.
+
+    Args:
+        agreement: the plan, as this server computes it.
+        roster: who is who; a silo's number in messages is its place on it.
+        driver: the engine.
+        patience: deadlines.
+        places: of the roster's silos in the plan; None: found by name.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        roster: Roster,
+        driver: Driver,
+        *,
+        patience: Patience | None = None,
+        places: tuple[int, ...] | None = None,
+    ) -> None:
+        self._agreement, self._roster, self._driver = agreement, roster, Counting(driver)
+        self._patience = patience or Patience()
+        self._terms = agreement.terms_for(len(roster))
+        self._places = places or tuple(map(agreement.names.index, roster.names))
+        self._adverts: dict[int, bytes] = {}
+        self._session: ServerSession | None = None
+        self._present: frozenset[int] = frozenset()
+        self._absences: dict[int, int] = {}
+        self.refusals: dict[str, str] = {}
+        self.simulated = False
+
+    @property
+    def present(self) -> frozenset[int]:
+        """Places of the silos that take part at the moment."""
+        return self._in_plan(self._present)
+
+    # -- who takes part
+
+    def greet(self) -> None:
+        """Have every silo agree to the plan, and pass the keys round; silos that refuse or stay
+        away are left out.
+
+        Guarantee: returns only if enough silos are there for a round; otherwise raises with every
+            refusal.
+        """
+        until = time.monotonic() + self._patience.set_up
+        tries: dict[int, int] = dict.fromkeys(range(self._terms.silos), 0)
+        missing = frozenset(range(self._terms.silos)) - set(self._adverts)
+        while missing:
+            left = until - time.monotonic()
+            if left <= 0.0 or all(tries[silo] >= _MOST_GREETINGS for silo in missing):
+                break
+            refused = self._hello(missing, deadline_seconds=left)
+            for silo in refused:
+                tries[silo] += 1
+            missing -= set(self._adverts)
+            if refused & missing:
+                time.sleep(min(self._patience.retry, max(0.0, until - time.monotonic())))
+        self._pass_keys_round(deadline_seconds=max(self._patience.stage, until - time.monotonic()))
+        if len(self._present) < self._terms.minimum_survivors:
+            raise EngineError(self._too_few())
+
+    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+        """See `Summing.invite`: everybody who is there, absent silos having been greeted again."""
+        self._welcome_back()
+        return self.there(number, again=again)
+
+    def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+        """See `Summing.there`."""
+        if again is not None and not again <= self.present:
+            raise RoundLostError(f"round {number + 1} cannot be repeated: not all silos are there.")
+        if len(again or self._present) < self._terms.minimum_survivors:
+            raise TooFewSilosError(self._too_few())
+        return again or self.present
+
+    def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
+        """Greet some silos; returns those that refused."""
+        hello = Hello(
+            plan_hash=bytes.fromhex(self._agreement.plan.hash),
+            session=session_digest(self._terms, self._roster),
+            version=__version__,
+        )
+        replies = self._driver.exchange(
+            dict.fromkeys(silos, hello.encode()), deadline_seconds=deadline_seconds
+        )
+        setup, refused = self._setup(), set()
+        for silo, reply in replies.items():
+            try:
+                kind, body = unframe(reply)
+                if kind is not Kind.WELCOME:
+                    raise PeerProtocolError(
+                        readable(body)
+                        if kind is Kind.REFUSED
+                        else f"answered a greeting with {kind.name}"
+                    )
+                welcome = Welcome.decode(body)
+                setup.receive(welcome.advert, sender=silo)
+            except ProtocolError as error:
+                self.refusals[self._name(silo)] = str(error)
+                refused.add(silo)
+                continue
+            self._adverts[silo] = welcome.advert
+            self.simulated |= welcome.simulation
+            self.refusals.pop(self._name(silo), None)
+        return frozenset(refused)
+
+    def _setup(self) -> ServerSetup:
+        """The set-up with the keys that were accepted so far, so that a new one is checked against
+        all of them.
+        """
+        setup = ServerSetup(self._roster, self._terms)
+        for silo, advert in self._adverts.items():
+            setup.receive(advert, sender=silo)
+        return setup
+
+    def _pass_keys_round(self, *, deadline_seconds: float) -> None:
+        if len(self._adverts) < self._terms.minimum_survivors:
+            raise EngineError(self._too_few())
+        self._session, directories = self._setup().close()
+        framed = {silo: frame(Kind.PROTOCOL, directory) for silo, directory in directories.items()}
+        replies = self._driver.exchange(framed, deadline_seconds=deadline_seconds)
+        self._present = frozenset(
+            silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY
+        )
+
+    def _welcome_back(self) -> None:
+        """Greet absent silos again, less and less often; if one is back, the keys go round
+        again.
+        """
+        for silo in frozenset(range(self._terms.silos)) - self._present:
+            self._absences[silo] = self._absences.get(silo, 0) + 1
+        due = frozenset(
+            silo
+            for silo, count in self._absences.items()
+            if silo not in self._present and count & (count - 1) == 0
+        )
+        if not due:
+            return
+        for silo in due:
+            self._adverts.pop(silo, None)
+        self._hello(due, deadline_seconds=min(5.0, self._patience.stage))
+        back = due & set(self._adverts)
+        if back:
+            self._absences = {
+                silo: count for silo, count in self._absences.items() if silo not in back
+            }
+            self._pass_keys_round(deadline_seconds=self._patience.stage)
+
+    def _too_few(self) -> str:
+        there = len(self._present if self._session else self._adverts)
+        refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
+        why = (
+            f"Refused: {refused}"
+            if refused
+            else "Nobody refused; check that the silos have joined."
+        )
+        return (
+            f"{there} of {self._terms.silos} silos take part, a round needs "
+            f"{self._terms.minimum_survivors}. {why}"
+        )
+
+    # -- one secure sum
+
+    def sum(
+        self,
+        number: int,
+        invited: frozenset[int],
+        parameters: npt.NDArray[np.float64],
+        purpose: str = "model",
+    ) -> Summed:
+        """See `Summing.sum`."""
+        if self._session is None:
+            raise EngineError("the silos have not been greeted. Call greet() first.")
+        identifier = round_identifier(self._agreement.plan, number, invited, purpose)
+        participants = frozenset(
+            silo for silo, place in enumerate(self._places) if place in invited
+        )
+        answering, deadlines = participants, iter((self._patience.update,))
+        self._driver.reset()
+
+        def exchange(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+            nonlocal answering
+            # whoever missed a stage is not waited for in the next one, unless the round needs it
+            asked = answering if len(answering) >= self._terms.threshold else participants
+            framed = {
+                silo: frame(Kind.PROTOCOL, message)
+                for silo, message in messages.items()
+                if silo in asked
+            }
+            replies = self._driver.exchange(
+                framed, deadline_seconds=next(deadlines, self._patience.stage)
+            )
+            good = {
+                silo: reply[1:]
+                for silo, reply in replies.items()
+                if self._kind(silo, reply) is Kind.PROTOCOL
+            }
+            answering -= frozenset(framed) - frozenset(good)
+            return good
+
+        try:
+            opened = secure_round(
+                self._session,
+                exchange,
+                round_id=identifier,
+                payload=pack_model(number, parameters, purpose),
+                participants=participants,
+            )
+        finally:
+            self._present = (self._present - participants) | answering
+        # removable noise is the model's alone
+        removed = opened.removed_seeds if purpose == "model" else {}
+        return Summed(
+            round_id=identifier,
+            total_grid=lifted_sum(self._agreement.design, opened.total, removed),
+            survivors=self._in_plan(opened.survivors),
+            bytes_up=self._driver.bytes_up,
+            bytes_down=self._driver.bytes_down,
+            seconds=tuple(self._driver.seconds),
+        )
+
+    def _kind(self, silo: int, reply: bytes) -> Kind | None:
+        """What a silo answered; a refusal is kept for the operator."""
+        try:
+            kind, body = unframe(reply)
+        except PeerProtocolError:
+            return None
+        if kind is Kind.REFUSED:
+            self.refusals[self._name(silo)] = readable(body)
+        return kind
+
+    def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
+        return frozenset(self._places[silo] for silo in silos)
+
+    def _name(self, silo: int) -> str:
+        return self._agreement.names[self._places[silo]]
+
+
+def secure_round(
+    session: ServerSession,
+    exchange: Exchange,
+    *,
+    round_id: bytes,
+    payload: bytes,
+    participants: frozenset[int] | None = None,
+) -> RoundSum:
+    """One round of the protocol over any transport: three exchanges, each ending when the replies
+    that will come have come.
+
+    Guarantee: returns the sum of exactly the survivors that a quorum of silos signed for, or
+        raises; a reply that does not fit counts as no reply.
+    """
+    collecting, invitation = session.invite(round_id, payload=payload, participants=participants)
+    _collect(collecting, exchange(dict.fromkeys(collecting.waiting_for, invitation)))
+    certifying, proposal = collecting.close()
+    _collect(certifying, exchange(dict.fromkeys(certifying.waiting_for, proposal)))
+    unmasking, certificate = certifying.close()
+    _collect(unmasking, exchange(dict.fromkeys(unmasking.waiting_for, certificate)))
+    return unmasking.close()
+
+
+class _Receiving(Protocol):
+    def receive(self, message: bytes, *, sender: int | None = None) -> None: ...
+
+
+def _collect(state: _Receiving, replies: Mapping[int, bytes]) -> None:
+    for silo, message in replies.items():
+        try:
+            state.receive(message, sender=silo)
+        except PeerProtocolError:
+            continue  # a broken reply is a drop-out, not the end of the round

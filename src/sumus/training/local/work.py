@@ -1,0 +1,64 @@
+"""What a silo computes for a secure sum: its noised update, or the noisy counts of its test records
+under a released model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from sumus.data import FederatedData, SiloRecords
+from sumus.guarantee import NoiseDesign, SiloDesign
+from sumus.randomness import RandomSource
+from sumus.training.evaluation import SecureMetrics
+from sumus.training.local import local_updater
+from sumus.training.local.update import LocalUpdate
+from sumus.training.preparation import prepare
+
+__all__ = ["LocalWork"]
+
+
+@final
+class LocalWork:
+    """One silo's records under one plan.
+
+    Args:
+        design: what is drawn.
+        silo: the silo in the plan.
+        records: the silo's own, behind the plan's feature map.
+        model: as the plan names it.
+    """
+
+    def __init__(
+        self, design: NoiseDesign, silo: SiloDesign, records: SiloRecords, model: nn.Module
+    ) -> None:
+        self._design, self._model, self._test = design, model, records.test
+        self._update = local_updater(design, silo, records.train, model)
+
+    @classmethod
+    def of_silo(cls, design: NoiseDesign, name: str, data: FederatedData) -> LocalWork:
+        """The work of the silo of this name, from its own records."""
+        prepared = prepare(design.plan, data)
+        records = next(silo for silo in prepared.data.silos if silo.name == name)
+        silo = next(silo for silo in design.silos if silo.name == name)
+        return cls(design, silo, records, prepared.model)
+
+    def update(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+    ) -> LocalUpdate:
+        """The update whose vector goes into a round's sum, noise included, in grid steps; every
+        call draws anew.
+        """
+        return self._update(parameters, source, seeds)
+
+    def counts(
+        self, parameters: npt.NDArray[np.float64], source: RandomSource
+    ) -> npt.NDArray[np.int64]:
+        """The vector that goes into a sum that measures the model, noise included, in grid steps;
+        every call draws anew.
+        """
+        return SecureMetrics(self._design).encode(self._model, parameters, self._test, source)
