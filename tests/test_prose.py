@@ -26,7 +26,7 @@ MAKING = {
     "a foreign folder": r"\.\./shared",
     "an acceptance target": (
         r"\|\s*targets?\s*\|"
-        r"|\btargets?\b[^.|]{0,60}\b(?:met|missed|reached|exceeded)\b"
+        r"|\btargets?\b[^.|{}]{0,60}\b(?:met|missed|reached|exceeded)\b"
         r"|\b(?:met|missed|reached|exceeded) (?:the|its|our|all|every) targets?\b"
         r"|\bacceptance (?:criteri|target|test)"
     ),

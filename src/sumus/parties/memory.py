@@ -52,7 +52,7 @@ class InFlight:
         number: of the secure sum, counted from 0: twice the round's for its model, one more for its
             measurement.
         transcript: everything that identifies the round: id, participants, model.
-        reply: the masked answer; empty if the silo's process ended before there was one, and the
+        reply: the masked answer; empty if the silo's process ended without one, and the
             round is then lost for this silo.
     """
 
