@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -18,6 +20,7 @@ from sumus.files.machine_code import _digest
 from sumus.plan import RULES, SiloPlan
 from sumus.plan.sections import MECHANISMS, SECTIONS
 
+DOCS = Path(__file__).parent.parent / "docs"
 SOURCE = Path(__file__).parent.parent / "src" / "sumus"
 
 # Lowest first: a room imports rooms above its own line of this table, through their doors.
@@ -506,3 +509,22 @@ def test_files_are_one_idea_long() -> None:
         if (count := len(path.read_text().splitlines())) > 600
     }
     assert not long
+
+
+def test_the_map_is_drawn_from_these_sources() -> None:
+    """`python docs/gen_map.py` draws it anew."""
+    spec = importlib.util.spec_from_file_location("gen_map", DOCS / "gen_map.py")
+    assert spec is not None
+    assert spec.loader is not None
+    gen_map = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gen_map)
+    assert (DOCS / "figures" / "house.svg").read_text(encoding="utf-8") == gen_map.draw()
+
+
+def test_the_architecture_page_names_every_room_and_the_way_of_one_record() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rooms = set(re.findall(r"^\| `(\w+)` \|", page, flags=re.M))
+    assert rooms == set(ROOMS) - {"errors", "randomness"}
+    way = re.findall(r"^\| +\d+ \| `([\w/]+)(?:\.py)?` \|", page, flags=re.M)
+    listed = (DOCS / "one-record-files.txt").read_text(encoding="utf-8").splitlines()
+    assert way == [line.split()[0] for line in listed if line.strip()]
