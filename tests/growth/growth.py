@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("src", "tests", "plans", "pyproject.toml")
+COPIED = ("src", "tests", "plans", "docs", "pyproject.toml")
 
 
 @dataclass(frozen=True)
