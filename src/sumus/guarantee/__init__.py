@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         Account as Account,
         account as account,
         account_of as account_of,
-        calibrated as calibrated,
         certify as certify,
         search_epsilon as search_epsilon,
     )
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
         convex_bounds as convex_bounds,
     )
+    from sumus.guarantee.calibrate import calibrated as calibrated
     from sumus.guarantee.comparison import (
         AlgorithmCost as AlgorithmCost,
         Comparison as Comparison,
@@ -57,9 +57,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    accounts="Account account account_of calibrated certify search_epsilon",
+    accounts="Account account account_of certify search_epsilon",
     algorithms="ALGORITHMS STATEMENTS release_of",
     algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
+    calibrate="calibrated",
     comparison="AlgorithmCost Comparison compare",
     counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",
