@@ -15,6 +15,8 @@ HERE = Path(__file__).parent
 # kind: most files of src, where its conformance tests are, the name of the entry
 KINDS = {
     "law": (2, "tests/conformance/test_laws.py", "centred-binomial"),
+    "algorithm": (3, "tests/conformance/test_algorithms.py", "accumulated"),
+    "task": (2, "tests/conformance/test_tasks.py", "ordinal"),
 }
 
 
