@@ -1,8 +1,9 @@
 """What is drawn and what is proved: `NoiseDesign` and `Account`.
 
 `algorithms` says what every algorithm draws and what is proved for it, `design` turns a resolved
-plan into the public numbers of its noise, `accounts` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and `counts`
-protect test records, `compare` sets algorithms side by side, `joint` composes runs.
+plan into the public numbers of its noise, `calibrate` finds the least noise for a target,
+`accounts` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and
+`counts` protect test records, `comparison` sets algorithms side by side, `joint` composes runs.
 """
 
 from __future__ import annotations
