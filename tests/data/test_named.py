@@ -131,12 +131,6 @@ def test_a_missing_set_says_how_to_get_it(empty_machine, name, how):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", list(CATALOGUE))
-def test_facts_need_no_data(empty_machine, name):
-    assert public_facts(_plan(name)).silos == CATALOGUE[name].default_silos
-    assert public_facts(_plan(name, 1000)).silos == 1000
-
-
 def test_states_are_known_without_the_file(empty_machine):
     facts = public_facts(_plan("income", partition="natural", test_fraction=0.0))
     assert facts.silos == 51

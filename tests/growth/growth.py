@@ -1,6 +1,6 @@
 """Applies a growth to a copy of the project, and says which files of src it touches.
 
-A growth is a folder: `src/…` holds new files, `edits.toml` changes files that are there.
+A growth is a folder: `src/…` and `tests/…` hold new files, `edits.toml` changes files that are there.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ class Grown:
     root: Path
 
     def touched(self) -> list[str]:
-        """Files of src that are new or changed."""
+        """Files of src that are new or changed; of a new folder its name alone."""
         here = self.root / "src"
         return sorted(
-            str(path.relative_to(here))
-            for path in here.rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts and self._differs(path)
+            {
+                self._unit(path.relative_to(here))
+                for path in here.rglob("*")
+                if path.is_file() and "__pycache__" not in path.parts and self._differs(path)
+            }
         )
+
+    def _unit(self, path: Path) -> str:
+        new = [folder for folder in path.parents if not (ROOT / "src" / folder).exists()]
+        return f"{new[-1]}/" if new else str(path)
 
     def _differs(self, path: Path) -> bool:
         original = ROOT / path.relative_to(self.root)
@@ -68,8 +74,9 @@ def grow(kind: Path, folder: Path) -> Grown:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("growth"))
         else:
             shutil.copy2(source, folder / name)
-    if (kind / "src").is_dir():
-        shutil.copytree(kind / "src", folder / "src", dirs_exist_ok=True)
+    for name in ("src", "tests"):
+        if (kind / name).is_dir():
+            shutil.copytree(kind / name, folder / name, dirs_exist_ok=True)
     edits = kind / "edits.toml"
     for edit in tomllib.loads(edits.read_text())["edit"] if edits.exists() else []:
         path = folder / edit["file"]

@@ -12,11 +12,13 @@ from growth.growth import ROOT, Grown, grow
 
 HERE = Path(__file__).parent
 
-# kind: most files of src, where its conformance tests are, the name of the entry
+# kind: most files of src (a new folder is one), its conformance tests, the name of the entry
 KINDS = {
     "law": (2, "tests/conformance/test_laws.py", "centred-binomial"),
     "algorithm": (3, "tests/conformance/test_algorithms.py", "accumulated"),
     "task": (2, "tests/conformance/test_tasks.py", "ordinal"),
+    "data-set": (1, "tests/conformance/test_data_sets.py", "breast-cancer"),
+    "engine": (1, "tests/conformance/test_engines.py", "sqlite"),
 }
 
 
@@ -66,6 +68,14 @@ def test_a_plan_uses_it(grown: tuple[str, Grown]) -> None:
     kind, copy = grown
     done = copy.run(str(HERE / kind / "use.py"))
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_contributing_says_the_same() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for kind, (most, file, _) in KINDS.items():
+        (row,) = [line for line in page.splitlines() if f"(tests/growth/{kind}/README.md)" in line]
+        _, _, files, test, _, _ = (cell.strip() for cell in row.split("|"))
+        assert (int(files.removesuffix(" folder")), test) == (most, f"`{file}`")
 
 
 def test_an_edit_that_fits_nowhere_is_an_error(tmp_path: Path) -> None:
