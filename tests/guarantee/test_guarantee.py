@@ -558,7 +558,7 @@ def test_what_cannot_be_certified_is_refused() -> None:
         certify(_design(CONVEX, noise__noise_multiplier=5.0))
     # a plan that names neither ε nor noise aims at 1
     assert _design(CONVEX, privacy__epsilon=None).plan.privacy.epsilon == 1.0
-    with pytest.raises(PlanError, match="must be softmax, linear or logistic for convex-pass"):
+    with pytest.raises(PlanError, match="must be a model whose loss is convex and smooth"):
         _design(CONVEX, training__model="mlp")
     with pytest.raises(PlanError, match="must match the 10 silos"):
         _design(CONVEX, federation__silos=11)

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 from sumus import RunOptions, TrainingPlan, account, train
+from sumus.runs import Simulation
 
 PUBLIC = {
     "data.name": "digits",
@@ -23,5 +24,6 @@ assert promise.analysis == "accumulated"
 assert promise.epsilon < account(stepping).epsilon
 
 with tempfile.TemporaryDirectory() as folder:
-    run = train(plan, options=RunOptions(root=Path(folder), seed=1, ledger=False))
+    options = RunOptions(root=Path(folder), ledger=False)
+    run = train(plan, options=options, simulation=Simulation(1))
     assert run.metrics["accuracy"] > run.baselines["majority"]

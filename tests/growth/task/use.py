@@ -3,23 +3,29 @@
 import tempfile
 from pathlib import Path
 
-from sumus import RunOptions, TrainingPlan, account, train
+import pytest
 
+from sumus import RunOptions, SumusError, TrainingPlan, account, train
+from sumus.runs import Simulation
+
+PUBLIC = {
+    "data.name": "digits",
+    "training.task": "ordinal",
+    "training.model": "linear",
+    "federation.rounds": 20,
+    "privacy.epsilon": 8.0,
+}
 plan = TrainingPlan().with_overrides(
-    {
-        "data.name": "digits",
-        "training.task": "ordinal",
-        "training.model": "linear",
-        "training.algorithm": "dp-sgd",
-        "training.sampling_rate": 0.2,
-        "federation.rounds": 20,
-        "privacy.epsilon": 8.0,
-    }
+    PUBLIC | {"training.algorithm": "dp-sgd", "training.sampling_rate": 0.2}
 )
 assert account(plan).proved
 
+with pytest.raises(SumusError, match="convex and smooth in ordinal"):
+    account(TrainingPlan().with_overrides(PUBLIC | {"training.algorithm": "convex-pass"}))
+
 with tempfile.TemporaryDirectory() as folder:
-    run = train(plan, options=RunOptions(root=Path(folder), seed=1, ledger=False))
+    options = RunOptions(root=Path(folder), ledger=False)
+    run = train(plan, options=options, simulation=Simulation(1))
     assert list(run.metrics) == ["accuracy", "within one"]
     assert run.metrics["accuracy"] > run.baselines["majority"]
     assert run.metrics["within one"] > run.metrics["accuracy"]

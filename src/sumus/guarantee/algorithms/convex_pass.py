@@ -144,15 +144,14 @@ def convex_bounds(resolved: ResolvedPlan, learning_rate: float) -> ConvexBounds:
     )
     if curvature is None:
         rule = (
-            "must be softmax, linear or logistic for convex-pass (its guarantee needs a convex "
-            "smooth loss)"
+            f"must be a model whose loss is convex and smooth in {resolved.plan.task.name} "
+            "(convex-pass rests on it)"
         )
-        raise PlanError(
-            "training.model",
-            training.model,
-            rule,
-            'Use "split-noise" or "dp-sgd" for other models.',
+        fix = (
+            "In classification softmax, linear and logistic are; elsewhere use "
+            '"split-noise" or "dp-sgd".'
         )
+        raise PlanError("training.model", training.model, rule, fix)
     smoothness_drawn = curvature.smoothness * (1.0 + _NORM_TOLERANCE) ** 2
     room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
     cap = math.floor(room)
