@@ -54,7 +54,7 @@ def test_exactly_two_set_up_commands_and_both_are_targets() -> None:
     for target in commands:
         assert re.search(rf"^{target}:", makefile, flags=re.M)
     assert re.search(r"^check:.* test$", makefile, flags=re.M)
-    assert "make check" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

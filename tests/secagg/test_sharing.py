@@ -109,7 +109,7 @@ def test_every_set_of_t_holders_opens_the_secret(holders: int, threshold: int) -
         assert recover({i: pads[i - 1] for i in chosen}, public, threshold=threshold) == secret
 
 
-@pytest.mark.parametrize("known", itertools.combinations(range(1, 6), 2))
+@pytest.mark.parametrize("known", list(itertools.combinations(range(1, 6), 2)))
 def test_t_minus_one_pads_and_all_corrections_fit_every_secret(known: tuple[int, ...]) -> None:
     """For any other secret there are pads of the other holders that give the same public
     corrections.

@@ -78,7 +78,7 @@ class MembershipAudit:
 
 
 def audit_membership(
-    built: NoiseDesign,
+    design: NoiseDesign,
     data: FederatedData,
     released: Floats | None,
     *,
@@ -98,11 +98,11 @@ def audit_membership(
             f"shadows must be at least 2, got {shadows}. A record needs models with and without it."
         )
     source = source or RandomSource()
-    quiet = built.resolved.replace("evaluation", metrics="none")
+    quiet = design.resolved.replace("evaluation", metrics="none")
     private = NoiseDesign.of(quiet.replace("aggregation", protocol="trusted"))
     curves = []
     for name, chosen in (
-        (f"with privacy ({built.plan.training.algorithm})", private),
+        (f"with privacy ({design.plan.training.algorithm})", private),
         ("without privacy (fedavg)", _plain(private, data)),
     ):
         bench = prepare(chosen.plan, data)
@@ -182,11 +182,11 @@ def _half(
     ), had
 
 
-def _train(built: NoiseDesign, bench: Prepared, source: RandomSource) -> Floats:
+def _train(design: NoiseDesign, bench: Prepared, source: RandomSource) -> Floats:
     federation = federation_in_process(
-        built,
+        design,
         bench,
-        RunSecret(source.bytes(32), built.plan.hash),
+        RunSecret(source.bytes(32), design.plan.hash),
         releases=NoLedger("audit: nothing leaves this process"),
     )
     with one_torch_thread():
@@ -195,16 +195,16 @@ def _train(built: NoiseDesign, bench: Prepared, source: RandomSource) -> Floats:
     return federation.server.released
 
 
-def _plain(built: NoiseDesign, data: FederatedData) -> NoiseDesign:
+def _plain(design: NoiseDesign, data: FederatedData) -> NoiseDesign:
     """The same federation without noise: FedAvg with batches of about the plan's size, an epoch a
     round.
     """
     mean = float(np.mean([len(silo.train) for silo in data.silos]))
-    batch = min(max(built.resolved.divisor, _LEAST_PLAIN_BATCH), mean)
+    batch = min(max(design.resolved.divisor, _LEAST_PLAIN_BATCH), mean)
     plan = without_noise(
-        built.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch))
+        design.plan, sampling_rate=batch / mean, local_steps=max(1, round(mean / batch))
     )
-    return NoiseDesign.of(ResolvedPlan.of(plan, built.resolved.silo_names))
+    return NoiseDesign.of(ResolvedPlan.of(plan, design.resolved.silo_names))
 
 
 def _confidence(bench: Prepared, parameters: Floats, records: Records) -> Floats:

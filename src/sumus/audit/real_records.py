@@ -50,7 +50,7 @@ class RealRecordView:
 
 
 def audit_real_records(
-    built: NoiseDesign,
+    design: NoiseDesign,
     data: FederatedData,
     *,
     canaries: int,
@@ -64,7 +64,7 @@ def audit_real_records(
         confidence: of each of the two bounds.
         source: random bits; from the operating system if omitted.
     """
-    bench = prepare(built.plan, data)
+    bench = prepare(design.plan, data)
     source = source or RandomSource()
     own = bench.data.silos[0].train
     count = min(canaries, len(own) // 2)
@@ -83,10 +83,10 @@ def audit_real_records(
         bench.model,
         bench.first_parameters,
     )
-    losses = _CanaryLosses(built.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
-    resolved = built.resolved.replace("evaluation", metrics="none")
+    losses = _CanaryLosses(design.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
+    resolved = design.resolved.replace("evaluation", metrics="none")
     federation = federation_in_process(
-        replace(built, resolved=resolved),
+        replace(design, resolved=resolved),
         ready,
         RunSecret(source.bytes(32), resolved.plan.hash),
         releases=NoLedger("audit: nothing leaves this process"),
@@ -101,7 +101,7 @@ def audit_real_records(
 
     def view(scores: Floats) -> RealRecordView:
         correct, bound = bound_by_extremes(
-            scores, included, guesses, delta=built.plan.privacy.delta, confidence=confidence
+            scores, included, guesses, delta=design.plan.privacy.delta, confidence=confidence
         )
         return RealRecordView(canaries=count, guesses=guesses, correct=correct, lower_bound=bound)
 

@@ -1,8 +1,9 @@
 """What is drawn and what is proved: `NoiseDesign` and `Account`.
 
 `algorithms` says what every algorithm draws and what is proved for it, `design` turns a resolved
-plan into the public numbers of its noise, `accounts` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and `counts`
-protect test records, `compare` sets algorithms side by side, `joint` composes runs.
+plan into the public numbers of its noise, `calibrate` finds the least noise for a target,
+`accounts` certifies and prints ε, `exactness` pays for samplers and rounding, `metrics` and
+`counts` protect test records, `comparison` sets algorithms side by side, `joint` composes runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         Account as Account,
         account as account,
         account_of as account_of,
-        calibrated as calibrated,
         certify as certify,
         search_epsilon as search_epsilon,
     )
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
         convex_bounds as convex_bounds,
     )
+    from sumus.guarantee.calibrate import calibrated as calibrated
     from sumus.guarantee.comparison import (
         AlgorithmCost as AlgorithmCost,
         Comparison as Comparison,
@@ -57,9 +58,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    accounts="Account account account_of calibrated certify search_epsilon",
+    accounts="Account account account_of certify search_epsilon",
     algorithms="ALGORITHMS STATEMENTS release_of",
     algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
+    calibrate="calibrated",
     comparison="AlgorithmCost Comparison compare",
     counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",

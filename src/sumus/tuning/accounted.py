@@ -124,17 +124,17 @@ def accounted_tuning(
     facts = data.facts()
     public = RandomSource.simulation(seed, "tuning candidates")
     drawn = [space.draw(public) for _ in range(candidates)]
-    built = [calibrated(base.with_overrides(values), facts) for values in drawn]
-    _require_alike(built)
-    training = search_epsilon(built)
-    validation = max(metrics_epsilon(each.plan, search=True) for each in built)
+    designs = [calibrated(base.with_overrides(values), facts) for values in drawn]
+    _require_alike(designs)
+    training = search_epsilon(designs)
+    validation = max(metrics_epsilon(each.plan, search=True) for each in designs)
     if not math.isfinite(max(training, validation)):
         raise GuaranteeError(
             "the tuning has no finite ε. Lower --account or privacy.epsilon, or raise "
             "evaluation.noise_multiplier."
         )
     account = replace(
-        max(map(account_of, built), key=lambda each: each.epsilon), tuning_epsilon=training
+        max(map(account_of, designs), key=lambda each: each.epsilon), tuning_epsilon=training
     )
     secret = RandomSource()
     if ledger is not None:
@@ -148,7 +148,7 @@ def accounted_tuning(
     best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
     for _ in range(draw_run_count(expected_runs, secret)):
         chosen = int(secret.below(candidates, 1)[0])
-        design = built[chosen]
+        design = designs[chosen]
         federation = federation_in_process(
             design,
             prepare(design.plan, data),
@@ -176,7 +176,7 @@ def accounted_tuning(
     )
 
 
-def _require_alike(built: Sequence[NoiseDesign]) -> None:
+def _require_alike(designs: Sequence[NoiseDesign]) -> None:
     """One δ, one unit and one trust assumption for all candidates, and as many sums of the same
     size: else the search has no one ε.
     """
@@ -190,7 +190,7 @@ def _require_alike(built: Sequence[NoiseDesign]) -> None:
             each.queries_per_round,
             each.plan.evaluation,
         )
-        for each in built
+        for each in designs
     }
     if len(shapes) > 1:
         rule = (

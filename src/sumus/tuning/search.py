@@ -200,10 +200,10 @@ def _score(
     import optuna
 
     facts = data.facts()
-    built = calibrated(plan, facts)
-    bench = _bench(built.plan, data, benches)
+    design = calibrated(plan, facts)
+    bench = _bench(design.plan, data, benches)
     federation = federation_in_process(
-        built,
+        design,
         bench,
         Simulation(options.seed + 1_000 * (trial.number + 1)),
         releases=NoLedger("search with public seeds"),

@@ -179,8 +179,8 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
         }
     )  # fmt: skip
     data = load(plan)
-    built = calibrated(plan)
-    bench = prepare(built.plan, data)
+    design = calibrated(plan)
+    bench = prepare(design.plan, data)
     tests = [silo.test for silo in bench.data.silos]
     pooled = type(tests[0])(
         np.concatenate([each.x for each in tests]), np.concatenate([each.y for each in tests])
@@ -188,15 +188,15 @@ def train_and_average(row: AveragingRow, *, seeds: int) -> TrainedAverage:
     averaged, alone = [], []
     for seed in range(seeds):
         federation = federation_in_process(
-            built, bench, Simulation(seed), releases=NoLedger("experiment with a public seed")
+            design, bench, Simulation(seed), releases=NoLedger("experiment with a public seed")
         )
         outcome = federation.round(0)
-        scale = built.grid.granularity * built.update_scale * len(data.silos)
+        scale = design.grid.granularity * design.update_scale * len(data.silos)
         models = [
             bench.first_parameters + np.asarray(outcome.local[silo].vector, np.float64) * scale
             for silo in range(parties)
         ]
-        task = built.plan.task
+        task = design.plan.task
         mean, *single = (
             evaluate(bench.model, parameters, pooled, task=task)["accuracy"]
             for parameters in (np.mean(models, axis=0), *models)

@@ -106,16 +106,16 @@ def measure(
     plan = setting.plan.replace("training", init_seed=seed)
     began = time.perf_counter()
     data = benches.data(plan)
-    built = calibrated(plan)
-    account = None if setting.group == "no privacy" else certify(built)
-    bench = benches.bench(built.plan)
+    design = calibrated(plan)
+    account = None if setting.group == "no privacy" else certify(design)
+    bench = benches.bench(design.plan)
     ready, ready_cpu = time.perf_counter(), time.process_time()
     if setting.alone:
-        accuracies, losses, silo_accuracies = _alone(built, bench, seed, progress)
+        accuracies, losses, silo_accuracies = _alone(design, bench, seed, progress)
         sent = 0
     else:
         federation = federation_in_process(
-            built,
+            design,
             bench,
             Simulation(seed),
             releases=NoLedger("experiment with a public seed"),
@@ -129,7 +129,7 @@ def measure(
             sent += outcome.summed.bytes_up
             if progress is not None:
                 progress(outcome.number + 1, accuracies[-1] if accuracies else None)
-        of_silos = SimulationMetrics(built, bench, federation.server).of_silos()
+        of_silos = SimulationMetrics(design, bench, federation.server).of_silos()
         silo_accuracies = [part["accuracy"] for part in of_silos]
     return Measurement(
         experiment=setting.experiment,
@@ -139,7 +139,7 @@ def measure(
         seed=seed,
         rounds=plan.federation.rounds,
         plan_hash=setting.plan.hash,
-        plan=built.plan.as_table(),
+        plan=design.plan.as_table(),
         accuracies=tuple(accuracies),
         losses=tuple(losses),
         silo_accuracies=tuple(silo_accuracies),
@@ -148,11 +148,11 @@ def measure(
         prepare_seconds=ready - began,
         train_seconds=time.perf_counter() - ready,
         cpu_seconds=time.process_time() - ready_cpu,
-        **_promise(account, built),
+        **_promise(account, design),
     )
 
 
-def _promise(account: Account | None, built: NoiseDesign) -> dict[str, Any]:
+def _promise(account: Account | None, design: NoiseDesign) -> dict[str, Any]:
     """ε with its analysis; the claimed one where the paper's accounting differs; both ends where
     silos differ.
     """
@@ -162,7 +162,7 @@ def _promise(account: Account | None, built: NoiseDesign) -> dict[str, Any]:
         (each.epsilon for each in account.analyses if each.name == "per-step" and not each.proved),
         None,
     )
-    by_size = sorted(built.silos, key=lambda silo: silo.records)
+    by_size = sorted(design.silos, key=lambda silo: silo.records)
     per_silo = account.epsilon_per_silo
     return {
         "epsilon": account.epsilon,
@@ -170,19 +170,19 @@ def _promise(account: Account | None, built: NoiseDesign) -> dict[str, Any]:
         "analysis": account.analysis,
         "accountant": account.accountant,
         "noise_multiplier": account.noise_multiplier,
-        "claimed_epsilon": claimed if built.plan.privacy.calibrate_to == "per-step" else None,
+        "claimed_epsilon": claimed if design.plan.privacy.calibrate_to == "per-step" else None,
         "epsilon_smallest_silo": per_silo.get(by_size[0].name),
         "epsilon_largest_silo": per_silo.get(by_size[-1].name),
     }
 
 
 def _alone(
-    built: NoiseDesign, bench: Prepared, seed: int, progress: Progress | None
+    design: NoiseDesign, bench: Prepared, seed: int, progress: Progress | None
 ) -> tuple[list[float], list[float], list[float]]:
     """Every silo trains by itself as long as the federation would; accuracy on the test records of
     all silos, averaged over silos.
     """
-    plan, silos = built.plan, bench.data.silos
+    plan, silos = design.plan, bench.data.silos
     pooled = Records(
         np.concatenate([silo.test.x for silo in silos]),
         np.concatenate([silo.test.y for silo in silos]),
@@ -195,8 +195,8 @@ def _alone(
             bench.first_parameters,
             torch.from_numpy(silo.train.x),
             torch.from_numpy(silo.train.y),
-            steps=built.resolved.local_steps * plan.federation.rounds,
-            sampling_rate=built.resolved.sampling_rate,
+            steps=design.resolved.local_steps * plan.federation.rounds,
+            sampling_rate=design.resolved.sampling_rate,
             learning_rate=plan.training.learning_rate,
             momentum=plan.training.local_momentum,
             l2_penalty=plan.training.l2_penalty,

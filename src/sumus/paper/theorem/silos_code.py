@@ -61,15 +61,15 @@ def released_by_silos(
         sources: (round, silo) to the random bits of one silo; by default each gets a key of its own
             from `source`.
     """
-    built = attack.design
+    design = attack.design
     model = nn.Sequential(nn.Linear(len(inside), 1, bias=False)).double()
     held = [
         records_of(attack, 0, inside),
-        *[records_of(attack, 1, inside)] * (len(built.silos) - 1),
+        *[records_of(attack, 1, inside)] * (len(design.silos) - 1),
     ]
     updaters: list[LocalUpdater] = [
-        local_updater(built, silo, records, model, loss=attack.regression.loss)
-        for silo, records in zip(built.silos, held, strict=True)
+        local_updater(design, silo, records, model, loss=attack.regression.loss)
+        for silo, records in zip(design.silos, held, strict=True)
     ]
     keyed = sources or (lambda _round, _silo: RandomSource.from_key(source.bytes(32)))
     number = 0
@@ -80,9 +80,9 @@ def released_by_silos(
         return updaters[silo](parameters, keyed(number, silo), seeds)
 
     sums = SumsInProcess(
-        Agreement(design=built, certified=None, asked=rounds),
+        Agreement(design=design, certified=None, asked=rounds),
         [_AttackedWork(updated, silo) for silo in range(len(updaters))],
-        RunSecret(RandomSource().bytes(32), built.plan.hash),
+        RunSecret(RandomSource().bytes(32), design.plan.hash),
         releases=NoLedger("attack on made-up records"),
     )
     start, everybody = np.full(len(inside), attack.first_weight), frozenset(range(len(updaters)))
