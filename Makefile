@@ -27,7 +27,7 @@ quick: $(VENV)/.dev
 	&& echo "make quick took $$(( $$(date +%s) - begin )) s"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -m 'not deep and not network' --hypothesis-profile=quick
+	$(PYTEST) -m 'not deep and not network and not bigdata' --hypothesis-profile=quick
 
 test: $(VENV)/.dev
 	$(PYTEST)
@@ -54,7 +54,7 @@ docs: $(VENV)/.dev
 
 # lines of src that the unit tests run, processes of their own included
 coverage: $(VENV)/.dev
-	$(PYTEST) -m 'not deep and not network' --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+	$(PYTEST) -m 'not deep and not network and not bigdata' --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 # one after the other: their figures are times
 bench: $(VENV)/.dev
