@@ -248,7 +248,8 @@ def test_an_address_is_host_and_port(text: str) -> None:
 def join(federation: FederationFolder, policy: str, *options: str, capsys) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "policy.toml"
-        rules.write_text(policy)
+        named = f'roster_fingerprint = "{federation.roster.digest().hex()}"\n'
+        rules.write_text(named + policy)
         kit = str(federation.kit("silo-0"))
         code = main(["join", kit, "--data", "digits", "--policy", str(rules), "--check", *options])
     shown = capsys.readouterr()
