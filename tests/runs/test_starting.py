@@ -14,6 +14,7 @@ import torch
 from sumus.books import Ledger, RunFolder
 from sumus.engines.server_job import ServerJob
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
+from sumus.parties import InProcess
 from sumus.plan import TrainingPlan
 from sumus.report import write_report
 from sumus.runs import RunOptions, Simulation, Start, TrainedRun, find_start, train
@@ -252,7 +253,7 @@ def served(folder: Path, federation: LocalFederation, start: str = "") -> Path:
     (folder / "roster.toml").write_text(federation.roster.to_text())
     plan = federation.agreement.plan.to_toml()
     job = ServerJob(plan, rounds=10, patience=QUICK, start=start)
-    job.run(folder, lambda names: federation.driver)
+    job.run(folder, lambda names: InProcess(federation.driver.silos))
     state = job.state()
     assert state["phase"] == "finished", state["error"]
     return Path(state["run"])
