@@ -48,6 +48,7 @@ def successor(
     admitted: Mapping[str, bytes] | None = None,
     retired: Iterable[str] = (),
     rotated: Mapping[str, bytes] | None = None,
+    draft: Roster | None = None,
 ) -> Roster:
     """The roster that would follow, for the silos of this one to sign.
 
@@ -55,22 +56,27 @@ def successor(
         admitted: silo → key, of silos that are new.
         retired: silos that leave.
         rotated: silo, or "server", → its new key.
+        draft: a proposal that follows this roster already, to change further.
     """
-    admitted, rotated, gone = admitted or {}, dict(rotated or {}), list(retired)
+    base = roster if draft is None else draft
+    if draft is not None:
+        _require_linked(roster, draft)
+    admitted, rotated, gone = admitted or {}, dict(rotated or {}), frozenset(retired)
     for name in admitted:
-        if name in roster.public_keys:
+        if name in base.public_keys:
             raise DataError(f"silo {name!r} is on the roster already. To change its key, rotate it.")
-    for name in [*gone, *(name for name in rotated if name != SERVER_NAME)]:
-        roster.number(name)
-    server = rotated.pop(SERVER_NAME, roster.server_key)
-    keys = {**roster.public_keys, **rotated, **admitted}
+    for name in [*sorted(gone), *rotated]:
+        if name != SERVER_NAME:
+            base.number(name)
+    keys = {SERVER_NAME: base.server_key, **base.public_keys}
     for name, key in rotated.items():
-        if roster.public_keys[name] == key:
-            raise DataError(f"silo {name!r} has that key already. Make a new one with another file.")
+        if keys[name] == key:
+            raise DataError(f"{name!r} has that key already. Give the .pub of its new one.")
+    keys |= {**rotated, **admitted}
     return replace(
         roster,
+        server_key=keys.pop(SERVER_NAME),
         public_keys={name: key for name, key in keys.items() if name not in gone},
-        server_key=server,
         epoch=roster.epoch + 1,
         previous=roster.digest(),
     )
@@ -121,9 +127,9 @@ class Endorsement:
         fix = "Ask the silo for the file that `sumus keys endorse` wrote."
         try:
             silo, digest, signature = text.split()
-            if not signature.startswith(_SIGNATURE) or len(digest) != 64:
-                raise ValueError
             signed = base64.b64decode(signature.removeprefix(_SIGNATURE), validate=True)
+            if not signature.startswith(_SIGNATURE) or (len(digest), len(signed)) != (64, 64):
+                raise ValueError
             return cls(silo, bytes.fromhex(digest), signed)
         except (ValueError, binascii.Error):
             raise DataError(f"an endorsement names silo, roster and signature. {fix}") from None
@@ -248,7 +254,7 @@ class RosterHistory:
         """Read what `to_text` wrote."""
         fix = "Ask for the epochs.toml that `sumus federation epoch` wrote."
         try:
-            tables = tomllib.loads(text)["epochs"]
+            content = tomllib.loads(text)
             epochs = tuple(
                 Epoch(
                     Roster.from_table(
@@ -259,9 +265,9 @@ class RosterHistory:
                         for name, signature in table["endorsements"].items()
                     },
                 )
-                for table in tables
+                for table in content["epochs"]
             )
-            if not epochs:
+            if not epochs or set(content) != {"epochs"}:
                 raise ValueError
         except (
             tomllib.TOMLDecodeError,
