@@ -57,7 +57,7 @@ def check(*defines: str, shortest: bool = False) -> Verdict:
         folder = Path(name)
         _run(folder, "spin", *(f"-D{define}" for define in defines), "-a", str(MODEL))
         how = ("-DBFS",) if shortest else ("-DCOLLAPSE",)
-        _run(folder, "gcc", "-w", "-O2", "-DSAFETY", "-DNOFAIR", *how, "-o", "pan", "pan.c")
+        _run(folder, "gcc", "-w", "-O1", "-DSAFETY", "-DNOFAIR", *how, "-o", "pan", "pan.c")
         said = _run(folder, str(folder / "pan"), "-m1000000")
     violated = re.search(r"assertion violated (.*) \(at depth", said)
     errors = re.search(r"errors: (\d+)", said)
