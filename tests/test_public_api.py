@@ -123,6 +123,7 @@ PINNED = {
         "Comparison",
         "LARGEST_WEIGHT_NORM",
         "LiveEpsilon",
+        "Meaning",
         "NoiseDesign",
         "PastRun",
         "STATEMENTS",

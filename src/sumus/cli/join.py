@@ -12,11 +12,13 @@ from rich.console import Console
 
 from sumus.books import Policy, state_directory
 from sumus.cli.dataset_total import ledger_text
-from sumus.cli.keys import fingerprint, require_silos_of
+from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
+from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
 from sumus.engines import Kit, UnixUser
 from sumus.errors import DataError, PolicyError, StorageError
+from sumus.files import read_toml
 from sumus.parties import (
     SeenLedger,
     Site,
@@ -53,6 +55,13 @@ def join_command(
     identity: Annotated[
         Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
     ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="The roster fingerprint that all silos have compared, where the policy does not "
+            "name it; kept after the first time."
+        ),
+    ] = None,
     vault: Annotated[
         Path | None,
         typer.Option(
@@ -84,15 +93,19 @@ def join_command(
     """Join a federation: runs until it is stopped, and starts again what dies. Keys, records and
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
-    console, rules = screen(), Policy.load(policy)
-    member = _Member.of(Kit.open(kit, "silo"), identity, vault)
+    console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault)
+    kept = member.vault / "policy.toml"
+    policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
+    rules = Policy.from_toml(policy_text)
     source = str(Path(data).resolve()) if Path(data).exists() else data
     site = Site(data=source, ledgers=state_directory())
     member.require_no_ledger_in_kit()
     seen = SeenLedger(member.vault, site.ledger)
     plans = [TrainingPlan.load(path) for path in plan] if plan else [member.proposed(rules)]
     console.print(f"silo                {member.identity.name}")
-    console.print(f"roster fingerprint  {fingerprint(member.roster)}", soft_wrap=True)
+    console.print(f"roster fingerprint  {shown_fingerprint(member.roster)}", soft_wrap=True)
+    if not check or rules.roster_fingerprint is not None:
+        require_pinned(rules, member.roster)
     if not new_ledger:
         seen.require_whole()
     console.print(ledger_text(site.ledger))
@@ -100,12 +113,12 @@ def join_command(
         _show(console, approved, member, site, rules)
     if check:
         require_unchanged(member.vault, identity=member.identity, roster=member.roster)
-        console.print("ready to join; nothing was written")
+        _end_check(rules, member.roster)
         return
     from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
 
     require_free(kit, member.vault)
-    member.settle(source, rules, policy.read_text())
+    member.settle(source, rules, policy_text)
     if new_ledger:
         seen.forget()
     approve(member.vault, plans)
@@ -199,6 +212,9 @@ def _show(
     console: Console, approved: TrainingPlan, member: _Member, site: Site, rules: Policy
 ) -> None:
     """What the silo agrees to with a plan; raises if it must not."""
+    training = approved.training
+    console.print(f"model, features     {training.model}, {training.features}", markup=False)
+    rules.check_imports(approved)
     agreement, name = agree_on(approved), member.identity.name
     console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
     console.print(guarantee_text(agreement.account))
@@ -221,6 +237,18 @@ def _show(
         )
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
+
+
+def _end_check(rules: Policy, roster: Roster) -> None:
+    """The last words of a dry run."""
+    console = screen()
+    if rules.roster_fingerprint is None:
+        console.print(
+            "compare the roster fingerprint with the other silos by telephone, then join with this "
+            "line in the policy:"
+        )
+        console.print(f"  {pin_line(roster)}", markup=False, soft_wrap=True)
+    console.print("ready to join; nothing was written")
 
 
 def _separated(console: Console, user: str | None, kit: Path, secret: list[Path]) -> str | None:

@@ -17,7 +17,7 @@ from sumus.engines.registry import DEFAULT_ENGINE, engine_named
 from sumus.engines.silo_processes import silo_command
 from sumus.errors import EngineError
 from sumus.parties import Agreement, approve, settle, vault_folder
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Roster, SiloIdentity
 
 __all__ = ["LocalProcesses"]
 
@@ -66,7 +66,8 @@ class LocalProcesses(PartyProcesses):
             agreement=agreement,
         )
         for name in names:
-            key, text = self.federation.state(name) / "identity.key", (policies or {}).get(name, "")
+            key = self.federation.state(name) / "identity.key"
+            text = _trusting(self.federation.roster, (policies or {}).get(name, ""))
             self.state(name).mkdir(parents=True, mode=0o700)
             settle(
                 self.vault(name),
@@ -111,3 +112,9 @@ class LocalProcesses(PartyProcesses):
                 f"{self.federation.folder}/*.log and the silos' engine.log below organisations/."
             )
         return operator
+
+
+def _trusting(roster: Roster, policy: str) -> str:
+    """A trial's policy, which names the roster that was made with it."""
+    named = f'roster_fingerprint = "{roster.digest().hex()}"\n'
+    return policy if Policy.from_toml(policy).roster_fingerprint else named + policy

@@ -125,7 +125,16 @@ class ServerJob:
 
 def _line(record: Any) -> dict[str, Any]:
     measured = ("metrics", "metrics_plus_minus")
-    kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
+    kept = (
+        "round",
+        "epsilon_spent",
+        "delta",
+        "survivors",
+        "dropped",
+        "notes",
+        "seconds",
+        *measured,
+    )
     promised = math.isfinite(record.epsilon_spent)
     return {key: getattr(record, key) for key in kept} | (
         {} if promised else {"epsilon_spent": None}

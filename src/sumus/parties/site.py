@@ -188,9 +188,18 @@ def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agr
     """
     state, site = SiloState(folder), Site.of_folder(folder)
     policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)
+    if policy.roster_fingerprint is not None and not policy.pins(state.roster.digest()):
+        raise StorageError(
+            f"{folder / 'roster.toml'} is not the roster that {folder / 'policy.toml'} names. Run "
+            "`sumus join` again."
+        )
     seen.require_whole()
+
+    def allowed(plan: TrainingPlan) -> Agreement:
+        policy.check_imports(plan)
+        return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
         return Noted(own_releases(agreement, seen.ledger, policy, silo=state.name), seen)
 
-    return SiloParty(state, work=work_on(site.load), releases=releases, agree=agree)
+    return SiloParty(state, work=work_on(site.load), releases=releases, agree=allowed)

@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 from typing import final
 
+from sumus.books import Policy
 from sumus.errors import DataError, PeerProtocolError, StorageError, SumusError
 from sumus.files import FolderLock, receive_sized, send_sized
 from sumus.parties.agreement import Agreement, agree_on
@@ -72,6 +73,7 @@ class Vault:
         self._agreements: dict[str, Agreement] = {}
         self._bounds: dict[tuple[str, int, int], int] = {}
         self._party = open_party(folder, agree=self._agreed)
+        self._policy = Policy.load(folder / "policy.toml")
 
     def serve(self, listener: socket.socket) -> None:
         """Answer one connection after the other until the listener is closed."""
@@ -128,6 +130,7 @@ class Vault:
         return most
 
     def _agreed(self, plan: TrainingPlan) -> Agreement:
+        self._policy.check_imports(plan)
         if plan.hash not in self._agreements:
             self._agreements[plan.hash] = agree_on(plan)
         return self._agreements[plan.hash]
