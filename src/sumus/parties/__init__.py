@@ -48,7 +48,10 @@ if TYPE_CHECKING:
         settle as settle,
         vault_folder as vault_folder,
     )
-    from sumus.parties.sums import round_identifier as round_identifier
+    from sumus.parties.sums import (
+        model_hash as model_hash,
+        round_identifier as round_identifier,
+    )
     from sumus.parties.vanishing import DropOuts as DropOuts
     from sumus.parties.vault import Vault as Vault, listen as listen
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
@@ -67,7 +70,7 @@ __getattr__, __dir__, __all__ = door(
     server="ServerParty measurement_asked",
     silo="SiloParty work_on",
     site="Site approve open_party own_releases require_unchanged settle vault_folder",
-    sums="round_identifier",
+    sums="model_hash round_identifier",
     vanishing="DropOuts",
     vault="Vault listen",
     watchers="SimulationMetrics Telling",
