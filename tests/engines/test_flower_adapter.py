@@ -36,7 +36,9 @@ def across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalFederation:
 
 def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> None:
     driver = FlowerDriver(grid_of(across), across.roster.names)
-    summing = SecureSum(across.agreement, across.roster, driver, patience=QUICK)
+    summing = SecureSum(
+        across.agreement, across.roster, driver, identity=across.identity, patience=QUICK
+    )
     server = ServerParty(across.agreement, summing)
     server.greet()
     records = list(server.train(across.run_folder(void="public seed")))

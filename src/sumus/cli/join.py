@@ -15,7 +15,7 @@ from sumus.engines import Kit
 from sumus.errors import DataError, PolicyError
 from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
 from sumus.plan import TrainingPlan
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["join_app"]
 
@@ -52,7 +52,7 @@ def join_command(
     """
     opened = Kit.open(kit, "silo")
     state, console = opened.state, screen()
-    me = SiloIdentity.parse(_text(identity or state / "identity.key", "--identity"))
+    me = Identity.parse(_text(identity or state / "identity.key", "--identity"))
     rules = Policy.load(policy)
     if me.name != opened.party:
         raise DataError(

@@ -15,7 +15,7 @@ from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
 from sumus.engines.registry import DEFAULT_ENGINE, engine_named
 from sumus.errors import EngineError
 from sumus.parties import Agreement, approve, settle
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Identity
 
 __all__ = ["LocalProcesses"]
 
@@ -62,7 +62,7 @@ class LocalProcesses(PartyProcesses):
             state, text = self.federation.state(name), (policies or {}).get(name, "")
             settle(
                 state,
-                identity=SiloIdentity.parse((state / "identity.key").read_text()),
+                identity=Identity.parse((state / "identity.key").read_text()),
                 roster=self.federation.roster,
                 data=data if isinstance(data, str) else data[name],
                 policy=Policy.from_toml(text),

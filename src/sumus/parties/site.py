@@ -23,7 +23,7 @@ from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
 from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["Site", "approve", "open_party", "own_releases", "require_unchanged", "settle"]
 
@@ -73,7 +73,7 @@ class Site:
 def settle(
     folder: Path,
     *,
-    identity: SiloIdentity,
+    identity: Identity,
     roster: Roster,
     data: str,
     policy: Policy | None,
@@ -95,7 +95,7 @@ def settle(
     return state
 
 
-def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -> None:
+def require_unchanged(folder: Path, *, identity: Identity, roster: Roster) -> None:
     """Refuse an identity that the roster does not name, or one that is not the folder's own."""
     roster.number(identity.name)
     if roster.public_keys[identity.name] != identity.public_key:
