@@ -138,7 +138,16 @@ def _own_identity(path: Path) -> Identity:
 
 def _line(record: Any) -> dict[str, Any]:
     measured = ("metrics", "metrics_plus_minus")
-    kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
+    kept = (
+        "round",
+        "epsilon_spent",
+        "delta",
+        "survivors",
+        "dropped",
+        "notes",
+        "seconds",
+        *measured,
+    )
     promised = math.isfinite(record.epsilon_spent)
     return {key: getattr(record, key) for key in kept} | (
         {} if promised else {"epsilon_spent": None}
