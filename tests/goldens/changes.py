@@ -44,6 +44,7 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.{name}": _SESSION for name in _MODEL},
     **{f"*removable.run.rounds.*.{name}": _SESSION for name in _ROUND},
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
+    "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.meaning": "accounts say what any membership attack can reach",
 }
