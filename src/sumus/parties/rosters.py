@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sumus.books import Policy
 from sumus.errors import DataError
 from sumus.files import read_bytes, replace_atomically
 from sumus.secagg import Roster, RosterHistory
 
-__all__ = ["EPOCHS", "ROSTER", "read_rosters", "write_rosters"]
+__all__ = ["EPOCHS", "ROSTER", "pinned", "read_rosters", "write_rosters"]
 
 ROSTER, EPOCHS = "roster.toml", "epochs.toml"
 
@@ -31,6 +32,17 @@ def read_rosters(folder: Path) -> RosterHistory:
     history = RosterHistory.parse(_text(folder / EPOCHS))
     history.since(trusted.digest())
     return history
+
+
+def pinned(policy: Policy, rosters: RosterHistory) -> bool:
+    """Whether a silo's people have named one of the rosters; raises unless quorum after quorum
+    leads from that one to the latest.
+    """
+    for epoch in rosters.epochs:
+        if policy.pins(epoch.roster.digest()):
+            rosters.since(epoch.roster.digest())
+            return True
+    return False
 
 
 def write_rosters(folder: Path, history: RosterHistory) -> None:

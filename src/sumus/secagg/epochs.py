@@ -64,7 +64,9 @@ def successor(
     admitted, rotated, gone = admitted or {}, dict(rotated or {}), frozenset(retired)
     for name in admitted:
         if name in base.public_keys:
-            raise DataError(f"silo {name!r} is on the roster already. To change its key, rotate it.")
+            raise DataError(
+                f"silo {name!r} is on the roster already. To change its key, rotate it."
+            )
     for name in [*sorted(gone), *rotated]:
         if name != SERVER_NAME:
             base.number(name)
@@ -245,7 +247,10 @@ class RosterHistory:
                 for name, signature in epoch.endorsements.items()
             }
             table = epoch.roster.as_table() | {"endorsements": signatures}
-            lines += ["[[epochs]]", *(f"{key} = {toml_value(value)}" for key, value in table.items())]
+            lines += [
+                "[[epochs]]",
+                *(f"{key} = {toml_value(value)}" for key, value in table.items()),
+            ]
             lines += [""]
         return "\n".join(lines)
 
