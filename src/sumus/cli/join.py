@@ -12,7 +12,7 @@ from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
-from sumus.engines import Kit
+from sumus.engines import TRANSPORT_KEY, Kit
 from sumus.errors import DataError, PolicyError
 from sumus.files import read_toml
 from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
@@ -41,6 +41,13 @@ def join_command(
     ] = None,
     identity: Annotated[
         Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"NAME{TRANSPORT_KEY} of `sumus keys new`. Omitted: the one beside --identity; kept "
+            "in the kit after the first time."
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None,
@@ -104,6 +111,10 @@ def join_command(
             )
         for line in loaded.remarks:
             console.print(f"  notice       {line}; nobody else is told", markup=False)
+    own_key = tls_key or _beside(identity)
+    remark = opened.engine.complete(kit, me.name, own_key, write=not check)
+    if remark is not None:
+        console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
         require_unchanged(state, identity=me, roster=roster)
         _end_check(rules, roster)
@@ -124,6 +135,14 @@ def join_command(
             console.print("connected to the server")
 
     raise typer.Exit(supervise(command, log=log, tell=tell))
+
+
+def _beside(identity: Path | None) -> Path | None:
+    """The transport key that `sumus keys new` wrote beside an identity."""
+    if identity is None:
+        return None
+    path = identity.with_name(f"{identity.name.removesuffix('.key')}{TRANSPORT_KEY}")
+    return path if path.is_file() else None
 
 
 def _end_check(rules: Policy, roster: Roster) -> None:

@@ -1,8 +1,9 @@
 """Transports, a folder each: they move bytes between the parties.
 
 `engine` says what an engine offers, `registry` finds them by their folders, `federation_folder` has
-the kits that they make, `server_job` is what the server does in one job, `training` goes from job
-to job, `on_this_machine` brings up a whole federation, `processes` keeps its processes alive.
+the kits that they make, `transport_keys` keys and certificate requests of the parties, `server_job`
+is what the server does in one job, `training` goes from job to job, `on_this_machine` brings up a
+whole federation, `processes` keeps its processes alive.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
         engine_named as engine_named,
     )
     from sumus.engines.training import train_across as train_across
+    from sumus.engines.transport_keys import (
+        REQUEST as REQUEST,
+        TRANSPORT_KEY as TRANSPORT_KEY,
+        new_request as new_request,
+        requests_in as requests_in,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -41,4 +48,5 @@ __getattr__, __dir__, __all__ = door(
     processes="supervise",
     registry="DEFAULT_ENGINE ENGINES engine_named",
     training="train_across",
+    transport_keys="REQUEST TRANSPORT_KEY new_request requests_in",
 )
