@@ -36,8 +36,10 @@ __all__ = [
     "requests_in",
 ]
 
-TRANSPORT_KEY, REQUEST = ".tls.key", ".csr"
-"""What the names of the two files end with."""
+TRANSPORT_KEY = ".tls.key"
+"""What the name of a key's file ends with."""
+REQUEST = ".csr"
+"""What the name of a request's file ends with."""
 _BITS = 3072
 
 

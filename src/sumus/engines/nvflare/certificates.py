@@ -21,13 +21,13 @@ from sumus.files import read_bytes, replace_atomically
 if TYPE_CHECKING:
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["certify", "complete", "renew"]
+__all__ = ["complete", "put_certificate", "renew"]
 
 _DAYS = 365
 _SOON_DAYS = 30
 
 
-def certify(
+def put_certificate(
     authority: Authority, kit: Path, party: str, *, public_key: RSAPublicKey | None
 ) -> None:
     """Put a certificate into a new kit, and a key if the party sent no request for its own."""

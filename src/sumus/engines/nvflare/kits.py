@@ -30,7 +30,7 @@ from typing import Any
 from sumus.engines.engine import Address
 from sumus.engines.federation_folder import SERVER, FederationFolder, Kit
 from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
-from sumus.engines.nvflare.certificates import certify
+from sumus.engines.nvflare.certificates import put_certificate
 from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
 
@@ -94,7 +94,7 @@ def provision(folder: FederationFolder, address: Address, requests: Mapping[str,
             shutil.move(str(provisioned / subject_of(party)), folder.kit(party))
     authority = Authority.make(folder.folder / "authority", _hosts(address))
     for party in folder.parties:
-        certify(authority, folder.kit(party), party, public_key=keys.get(party))
+        put_certificate(authority, folder.kit(party), party, public_key=keys.get(party))
     for silo in folder.roster.names:
         close_down_silo(folder.kit(silo))
     close_down_server(folder.kit(SERVER))
