@@ -4,6 +4,7 @@ certificate is renewed without any secret travelling.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -190,10 +191,11 @@ def signed(key: object, name: str) -> bytes:
 def test_a_request_is_of_the_silo_and_of_a_key_that_the_engine_takes() -> None:
     own = new_request(ASKING)[1]
     requested_key(own, ASKING)
-    lines = own.splitlines()
-    middle = len(lines) // 2
-    lines[middle] = lines[middle][::-1]
-    for request in (b"", b"no request", b"\n".join(lines), new_request(SILENT)[1]):
+    forged = x509.load_pem_x509_csr(own).public_bytes(Encoding.DER)
+    forged = ssl.DER_cert_to_PEM_cert(forged[:-1] + bytes((forged[-1] ^ 1,)))
+    forged = forged.replace("CERTIFICATE", "CERTIFICATE REQUEST").encode()
+    assert not x509.load_pem_x509_csr(forged).is_signature_valid
+    for request in (b"", b"no request", forged, new_request(SILENT)[1]):
         with pytest.raises(DataError, match="is no request of Graz"):
             requested_key(request, ASKING)
     for weak in (

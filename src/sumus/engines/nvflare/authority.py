@@ -23,7 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from sumus.engines.federation_folder import ADMIN, SERVER
+from sumus.engines.kit import ADMIN, SERVER
 from sumus.engines.transport_keys import key_text, new_key, read_key
 from sumus.errors import EngineError, StorageError
 from sumus.files import read_bytes, replace_atomically

@@ -5,6 +5,7 @@ A new certificate is for the key that the party has, so nothing secret travels w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from sumus.engines.federation_folder import SERVER
+from sumus.engines.kit import SERVER
 from sumus.engines.nvflare.authority import Authority, certificate_of
 from sumus.engines.transport_keys import REQUEST, TRANSPORT_KEY, read_key, requested_key
 from sumus.errors import EngineError
@@ -87,6 +88,11 @@ def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | N
             "FILE."
         )
     if write and fitting[0] != place:
+        if place.parent.stat().st_uid != os.getuid():  # whose links could lead the key elsewhere
+            raise EngineError(
+                f"{place} belongs to another user, so it is not written. Copy {fitting[0]} there as "
+                "that user."
+            )
         replace_atomically(place, read_bytes(fitting[0]), secret=True)
     if left < timedelta(days=_SOON_DAYS):
         return f"{path} ends in {left.days} days. {renewal}"

@@ -25,14 +25,17 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sumus.engines.engine import Address
-from sumus.engines.federation_folder import SERVER, FederationFolder, Kit
+from sumus.engines.kit import SERVER, Kit
 from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
 from sumus.engines.nvflare.certificates import put_certificate
 from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
+
+if TYPE_CHECKING:
+    from sumus.engines.federation_folder import FederationFolder
 
 __all__ = [
     "SERVER_CLASS",
