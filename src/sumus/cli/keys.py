@@ -1,4 +1,4 @@
-"""`sumus keys`: a silo's long-lived identity, and the roster that says who is who."""
+"""`sumus keys`: long-lived identities of silos and server, and the roster that says who is who."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sumus.cli.options import AsJson, print_json
 from sumus.engines import REQUEST, TRANSPORT_KEY, new_request
 from sumus.errors import PlanError, StorageError
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, Identity, Roster
 
 __all__ = ["fingerprint", "grouped", "keys_app", "read_public", "require_silos_of"]
 
@@ -28,7 +28,11 @@ keys_app = typer.Typer(
 @keys_app.command("new")
 def new(
     name: Annotated[
-        str, typer.Argument(help="The silo's name: letters, digits, dot, underscore, dash.")
+        str,
+        typer.Argument(
+            help="The silo's name (letters, digits, dot, underscore, dash), or `server` for the "
+            "server's key."
+        ),
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder for the files.")] = Path(),
     as_json: AsJson = False,
@@ -36,7 +40,7 @@ def new(
     """Make a new identity and a key for the transport: NAME.key and NAME.tls.key stay secret with
     this silo, NAME.pub and NAME.csr go to the coordinator.
     """
-    identity = SiloIdentity.generate(name, RandomSource())
+    identity = Identity.generate(name, RandomSource())
     files = {
         "secret": (folder / f"{name}.key", identity.secret_text().encode()),
         "public": (folder / f"{name}.pub", identity.public_text().encode()),
@@ -57,22 +61,44 @@ def new(
 
 @keys_app.command("roster")
 def roster(
-    public_files: Annotated[list[Path], typer.Argument(help="The .pub files of all silos.")],
+    public_files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The .pub files of all silos, and server.pub; without it the server's key is made "
+            "beside the roster."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The roster file to write.")] = Path(
         "roster.toml"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by
-    every silo.
+    """Assemble the roster from the .pub files of silos and server, and print its fingerprint, to be
+    compared by every silo.
     """
-    assembled = Roster.from_public_texts([read_public(path) for path in public_files])
-    _write_new({"public": (out, assembled.to_text().encode())})
+    lines = [read_public(path) for path in public_files]
+    made = None
+    if not any(line.split(" ")[0] == SERVER_NAME for line in lines):
+        made = Identity.generate(SERVER_NAME, RandomSource())
+        lines.append(made.public_text())
+    assembled = Roster.from_public_texts(lines)
+    secret = out.parent / f"{SERVER_NAME}.key"
+    files = {"public": (out, assembled.to_text().encode())}
+    if made is not None:
+        files["secret"] = (secret, made.secret_text().encode())
+    _write_new(files)
     if as_json:
         print_json(
-            {"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)}
+            {
+                "roster": str(out),
+                "silos": assembled.names,
+                "server_key": None if made is None else str(secret),
+                "fingerprint": fingerprint(assembled),
+            }
         )
         return
+    if made is not None:
+        typer.echo(f"wrote {secret} (the server signs with it; keep it secret)")
     typer.echo(f"wrote {out} with {len(assembled)} silos: {', '.join(assembled.names)}")
     typer.echo(f"fingerprint {fingerprint(assembled)}")
 
