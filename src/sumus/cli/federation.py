@@ -136,15 +136,13 @@ def start_command(
     folder: Annotated[Path, typer.Argument(help="The server's kit, or the folder of `init`.")],
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
-    from sumus.engines import supervise
+    from sumus.engines import serve_kit
 
-    within = folder / "kits" / "server"
+    within, console = folder / "kits" / "server", Console(stderr=True)
     kit = Kit.open(within if within.is_dir() else folder, "server")
-    command, log = kit.engine.serve(kit.path), kit.path / "server.log"
-    Console(stderr=True).print(
-        f"serving from {kit.path}; log in {log}", highlight=False, soft_wrap=True
+    raise typer.Exit(
+        serve_kit(kit, say=lambda line: console.print(line, highlight=False, soft_wrap=True))
     )
-    raise typer.Exit(supervise(command, log=log))
 
 
 @federation_app.command("train")
@@ -379,7 +377,12 @@ def status_command(
         table.add_row(name, when)
     console.print(table)
     for job in system["jobs"]:
-        console.print(f"job     {job['job_name']}  {job['status']}  {job['submit_time']}")
+        ended = job.get("outcome") or job["status"]
+        console.print(
+            f"job     {job['job_name']}  {ended}  {job['submit_time']}",
+            markup=False,
+            soft_wrap=True,
+        )
     if not enough:
         absent = [name for name in names if name not in there]
         missing = f" Missing: {', '.join(absent)}." if absent else ""
