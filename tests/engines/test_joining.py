@@ -77,6 +77,12 @@ def is_held(folder: Path) -> bool:
         return True
 
 
+def commanded(pid: int, words: str) -> list[psutil.Process]:
+    """What a process has started with these words."""
+    family = psutil.Process(pid).children(recursive=True)
+    return [each for each in family if words in " ".join(each.cmdline())]
+
+
 @contextlib.contextmanager
 def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (
@@ -111,10 +117,9 @@ def test_a_second_join_of_a_running_kit_ends_at_once_and_the_first_takes_everyth
                 f"error: {kit} is in use by another process. Wait until it ends, or stop it."
             ]
         assert not (tmp_path / "other" / "identity.key").exists()
+        for wanted in ("sumus.parties.vault", "sumus.engines.nvflare.start silo"):
+            wait_for(lambda wanted=wanted: len(commanded(process.pid, wanted)) == 1)
         family = psutil.Process(process.pid).children(recursive=True)
-        commands = [" ".join(each.cmdline()) for each in family]
-        assert sum("sumus.parties.vault" in command for command in commands) == 1
-        assert sum("sumus.engines.nvflare.start silo" in command for command in commands) == 1
         assert process.poll() is None
     assert process.returncode == 0
     assert not any(psutil.pid_exists(each.pid) for each in family)
