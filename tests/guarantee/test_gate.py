@@ -138,16 +138,18 @@ def test_nothing_is_refused_where_nothing_is_clipped(federation) -> None:
     assert NormGate(run.design).refusal(far, range(3), weight_norm=0.0) is None
 
 
-def test_counts_of_all_records_pass_and_counts_of_more_do_not(federation) -> None:
+def test_counts_that_records_make_pass_and_others_do_not(federation) -> None:
     run = federation({"evaluation.metrics": "secure"})
-    secure, gate = SecureMetrics(run.design), NormGate(run.design)
-    shape = run.design.plan.task.counts
-    most = gate.largest_counts_grid(3)
-    total = np.zeros(shape.length, dtype=np.int64)
-    total[0] = 3 * 46 * shape.largest_grid
-    assert secure.refusal(total, 3) is None
-    total[0] = int(1.01 * most)
-    assert secure.refusal(total, 3) is not None
+    secure, shape = SecureMetrics(run.design), run.design.plan.task.counts
+    most, unit = shape.largest_grid, shape.record_grid
+    for right, loss in ((1, 0.0), (-1, 0.5), (1, 0.5), (1, -0.5)):
+        for records in (0, 1, 500, 100_000):
+            row = records * np.array([right * most, unit, loss * unit])
+            assert secure.refusal(row.astype(np.int64), 3) is None
+    # more right records than there are, and fewer than none
+    many = 100_000 * np.array([3 * most, unit, 0], dtype=np.int64)
+    assert secure.refusal(many, 3) is not None
+    assert secure.refusal(-100_000 * np.array([most, unit, 0], dtype=np.int64), 3) is not None
 
 
 def _exceeds(records: int, rate: Fraction, batch: int) -> Fraction:

@@ -72,25 +72,14 @@ def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> R
 
 
 def clamp_of(plan: TrainingPlan) -> int:
-    """The largest count that a silo sends, in grid steps: that of four times the expected test
-    records, where N such counts and their noise fit into the ring.
+    """The largest count that a silo sends, in grid steps: N of them and their noise fit into the
+    ring.
 
     Clamping coordinates is 1-Lipschitz, so it adds nothing to Δ₂.
     """
     silos = plan.federation.silos or plan.least_invited
     share_of_ring = (1 << (plan.aggregation.modulus_bits - 1)) // silos
-    room = share_of_ring - 1 - math.ceil(_NOISE_ROOM * math.sqrt(count_noise(plan).variance_grid))
-    return min(room, math.ceil(_expected(plan))) if plan.data.records_per_silo else room
-
-
-def _expected(plan: TrainingPlan) -> float:
-    """The largest count of four times as many test records as the largest silo is expected to
-    have.
-    """
-    largest = max(plan.data.records_per_silo or (1,)) * max(
-        1.0, float(tests_per_training_record(plan))
-    )
-    return plan.task.counts.largest_grid * _SPARE_RECORDS * largest
+    return share_of_ring - 1 - math.ceil(_NOISE_ROOM * math.sqrt(count_noise(plan).variance_grid))
 
 
 def tests_per_training_record(plan: TrainingPlan) -> Fraction:
@@ -105,12 +94,16 @@ def tests_per_training_record(plan: TrainingPlan) -> Fraction:
 
 def check_room(plan: TrainingPlan) -> None:
     """Refuse a ring in which the counts of the expected test records would have to be clamped."""
-    bits, expected = plan.aggregation.modulus_bits, _expected(plan)
+    largest = max(plan.data.records_per_silo or (1,)) * max(
+        1.0, float(tests_per_training_record(plan))
+    )
+    bits, most = plan.aggregation.modulus_bits, plan.task.counts.largest_grid
     needed = next(
         (
             wide
             for wide in range(bits, 65)
-            if clamp_of(plan.replace("aggregation", modulus_bits=wide)) >= expected
+            if clamp_of(plan.replace("aggregation", modulus_bits=wide))
+            >= most * _SPARE_RECORDS * largest
         ),
         None,
     )

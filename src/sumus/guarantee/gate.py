@@ -13,7 +13,8 @@ Guarantee: honest silos' sums are refused with probability at most 2^−40 a rou
     the gate bounds what a poisoner adds by 2B, and no more. It reads released sums only, so it costs
     no privacy.
 
-Without clipping (`fedavg`) no bound holds, and nothing is refused.
+Without clipping (`fedavg`) no bound holds, and nothing is refused. Counts of test records have no
+public bound either, but no test records give counts that are longer than so many records' can be.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from sumus.guarantee.counts import clamp_of, count_noise
+from sumus.guarantee.counts import count_noise
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.layout import SiloDesign
 from sumus.noise import Law, noise_norm_bound
@@ -86,12 +87,18 @@ class NormGate:
                 draws[law, float(weight)] += 1
         return batches + noise_norm_bound(draws, dimension, bits=_BITS)
 
-    def largest_counts_grid(self, survivors: int) -> float:
-        """B of a sum that measures the model: N·√L·(the largest count) and the noise's norm."""
-        plan = self._design.plan
-        length = plan.task.counts.length
-        noise = noise_norm_bound({(count_noise(plan), 1.0): survivors}, length, bits=_BITS)
-        return survivors * math.sqrt(length) * clamp_of(plan) + noise
+    def largest_counts_grid(self, survivors: int, records_grid: float) -> float:
+        """B of a sum of counts in which the coordinate that counts records is `records_grid`.
+
+        Every record adds a row of norm at most Δ₂ and exactly u to that coordinate, so n rows are at
+        most Δ₂/u times as long as it is; noise moves each side by at most its norm.
+        """
+        plan, shape = self._design.plan, self._design.plan.task.counts
+        if shape.record_place is None:
+            return math.inf
+        noise = noise_norm_bound({(count_noise(plan), 1.0): survivors}, shape.length, bits=_BITS)
+        slope = shape.l2_grid / shape.record_grid
+        return max(0.0, slope * records_grid) + (1.0 + slope) * noise
 
     def refusal(
         self, total_grid: npt.NDArray[Any], survivors: Iterable[int], *, weight_norm: float
@@ -106,9 +113,10 @@ class NormGate:
 
     def counts_refusal(self, total_grid: npt.NDArray[Any], survivors: int) -> str | None:
         """Why a sum of so many silos' counts may not be read; None if it may."""
-        length = self._design.plan.task.counts.length
-        counts = np.asarray(total_grid[:length], dtype=np.float64)
-        return _longer(counts, self.largest_counts_grid(survivors))
+        shape = self._design.plan.task.counts
+        counts = np.asarray(total_grid[: shape.length], dtype=np.float64)
+        records = 0.0 if shape.record_place is None else float(counts[shape.record_place])
+        return _longer(counts, self.largest_counts_grid(survivors, records))
 
 
 def _longer(vector: npt.NDArray[np.float64], most: float) -> str | None:

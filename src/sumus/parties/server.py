@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, final
 
+import numpy as np
+import numpy.typing as npt
+
 from sumus.books import Measurement, RoundEntry, RunFolder
 from sumus.errors import EngineError, ProtocolError, RoundAborted
 from sumus.guarantee import LiveEpsilon
@@ -41,6 +44,7 @@ class ServerParty:
         agreement: the plan, as this server computes it.
         summing: the silos, and what carries bytes to them and back.
         prepared: the model; None: made from the plan alone, as by a server that holds no record.
+        start: parameters to begin with instead of the model's first ones.
         attempts: at a sum before the run is given up; a round is repeated once.
         epsilon: rounds → what they have spent; None: computed here.
         measuring: watchers that add to a round's outcome.
@@ -52,13 +56,15 @@ class ServerParty:
         summing: Summing,
         *,
         prepared: Prepared | None = None,
+        start: npt.NDArray[np.float64] | None = None,
         attempts: int = 3,
         epsilon: Callable[[int], float] | None = None,
         measuring: Callable[[Server], tuple[Watching, ...]] = lambda server: (Stopwatch(),),
     ) -> None:
         self.agreement, self.summing, self._attempts = agreement, summing, attempts
         self._prepared = prepared or prepared_without_records(agreement)
-        self.server = Server(agreement.design, self._prepared.first_parameters)
+        first = self._prepared.first_parameters if start is None else start
+        self.server = Server(agreement.design, first)
         self._epsilon = epsilon or (
             LiveEpsilon(agreement.design) if agreement.certified is not None else _nothing_promised
         )
