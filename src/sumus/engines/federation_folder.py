@@ -5,78 +5,33 @@ DIR/
   authority/          what the engine keeps to let parties in; stays with whoever ran `init`
   roster.toml         who is who in the secure sum; its fingerprint is compared by every silo
   plan.toml           the agreed plan: resolved, noise calibrated (if a plan was given)
-  kits/server         to the machine that runs the server
+  kits/server         to the machine that runs the server; unless server.pub was among the public
+                      keys, the server's own key is in it
   kits/NAME           to the silo NAME
   kits/admin          to whoever starts training
-
-A kit is made by an engine, and says so:
-
-KIT/
-  kit.toml            engine, party, address of the server
-  sumus/              the party's own state: roster, for a silo its key, plans, ledger; mode 700
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
-from sumus.engines.engine import Address, Engine
+from sumus.engines.engine import Address
+from sumus.engines.kit import ADMIN, SERVER, SERVER_KEY, STATE_FOLDER, write_kit_file
 from sumus.engines.registry import engine_named
-from sumus.errors import DataError, EngineError, PlanError
-from sumus.files import make_directory, parse_toml, toml_value
+from sumus.errors import DataError, EngineError
+from sumus.files import make_directory
 from sumus.parties import Agreement
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
-__all__ = ["ADMIN", "SERVER", "STATE_FOLDER", "FederationFolder", "Kit", "make_federation"]
+__all__ = ["FederationFolder", "make_federation"]
 
-SERVER, ADMIN = "server", "admin"
-STATE_FOLDER = "sumus"
-"""A party's own folder below its kit; fixed, so that no message can name another."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-
-
-@final
-@dataclass(frozen=True)
-class Kit:
-    """A party's kit, as `sumus federation init` made it."""
-
-    path: Path
-    engine_name: str
-    party: str
-    address: Address
-
-    @classmethod
-    def open(cls, path: Path, kind: Literal["server", "admin", "silo"]) -> Kit:
-        """A kit of this kind, or a refusal."""
-        file = path / "kit.toml"
-        try:
-            entries = parse_toml(file.read_text(), "kit.toml")
-            kit = cls(path, entries["engine"], entries["party"], Address.parse(entries["server"]))
-        except (OSError, UnicodeDecodeError, KeyError, TypeError, PlanError, DataError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it says something else"
-            raise EngineError(
-                f"{file} cannot be read: {reason}. Give a kit that `sumus federation init` made."
-            ) from None
-        if kind != (kit.party if kit.party in (SERVER, ADMIN) else "silo"):
-            wanted = {"server": "kits/server", "admin": "kits/admin"}.get(kind, "kits/NAME")
-            raise EngineError(f"{path} is the kit of {kit.party}. Give the folder {wanted}.")
-        return kit
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that it was made for."""
-        return engine_named(self.engine_name, where=str(self.path / "kit.toml"))
-
-    @property
-    def state(self) -> Path:
-        """The party's own folder."""
-        return self.path / STATE_FOLDER
 
 
 @final
@@ -96,9 +51,9 @@ class FederationFolder:
         """The kit of "server", "admin" or a silo."""
         return self.folder / "kits" / party
 
-    def state(self, silo: str) -> Path:
-        """Where a silo's kit keeps the silo's own state."""
-        return self.kit(silo) / STATE_FOLDER
+    def state(self, party: str) -> Path:
+        """What a kit brings its party: the roster, the proposed plan, in a trial the identity."""
+        return self.kit(party) / STATE_FOLDER
 
     @classmethod
     def open(cls, folder: Path) -> FederationFolder:
@@ -120,6 +75,7 @@ def make_federation(
     address: Address,
     public_keys: Sequence[str] | None,
     agreement: Agreement | None,
+    requests: Mapping[str, bytes] | None = None,
 ) -> FederationFolder:
     """Kits for all parties.
 
@@ -127,8 +83,9 @@ def make_federation(
         engine: its name.
         public_keys: the silos' public lines (`sumus keys new`), collected by the coordinator. None
             makes everybody's identity here, which is for trials: whoever made the kits could then
-            speak for every silo.
+            speak for every silo. The server's identity is made here unless its line is among them.
         agreement: a plan for the kits; every silo still has to approve it.
+        requests: certificate requests of parties that keep their transport key to themselves.
     """
     transport = engine_named(engine)
     for name in silos:
@@ -137,11 +94,12 @@ def make_federation(
                 "silo name must be letters, digits, _ and -, and not server or admin, got "
                 f"{name!r}. Rename the silo."
             )
-    identities: dict[str, SiloIdentity] = {}
-    if public_keys is None:
-        identities = {name: SiloIdentity.generate(name, RandomSource()) for name in silos}
-        public_keys = [identity.public_text() for identity in identities.values()]
-    roster = Roster.from_public_texts(list(public_keys))
+    made = [] if public_keys is not None else list(silos)
+    if not any(line.split(" ")[0] == SERVER for line in public_keys or ()):
+        made.append(SERVER)
+    identities = {name: Identity.generate(name, RandomSource()) for name in made}
+    own = [identity.public_text() for identity in identities.values()]
+    roster = Roster.from_public_texts([*(public_keys or ()), *own])
     if sorted(silos) != list(roster.names):
         raise DataError(
             f"the public keys are of {list(roster.names)}, the silos are {sorted(silos)}. Collect "
@@ -154,31 +112,28 @@ def make_federation(
                 f"{federation.kit(party)} exists already. Use a new folder, or move the old kit away."
             )
     make_directory(folder)
-    transport.make_kits(federation, address)
+    transport.make_kits(federation, address, requests or {})
     (folder / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (folder / "plan.toml").write_text(agreement.plan.to_toml())
     for party in federation.parties:
         kit = federation.kit(party)
         kit.chmod(0o700)
-        entries = {"engine": engine, "party": party, "server": str(address)}
-        (kit / "kit.toml").write_text(
-            "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
-        )
+        write_kit_file(kit, engine=engine, party=party, address=address)
         plan = None if party == SERVER else agreement
         _write_state(kit / STATE_FOLDER, roster, identity=identities.get(party), agreement=plan)
     return federation
 
 
 def _write_state(
-    state: Path, roster: Roster, *, identity: SiloIdentity | None, agreement: Agreement | None
+    state: Path, roster: Roster, *, identity: Identity | None, agreement: Agreement | None
 ) -> None:
     state.mkdir(mode=0o700)
     (state / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (state / "plan.toml").write_text(agreement.plan.to_toml())
     if identity is not None:
-        path = state / "identity.key"
+        path = state / (SERVER_KEY if identity.name == SERVER else "identity.key")
         path.touch(mode=0o600)
         path.write_text(identity.secret_text())
         os.chmod(path, 0o600)
