@@ -31,6 +31,7 @@ REWORDED: tuple[str, ...] = ()
 """Paths of texts, for example `("*.text.*", "*.error")`."""
 
 INTENDED: dict[str, str] = {
+    "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.meaning": "accounts say what any membership attack can reach",
 }

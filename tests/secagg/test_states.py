@@ -191,24 +191,6 @@ def test_removable_seeds_are_opened_from_the_end_and_by_shares() -> None:
     assert len({seed for own in seeds.values() for seed in own}) == 15
 
 
-def test_a_wrong_share_is_noticed_and_no_wrong_sum_comes_out(world: Federation) -> None:
-    collecting, invitation = world.server.invite(round_id("wrong share"))
-    submitted, messages = world.submit_all(invitation, world.inputs())
-    for message in messages.values():
-        collecting.receive(message)
-    certifying, proposal = collecting.close()
-    for state in submitted.values():
-        certifying.receive(state.sign(proposal)[1])
-    unmasking, certificate = certifying.close()
-    for silo, state in submitted.items():
-        reply = bytearray(state.reveal(certificate)[1])
-        if silo == 0:
-            reply[-1] ^= 1
-        unmasking.receive(bytes(reply))
-    with pytest.raises(PeerProtocolError, match="share of silo 4's secret 0 is wrong"):
-        unmasking.close()
-
-
 def test_nobody_speaks_for_another_silo(world: Federation) -> None:
     collecting, invitation = world.server.invite(round_id("spoof"))
     _, messages = world.submit_all(invitation, world.inputs())

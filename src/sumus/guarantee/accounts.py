@@ -183,6 +183,11 @@ class Account:
         return as_table(" ".join(title.split()), labelled(lines))
 
 
+START_IS_ACCOUNTED = (
+    "the starting model is public or its ε is accounted elsewhere: a run on the same records is on "
+    "their ledger, which adds up"
+)
+"""Of a plan with `training.start_from`: what follows from a released model costs nothing more."""
 _ACCOUNTANT_NAMES = {
     "pld": "privacy-loss distribution",
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
@@ -292,8 +297,13 @@ def account_of(design: NoiseDesign) -> Account:
         plan_hash=plan.hash,
         records_per_silo=() if design.facts is None else design.facts.records_per_silo,
         columns=() if design.facts is None else design.facts.columns,
-        assumptions=() if design.facts is None else design.facts.assumptions,
+        assumptions=_assumptions(design),
     )
+
+
+def _assumptions(design: NoiseDesign) -> tuple[str, ...]:
+    known = () if design.facts is None else design.facts.assumptions
+    return known if design.plan.training.start_from is None else (*known, START_IS_ACCOUNTED)
 
 
 def _meaning(design: NoiseDesign, analysis: str) -> Meaning:

@@ -3,7 +3,8 @@
     greet      every silo agrees to the plan, or says why not; keys go round          (2 exchanges)
     sum        invite and collect, have the survivor set signed, unmask               (3 exchanges)
 
-Whoever misses an exchange is left out of the next round until it answers a greeting again.
+Whoever misses an exchange is left out of the next round until it answers a greeting again; whoever
+lied is left out for good (`blame`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,30 @@ import numpy.typing as npt
 from sumus import __version__
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
 from sumus.parties.agreement import Agreement
+from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.round import Summed
 from sumus.parties.sums import pack_model, round_identifier
 from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
-from sumus.secagg import Roster, RoundSum, ServerSession, ServerSetup, session_digest
+from sumus.secagg import (
+    Disagreements,
+    Roster,
+    RoundSum,
+    ServerSession,
+    ServerSetup,
+    UnopenedError,
+    session_digest,
+)
 from sumus.training import lifted_sum
 
-__all__ = ["Patience", "RoundLostError", "SecureSum", "TooFewSilosError", "secure_round"]
+__all__ = [
+    "Patience",
+    "RoundLostError",
+    "SecureSum",
+    "SpoiledRoundError",
+    "TooFewSilosError",
+    "secure_round",
+]
 
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
@@ -39,6 +56,10 @@ class TooFewSilosError(RoundAborted):
 
 class RoundLostError(RoundAborted):
     """A round cannot be asked for again word for word: a silo of it is gone."""
+
+
+class SpoiledRoundError(RoundLostError):
+    """Wrong shares kept a sum closed; the same silos would give the same shares again."""
 
 
 @final
@@ -92,7 +113,9 @@ class SecureSum:
         self._session: ServerSession | None = None
         self._present: frozenset[int] = frozenset()
         self._absences: dict[int, int] = {}
+        self._untold: tuple[str, ...] = ()
         self.refusals: dict[str, str] = {}
+        self.blame = Blame(agreement.names, colluding=agreement.plan.colluding)
         self.simulated = False
 
     @property
@@ -133,11 +156,13 @@ class SecureSum:
 
     def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
         """See `Summing.there`."""
-        if again is not None and not again <= self.present:
+        least = self._terms.minimum_survivors
+        chosen = self.blame.invited(self.present, number, least=least)
+        if again is not None and not again <= self.present - self.blame.liars:
             raise RoundLostError(f"round {number + 1} cannot be repeated: not all silos are there.")
-        if len(again or self._present) < self._terms.minimum_survivors:
+        if len(again or chosen) < least:
             raise TooFewSilosError(self._too_few())
-        return again or self.present
+        return again or chosen
 
     def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
         """Greet some silos; returns those that refused."""
@@ -213,13 +238,16 @@ class SecureSum:
             self._pass_keys_round(deadline_seconds=self._patience.stage)
 
     def _too_few(self) -> str:
-        there = len(self._present if self._session else self._adverts)
+        there = len(self.present - self.blame.liars) if self._session else len(self._adverts)
         refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
-        why = (
-            f"Refused: {refused}"
-            if refused
-            else "Nobody refused; check that the silos have joined."
+        liars = ", ".join(self._agreement.names[place] for place in sorted(self.blame.liars))
+        why = "; ".join(
+            [
+                *([f"Refused: {refused}"] if refused else []),
+                *([f"left out because they lied: {liars}"] if liars else []),
+            ]
         )
+        why = why or "Nobody refused; check that the silos have joined."
         return (
             f"{there} of {self._terms.silos} silos take part, a round needs "
             f"{self._terms.minimum_survivors}. {why}"
@@ -272,14 +300,21 @@ class SecureSum:
                 payload=pack_model(number, parameters, purpose),
                 participants=participants,
             )
+        except UnopenedError as error:
+            lines = self.blame.note(number, self._placed(error.disagreements))
+            self._untold += lines
+            raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
+        notes = self._untold + self.blame.note(number, self._placed(opened.disagreements))
+        self._untold = ()
         # removable noise is the model's alone
         removed = opened.removed_seeds if purpose == "model" else {}
         return Summed(
             round_id=identifier,
             total_grid=lifted_sum(self._agreement.design, opened.total, removed),
             survivors=self._in_plan(opened.survivors),
+            notes=notes,
             bytes_up=self._driver.bytes_up,
             bytes_down=self._driver.bytes_down,
             seconds=tuple(self._driver.seconds),
@@ -297,6 +332,13 @@ class SecureSum:
 
     def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
         return frozenset(self._places[silo] for silo in silos)
+
+    def _placed(self, noticed: Disagreements) -> Disagreements:
+        return Disagreements(
+            pairs=frozenset((self._places[a], self._places[b]) for a, b in noticed.pairs),
+            liars=self._in_plan(noticed.liars),
+            unopened=self._in_plan(noticed.unopened),
+        )
 
     def _name(self, silo: int) -> str:
         return self._agreement.names[self._places[silo]]

@@ -34,7 +34,7 @@ from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import InFlight, Memory, SessionNotes
-from sumus.parties.sums import PURPOSES, unpack_model
+from sumus.parties.sums import PURPOSES, require_start, unpack_model
 from sumus.parties.wire import Hello, Kind, Welcome, frame, pack_vector, refusal, unframe
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -143,6 +143,7 @@ class SiloParty:
         self._admitted: dict[bytes, _Admitted] = {}
         self._trusting: tuple[Agreement, Releases] | None = None
         self._works: dict[str, Work] = {}
+        self._misled: set[str] = set()  # plans that a server began with another model
         self._sessions: dict[bytes, SiloSession] = {}
 
     def handle(self, message: bytes) -> bytes:
@@ -305,6 +306,7 @@ class SiloParty:
         work = self._work(agreement)  # before the round counts: records that do not load cost none
         invited = session.receive(message)
         asked = _Asked.read(invited.payload, agreement)
+        self._require_start(agreement, asked)
         transcript, last = invited.header.transcript, memory.in_flight
         if last is not None and asked.order <= last.number:
             if asked.order == last.number and transcript == last.transcript and last.reply:
@@ -324,6 +326,16 @@ class SiloParty:
         memory.keep_in_flight(InFlight(asked.order, transcript, reply))
         return reply
 
+    def _require_start(self, agreement: Agreement, asked: _Asked) -> None:
+        """A plan that starts from a released model is begun with that one; a server that began with
+        another is refused until it does.
+        """
+        plan_hash, first = agreement.plan.hash, (asked.number, asked.purpose) == (0, "model")
+        if agreement.asked is None and (first or plan_hash in self._misled):
+            self._misled.add(plan_hash)
+            require_start(agreement.plan, asked.parameters)
+            self._misled.discard(plan_hash)
+
     def _plain(self, body: bytes) -> bytes:
         """The vector itself, where the plan trusts whoever adds up."""
         if self._trusting is None:
@@ -336,6 +348,7 @@ class SiloParty:
             self._trusting = agreement, self._open_releases(agreement)
         agreement, releases = self._trusting
         asked = _Asked.read(body[64:], agreement)
+        self._require_start(agreement, asked)
         releases.enter(asked.number, body[32:64], asked.purpose)
         return pack_vector(self._vector(agreement, self._work(agreement), asked))
 

@@ -161,6 +161,7 @@ def _void(run: RunFolder, guarantee: Account, rounds: list[RoundEntry], reason: 
             ("Void because", reason),
             ("Spent so far", f"no bound holds, after {done}"),
             ("The plan otherwise", promise),
+            *_started(run),
         ),
         brief=f"void for this run: {reason}",
         meaning=_meaning(run, guarantee, "void"),
@@ -182,10 +183,16 @@ def _records(run: RunFolder, guarantee: Account) -> tuple[tuple[str, str], ...]:
     terms += tuple(
         ("Warning" if doubt else "Assumed", line) for doubt, line in zip(doubts, shown, strict=True)
     )
+    terms += _started(run)
     total = (run.summary or {}).get("ledger")
     if isinstance(total, dict):
         terms += (("All runs", _spent_by_all_runs(total)),)
     return terms
+
+
+def _started(run: RunFolder) -> tuple[tuple[str, str], ...]:
+    """The released model that the run began with."""
+    return () if run.start is None else (("Starts from", str(run.start)),)
 
 
 def _spent_by_all_runs(total: Mapping[str, Any]) -> str:
@@ -211,6 +218,7 @@ def _without_guarantee(run: RunFolder) -> Statement:
         terms=(
             ("Protects", "nothing"),
             ("Analysis", f'none applies to "{run.plan.training.algorithm}"'),
+            *_started(run),
         ),
         brief="no noise, no guarantee",
         meaning=(text,),

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
         SetCertificate as SetCertificate,
         decode_any as decode_any,
     )
+    from sumus.secagg.recovery import (
+        Disagreements as Disagreements,
+        UnopenedError as UnopenedError,
+    )
     from sumus.secagg.schedule import agree as agree, expand as expand
     from sumus.secagg.secrets import pair_sign as pair_sign
     from sumus.secagg.server import (
@@ -78,6 +82,7 @@ __getattr__, __dir__, __all__ = door(
     keys="Roster SiloIdentity session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
+    recovery="Disagreements UnopenedError",
     schedule="agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from sumus.engines.engine import Outcome, Watch
-from sumus.engines.federation_folder import SERVER, STATE_FOLDER, Kit
-from sumus.engines.flower.kits import flwr
+from sumus.engines.flower.kits import flwr, registered
 from sumus.engines.flower.server_app import PROGRESS
-from sumus.engines.flower.start import NODES
+from sumus.engines.kit import SERVER, STATE_FOLDER, Kit
 from sumus.errors import EngineError
 from sumus.files import toml_value
 from sumus.parties import Agreement
@@ -32,13 +31,18 @@ _ENDED = "finished"
 
 
 def write_app(
-    folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+    folder: Path,
+    agreement: Agreement,
+    *,
+    rounds: int,
+    patience: Mapping[str, float],
+    start: str = "",
 ) -> Path:
     """A Flower app without a line of code in it: it names the installed apps of ours and carries
     the plan for the server's side.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"plan": agreement.plan.to_toml(), "rounds": rounds, **patience}
+    config = {"plan": agreement.plan.to_toml(), "rounds": rounds, "start": start, **patience}
     lines = [
         "[project]",
         'name = "sumus-federation"',
@@ -84,10 +88,13 @@ class FlowerOperator:
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """See `Operator.run`."""
         with tempfile.TemporaryDirectory(prefix="sumus-app-") as folder:
-            app = write_app(Path(folder) / "app", agreement, rounds=rounds, patience=patience)
+            app = write_app(
+                Path(folder) / "app", agreement, rounds=rounds, patience=patience, start=start
+            )
             run = str(self._asked("run", str(app))["run-id"])
         told, asked, status = 0, time.monotonic(), ""
         while True:
@@ -140,11 +147,11 @@ class FlowerOperator:
     def _connected(self) -> dict[str, str]:
         """The silos whose nodes are online, with the time since when."""
         nodes = self._asked("supernode", "list")["nodes"]
-        names = _read(self._server / NODES) or {}
+        names = registered(self._server)
         return {
-            names[str(node["node-id"])]: str(node["online-at"])
+            names[int(node["node-id"])]: str(node["online-at"])
             for node in nodes
-            if node["status"] == "online" and str(node["node-id"]) in names
+            if node["status"] == "online" and int(node["node-id"]) in names
         }
 
     def _status(self, run: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from sumus.engines.engine import Outcome, Watch
-from sumus.engines.federation_folder import Kit
+from sumus.engines.kit import Kit
 from sumus.engines.sqlite.kits import mailbox_of
 from sumus.errors import EngineError
 from sumus.parties import Agreement
@@ -44,10 +44,11 @@ class SqliteOperator:
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """See `Operator.run`."""
         self._wait_for_server()
-        request = {"plan": agreement.plan.to_toml(), "rounds": rounds, **patience}
+        request = {"plan": agreement.plan.to_toml(), "rounds": rounds, "start": start, **patience}
         number, told = self._mailbox.submit(request), 0
         while True:
             state, ended = next(
