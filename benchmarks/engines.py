@@ -39,7 +39,7 @@ from sumus.parties import (
 )
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, Identity, Roster
 
 PLAN = """
 [privacy]
@@ -71,8 +71,9 @@ def agreement(rounds: int) -> Agreement:
 def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
     names = [silo.name for silo in agreed.design.silos]
-    identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
-    roster = Roster.from_public_texts([identity.public_text() for identity in identities.values()])
+    identities = {name: Identity.generate(name, RandomSource()) for name in names}
+    own = Identity.generate(SERVER_NAME, RandomSource())
+    roster = Roster.of(own, identities.values())
     parties = {}
     for number, name in enumerate(roster.names):
         folder = root / name
@@ -92,7 +93,8 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
             releases=partial(own_releases, ledger=ledger, policy=Policy()),
         )
     driver = InProcess({number: party.handle for number, party in parties.items()})
-    server = ServerParty(agreed, SecureSum(agreed, roster, driver, patience=Patience()))
+    summing = SecureSum(agreed, roster, driver, identity=own, patience=Patience())
+    server = ServerParty(agreed, summing)
     server.greet()
     ready = time.perf_counter() - begin
     with RunFolder.create(agreed.plan, agreed.account, root / "runs", silos=roster.names) as run:

@@ -226,14 +226,22 @@ def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
     """The complete graph where running everyone would take hours: one silo's work, measured, and
     its bytes, counted.
     """
-    from sumus.secagg import MemoryRoundGuard, Roster, ServerSetup, SiloIdentity, SiloSetup
+    from sumus.secagg import (
+        SERVER_NAME,
+        Identity,
+        MemoryRoundGuard,
+        Roster,
+        ServerSetup,
+        SiloSetup,
+    )
 
     share = silos // 20
     terms = terms_for(silos, GROWTH_LENGTH, dropouts=share, colluding=share, graph="complete")
     random = RandomSource()
-    identities = [SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(silos)]
-    roster = Roster({identity.name: identity.public_key for identity in identities})
-    setup, states = ServerSetup(roster, terms), []
+    identities = [Identity.generate(f"silo-{number:05d}", random) for number in range(silos)]
+    own = Identity.generate(SERVER_NAME, random)
+    roster = Roster.of(own, identities)
+    setup, states = ServerSetup(own, roster, terms), []
     for identity in identities:
         state, advert = SiloSetup.start(identity, roster, terms=terms, random=random)
         setup.receive(advert)

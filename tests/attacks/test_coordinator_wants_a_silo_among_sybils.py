@@ -15,7 +15,7 @@ from sumus.errors import StorageError
 from sumus.parties import agree_on, approve, open_party, settle
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 from support.kits import bare_kit, made_roster
 
 PLAN = """
@@ -37,7 +37,7 @@ class Case:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.me = SiloIdentity.generate("silo-0", RandomSource())
+        self.me = Identity.generate("silo-0", RandomSource())
         self.honest, self.sybil = (made_roster(NAMES, self.me) for _ in range(2))
         self.plan, self.key = folder / "plan.toml", folder / "silo-0.key"
         self.plan.write_text(PLAN)

@@ -16,7 +16,7 @@ from sumus.parties import agree_on, open_party, settle
 from sumus.parties.server_model import prepared_without_records
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Identity
 from support.kits import bare_kit, made_roster
 
 MODULE = "sumus_test_carried_code"
@@ -49,7 +49,7 @@ name = "digits"
 def joining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / f"{MODULE}.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    me = SiloIdentity.generate("silo-0", RandomSource())
+    me = Identity.generate("silo-0", RandomSource())
     roster = made_roster(("silo-0", "silo-1", "silo-2"), me)
     kit = bare_kit(tmp_path / "kit", "silo-0", roster)
     (tmp_path / "silo-0.key").write_text(me.secret_text())
@@ -96,7 +96,7 @@ def test_a_list_names_whole_paths(listed: list[str]) -> None:
 
 
 def test_a_plan_that_found_its_way_into_the_folder_is_not_imported_either(tmp_path: Path) -> None:
-    me = SiloIdentity.generate("silo-0", RandomSource())
+    me = Identity.generate("silo-0", RandomSource())
     roster = made_roster(("silo-0", "silo-1", "silo-2"), me)
     settle(
         tmp_path / "state",

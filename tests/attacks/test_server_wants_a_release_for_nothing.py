@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
+from oracles.secagg_federation import Federation, federation, modular_sum, read, round_id, terms_for
 from sumus.errors import LocalProtocolError
-from sumus.secagg.messages import MaskedInput, decode
+from sumus.secagg.messages import MaskedInput
 
 VICTIM = 0
 
@@ -46,7 +46,7 @@ def test_by_having_the_application_answer_one_invitation_twice(world: Federation
     """
     _, invitation = world.server.invite(round_id("retry"))
     invited = world.silos[VICTIM].receive(invitation)
-    first = decode(invited.submit(np.zeros(4, dtype=np.uint32))[1], MaskedInput)
+    first = read(invited.submit(np.zeros(4, dtype=np.uint32))[1], MaskedInput)
     for vector in (np.ones(4, dtype=np.uint32), np.zeros(4, dtype=np.uint32)):
         with pytest.raises(LocalProtocolError, match="answered already"):
             invited.submit(vector)

@@ -21,7 +21,9 @@ def test_by_dropping_more_silos_than_the_noise_allows() -> None:
     assert terms.minimum_survivors == 6
     world = federation(terms)
     server = MaliciousServer(world, "noise", colluders={5, 6})
-    proposal = DroppedSet(**server.envelope(), dropped=frozenset({0, 1})).encode()
+    proposal = DroppedSet(**server.envelope(), dropped=frozenset({0, 1})).encode(
+        world.server.identity
+    )
     with pytest.raises(RoundAborted, match="fewer than the 6"):
         server.states[2].sign(proposal)
     assert set(server.collect_signatures({0}, range(1, 5))) == {1, 2, 3, 4, 5, 6}

@@ -8,20 +8,27 @@ import numpy as np
 import pytest
 
 from oracles.malicious_server import MaliciousServer
-from oracles.secagg_federation import Federation, federation, round_id, terms_for
+from oracles.secagg_federation import Federation, federation, read, round_id, terms_for
 from sumus.errors import PeerProtocolError, PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     DroppedSet,
+    Identity,
     Invitation,
     KeyDirectory,
     MemoryRoundGuard,
-    SiloIdentity,
     SiloSetup,
     Terms,
+    head_of,
 )
 from sumus.secagg.masking import add_masks
-from sumus.secagg.messages import SERVER, KeyAdvert, MaskedInput, SetCertificate, decode
+from sumus.secagg.messages import (
+    SERVER,
+    KeyAdvert,
+    MaskedInput,
+    SetCertificate,
+    SetSignature,
+)
 
 VICTIM = 0
 SALTS = dict.fromkeys(range(5), bytes(8))
@@ -139,7 +146,7 @@ def test_by_unmasking_without_a_quorum(world: Federation) -> None:
     server = MaliciousServer(world, "no quorum")
     signatures = server.collect_signatures(set(), (0, 1))
     assert server.collect_shares(set(), signatures, range(5)) == 0
-    stranger = SiloIdentity.generate("stranger", RandomSource.simulation(4))
+    stranger = Identity.generate("stranger", RandomSource.simulation(4))
     forged = stranger.sign(DroppedSet.signed_part(server.header, frozenset()))
     assert server.collect_shares(set(), signatures | {2: forged}, range(5)) == 0
     assert server.collect_shares(set(), signatures | {2: signatures[1]}, range(5)) == 0
@@ -168,7 +175,7 @@ def test_by_replaying_a_certificate_of_another_round(world: Federation) -> None:
         signatures=dict(list(signatures.items())[:3]),
     )
     with pytest.raises(PeerProtocolError, match="another round"):
-        second.states[1].reveal(old.encode())
+        second.states[1].reveal(old.encode(world.server.identity))
 
 
 def test_by_inviting_to_the_same_round_twice(world: Federation) -> None:
@@ -206,7 +213,7 @@ def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(
         dropped=frozenset(),
     )
     with pytest.raises(PeerProtocolError, match="never invited to this round, or to another form"):
-        world.silos[VICTIM].resume(proposal.encode())
+        world.silos[VICTIM].resume(proposal.encode(world.server.identity))
 
 
 def test_by_telling_silos_different_participants_or_payloads(world: Federation) -> None:
@@ -221,10 +228,15 @@ def test_by_telling_silos_different_participants_or_payloads(world: Federation) 
         silo: world.silos[silo].receive(wide).submit(world.inputs()[silo])[0]
         for silo in range(1, 5)
     }
-    narrow_header, wide_header = decode(narrow, Invitation).header, decode(wide, Invitation).header
+    narrow_header, wide_header = read(narrow, Invitation).header, read(wide, Invitation).header
     envelope = small.envelope() | {"round_id": wide_header.round_id}
-    proposal = DroppedSet(**(envelope | {"header": wide_header}), dropped=frozenset()).encode()
-    signatures = {silo: state_.sign(proposal)[1][-64:] for silo, state_ in others.items()}
+    proposal = DroppedSet(**(envelope | {"header": wide_header}), dropped=frozenset()).encode(
+        world.server.identity
+    )
+    signatures = {
+        silo: read(state_.sign(proposal)[1], SetSignature).signature
+        for silo, state_ in others.items()
+    }
     with pytest.raises(PeerProtocolError, match="another round, payload or set"):
         state.sign(proposal)
     chosen = dict(list(signatures.items())[:2]) | {
@@ -237,58 +249,49 @@ def test_by_telling_silos_different_participants_or_payloads(world: Federation) 
         signatures=chosen,
     )
     with pytest.raises(PeerProtocolError, match="does not verify"):
-        state.reveal(mixed.encode())
+        state.reveal(mixed.encode(world.server.identity))
 
 
-def directory_with(world: Federation, change: dict[int, tuple[int, bytes, bytes]]) -> bytes:
-    honest = decode(world.directories[VICTIM], KeyDirectory)
-    adverts = {advert[0]: advert for advert in honest.adverts} | change
+def directory_with(world: Federation, change: dict[int, bytes]) -> bytes:
+    honest = read(world.directories[VICTIM], KeyDirectory)
+    adverts = {head_of(advert).sender: advert for advert in honest.adverts} | change
     return KeyDirectory(
         sender=honest.sender,
         session=honest.session,
         adverts=tuple(adverts[s] for s in sorted(adverts)),
-    ).encode()
+    ).encode(world.server.identity)
+
+
+def advert(world: Federation, silo: int, key: bytes, signer: Identity) -> bytes:
+    return KeyAdvert(sender=silo, session=world.server.session, agreement_key=key).encode(signer)
 
 
 def test_by_putting_its_own_keys_in_the_directory(world: Federation) -> None:
     """The man in the middle: a key the server knows, under the name of an honest silo."""
-    session = decode(world.directories[VICTIM], KeyDirectory).session
-    middle = SiloIdentity.generate("silo-001", RandomSource.simulation(8))
-    forged = middle.sign(
-        KeyAdvert.signed_part(sender=1, session=session, agreement_key=b"\x09" * 32)
-    )
-    honest = decode(world.adverts[1], KeyAdvert)
-    for key, signature in ((b"\x09" * 32, forged), (b"\x09" * 32, honest.signature)):
+    middle = Identity.generate("silo-001", RandomSource.simulation(8))
+    forged = advert(world, 1, b"\x09" * 32, middle)
+    stuck_on = forged[:-64] + world.adverts[1][-64:]
+    for hostile in (forged, stuck_on, advert(world, 1, b"\x09" * 32, world.server.identity)):
         with pytest.raises(PeerProtocolError, match="does not verify"):
-            world.setups[VICTIM].receive(
-                directory_with(world, {1: (1, key, signature)}), MemoryRoundGuard()
-            )
+            world.setups[VICTIM].receive(directory_with(world, {1: hostile}), MemoryRoundGuard())
 
 
 def test_by_giving_two_silos_one_key(world: Federation) -> None:
     """A colluder who copies another silo's key would cancel that silo's masks."""
-    honest = decode(world.adverts[1], KeyAdvert)
-    copied = world.identities[2].sign(
-        KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=honest.agreement_key)
-    )
+    honest = read(world.adverts[1], KeyAdvert)
+    copied = advert(world, 2, honest.agreement_key, world.identities[2])
     with pytest.raises(PeerProtocolError, match="same agreement key"):
-        world.setups[VICTIM].receive(
-            directory_with(world, {2: (2, honest.agreement_key, copied)}), MemoryRoundGuard()
-        )
+        world.setups[VICTIM].receive(directory_with(world, {2: copied}), MemoryRoundGuard())
 
 
 def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
     """X25519 ignores the top bit of a key, so a colluder can copy another's key unnoticed; it
     agrees on a root of its own all the same.
     """
-    honest = decode(world.adverts[1], KeyAdvert)
+    honest = read(world.adverts[1], KeyAdvert)
     spelt = honest.agreement_key[:31] + bytes([honest.agreement_key[31] | 0x80])
-    signature = world.identities[2].sign(
-        KeyAdvert.signed_part(sender=2, session=honest.session, agreement_key=spelt)
-    )
-    session = world.setups[VICTIM].receive(
-        directory_with(world, {2: (2, spelt, signature)}), MemoryRoundGuard()
-    )
+    again = advert(world, 2, spelt, world.identities[2])
+    session = world.setups[VICTIM].receive(directory_with(world, {2: again}), MemoryRoundGuard())
     assert (
         session._pair_roots[1]
         == world.silos[VICTIM]._pair_roots[1]
@@ -298,28 +301,25 @@ def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
 
 
 def test_by_reflecting_the_victims_own_key(world: Federation) -> None:
-    own = decode(world.adverts[VICTIM], KeyAdvert)
-    reflected = world.identities[3].sign(
-        KeyAdvert.signed_part(sender=3, session=own.session, agreement_key=own.agreement_key)
-    )
+    own = read(world.adverts[VICTIM], KeyAdvert)
+    reflected = advert(world, 3, own.agreement_key, world.identities[3])
     with pytest.raises(PeerProtocolError, match="same agreement key"):
+        world.setups[VICTIM].receive(directory_with(world, {3: reflected}), MemoryRoundGuard())
+    other_own = advert(
+        world, 0, read(world.adverts[1], KeyAdvert).agreement_key, world.server.identity
+    )
+    renamed = advert(world, 1, own.agreement_key, world.server.identity)
+    with pytest.raises(PeerProtocolError, match="does not verify"):
         world.setups[VICTIM].receive(
-            directory_with(world, {3: (3, own.agreement_key, reflected)}), MemoryRoundGuard()
-        )
-    other_own = (0, *(decode(world.adverts[1], KeyAdvert).agreement_key, own.signature))
-    with pytest.raises(PeerProtocolError):
-        world.setups[VICTIM].receive(
-            directory_with(world, {0: other_own, 1: (1, own.agreement_key, own.signature)}),
-            MemoryRoundGuard(),
+            directory_with(world, {0: other_own, 1: renamed}), MemoryRoundGuard()
         )
 
 
 def test_by_replaying_a_key_of_another_session(world: Federation) -> None:
     other = federation(terms_for(5, length=5))
-    old = decode(other.adverts[1], KeyAdvert)
-    with pytest.raises(PeerProtocolError, match="does not verify"):
+    with pytest.raises(PeerProtocolError, match="other terms"):
         world.setups[VICTIM].receive(
-            directory_with(world, {1: (1, old.agreement_key, old.signature)}), MemoryRoundGuard()
+            directory_with(world, {1: other.adverts[1]}), MemoryRoundGuard()
         )
 
 
@@ -327,10 +327,10 @@ def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation)
     """Participants without masks towards the victim would count as survivors and protect
     nothing.
     """
-    honest = decode(world.directories[VICTIM], KeyDirectory)
+    honest = read(world.directories[VICTIM], KeyDirectory)
     cut = KeyDirectory(
         sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]
-    ).encode()
+    ).encode(world.server.identity)
     setup, _ = SiloSetup.restore(
         world.identities[0],
         world.roster,
@@ -372,7 +372,7 @@ def second_submission(server: MaliciousServer) -> MaskedInput:
     """
     forget(server.world, [VICTIM], steps={"transcript", "input"})
     vector = server.inputs[VICTIM] + np.uint64(1)
-    return decode(
+    return read(
         server.world.silos[VICTIM].receive(server.invitation).submit(vector)[1], MaskedInput
     )
 
@@ -433,7 +433,9 @@ def test_rolling_everybody_back_gives_the_difference_of_the_two_vectors(world: F
 
 def test_by_pretending_to_be_another_silo_towards_the_victim(world: Federation) -> None:
     server = MaliciousServer(world, "sender")
-    message = bytearray(DroppedSet(**server.envelope(), dropped=frozenset()).encode())
+    message = bytearray(
+        DroppedSet(**server.envelope(), dropped=frozenset()).encode(world.server.identity)
+    )
     message[6:8] = (3).to_bytes(2, "little")
-    with pytest.raises(PeerProtocolError, match="must come from the server"):
+    with pytest.raises(PeerProtocolError, match="only the server sends DroppedSet"):
         server.states[VICTIM].sign(bytes(message))

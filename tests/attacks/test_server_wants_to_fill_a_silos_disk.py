@@ -12,9 +12,9 @@ import pytest
 from oracles.secagg_federation import round_id
 from sumus.parties import memory as silo_state
 from sumus.parties.sums import pack_model
-from sumus.parties.wire import Kind, frame, unframe
-from sumus.secagg import session_digest
-from support.local_federation import LocalFederation, plan
+from sumus.secagg import Message, Refusal, session_digest
+from sumus.secagg.messages import MaskedInput
+from support.local_federation import LocalFederation, plan, refused
 
 VICTIM = 0
 
@@ -44,12 +44,12 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
     assert session is not None
     assert size is not None
 
-    def invite(label: object, number: int, parameters: np.ndarray) -> Kind:
+    def invite(label: object, number: int, parameters: np.ndarray) -> type[Message]:
         _, message = session.invite(round_id(label), payload=pack_model(number, parameters))
-        return unframe(across.parties[VICTIM].handle(frame(Kind.PROTOCOL, message)))[0]
+        return type(across.ask(VICTIM, message))
 
     assert all(
-        invite(("kept", number), number, np.zeros(size)) is Kind.PROTOCOL
+        invite(("kept", number), number, np.zeros(size)) is MaskedInput
         for number in range(rounds - 1)
     )
     folder = (
@@ -59,14 +59,14 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
     )
     before, claims = bytes_below(folder), (folder / "rounds.log").read_bytes()
     for turn in range(50):
-        assert invite(("beyond the plan", turn), rounds + turn, np.zeros(size)) is Kind.REFUSED
-        assert invite(("answered already", turn), rounds - 2, np.ones(size)) is Kind.REFUSED
-        assert invite(("another length", turn), rounds - 1, np.zeros(size + 1)) is Kind.REFUSED
-        assert invite(("not finite", turn), rounds - 1, np.full(size, np.nan)) is Kind.REFUSED
+        assert invite(("beyond the plan", turn), rounds + turn, np.zeros(size)) is Refusal
+        assert invite(("answered already", turn), rounds - 2, np.ones(size)) is Refusal
+        assert invite(("another length", turn), rounds - 1, np.zeros(size + 1)) is Refusal
+        assert invite(("not finite", turn), rounds - 1, np.full(size, np.nan)) is Refusal
     assert bytes_below(folder) == before
     assert (folder / "rounds.log").read_bytes() == claims
     assert claims.count(b"\n") <= 4 * rounds
-    assert invite("the last one", rounds - 1, np.zeros(size)) is Kind.PROTOCOL
+    assert invite("the last one", rounds - 1, np.zeros(size)) is MaskedInput
 
 
 def test_by_provoking_refusals_without_end(
@@ -76,7 +76,7 @@ def test_by_provoking_refusals_without_end(
     monkeypatch.setattr(silo_state, "_LOG_BYTES", 3000)
     folder, party = across.folder("silo-0"), across.parties[VICTIM]
     for turn in range(200):
-        assert unframe(party.handle(bytes([Kind.READY]) * (turn + 1)))[0] is Kind.REFUSED
+        assert "not a message" in refused(across.ask(VICTIM, b"SUMS" * (turn + 1)))
     party._memory.log_refusal("the latest")
     logs = sorted(folder.glob("refusals*"))
     assert [path.name for path in logs] == ["refusals.log", "refusals.old.log"]
@@ -84,7 +84,7 @@ def test_by_provoking_refusals_without_end(
     assert logs[0].stat().st_size <= 3000
     lines = [json.loads(line) for path in reversed(logs) for line in path.read_text().splitlines()]
     assert lines[-1]["reason"] == "the latest"
-    assert all("a server does not send READY" in line["reason"] for line in lines[:-1])
+    assert all("not a message of this protocol" in line["reason"] for line in lines[:-1])
 
 
 def test_by_provoking_one_refusal_of_any_length(across: LocalFederation) -> None:

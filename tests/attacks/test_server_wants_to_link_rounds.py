@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oracles.malicious_server import MaliciousServer
-from oracles.secagg_federation import Federation, federation, round_id, terms_for
+from oracles.secagg_federation import Federation, federation, read, round_id, terms_for
 from sumus.errors import PeerProtocolError
 from sumus.secagg import Invitation
-from sumus.secagg.messages import decode
 from sumus.secagg.schedule import PairKey
 
 
@@ -69,7 +68,7 @@ def test_by_sending_an_old_message_to_a_new_state(world: Federation) -> None:
 
 
 def test_by_swapping_the_payload_under_a_header(world: Federation) -> None:
-    header = decode(world.server.invite(round_id("nine"), payload=b"model A")[1], Invitation)
+    header = read(world.server.invite(round_id("nine"), payload=b"model A")[1], Invitation)
     swapped = Invitation(
         sender=header.sender,
         session=header.session,
@@ -78,4 +77,4 @@ def test_by_swapping_the_payload_under_a_header(world: Federation) -> None:
         payload=b"model B",
     )
     with pytest.raises(PeerProtocolError, match="payload"):
-        world.silos[0].receive(swapped.encode())
+        world.silos[0].receive(swapped.encode(world.server.identity))

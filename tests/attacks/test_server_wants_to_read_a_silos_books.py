@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 
 from oracles.secagg_federation import round_id
-from sumus import __version__
 from sumus.books import Policy
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
 from sumus.parties import work_on
 from sumus.parties.sums import pack_model
-from sumus.parties.wire import Hello, Kind, frame, readable, unframe
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity, session_digest
-from support.local_federation import LocalFederation, plan
+from sumus.secagg import Identity, Roster, decode_any
+from support.local_federation import LocalFederation, plan, refused
 
 SECRET = "record 17 of patient Smith in /vault/ward.csv, 4711 in all"
 Build = Callable[..., LocalFederation]
@@ -38,23 +36,14 @@ def build(tmp_path: Path) -> Iterator[Build]:
         each.close()
 
 
-def greeting(across: LocalFederation) -> bytes:
-    digest = session_digest(across.agreement.terms, across.roster)
-    return Hello(
-        plan_hash=bytes.fromhex(across.agreement.plan.hash), session=digest, version=__version__
-    ).encode()
-
-
-def refused(across: LocalFederation, message: bytes) -> tuple[str, str]:
+def told_and_kept(across: LocalFederation, message: bytes) -> tuple[str, str]:
     """What silo 0 tells the server, and what it tells its own people."""
-    kind, body = unframe(across.parties[0].handle(message))
-    assert kind is Kind.REFUSED
-    return readable(body), (across.folder("silo-0") / "refusals.log").read_text()
+    return refused(across.ask(0, message)), (across.folder("silo-0") / "refusals.log").read_text()
 
 
 def test_by_asking_for_a_plan_over_the_policy(build: Build) -> None:
     across = build(policies={"silo-0": Policy(max_epsilon=1.2345)})
-    told, kept = refused(across, greeting(across))
+    told, kept = told_and_kept(across, across.greeting())
     assert (
         told
         == "this is over the policy of silo 'silo-0'. Its own people find the reason in its refusals.log."
@@ -73,9 +62,9 @@ def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -
     admitted = next(iter(across.parties[0]._admitted.values()))
     object.__setattr__(admitted.releases, "policy", Policy(max_epsilon=0.0123))
     payload = pack_model(0, np.zeros(across.agreement.plan.training.dimension or 0))
-    told, kept = refused(
+    told, kept = told_and_kept(
         across,
-        frame(Kind.PROTOCOL, server.summing._session.invite(round_id("full"), payload=payload)[1]),
+        server.summing._session.invite(round_id("full"), payload=payload)[1],
     )
     assert (
         told
@@ -102,7 +91,7 @@ def test_by_making_the_silo_stumble_over_its_records(build: Build, error: Except
         raise error
 
     across.parties[0]._open_work = work_on(stumble)
-    told, kept = refused(across, greeting(across))
+    told, kept = told_and_kept(across, across.greeting())
     assert SECRET in kept
     assert not [word for word in SECRET.split() if len(word) > 3 and word in told]
 
@@ -110,13 +99,13 @@ def test_by_making_the_silo_stumble_over_its_records(build: Build, error: Except
 def test_by_asking_a_silo_with_another_roster(build: Build) -> None:
     """The names of those whom a silo works with elsewhere are not the server's business."""
     across = build()
-    own = SiloIdentity.parse((across.folder("silo-0") / "identity.key").read_text())
+    own = Identity.parse((across.folder("silo-0") / "identity.key").read_text())
     others = [
-        SiloIdentity.generate(name, RandomSource()) for name in ("clinic-a", "clinic-b", "clinic-c")
+        Identity.generate(name, RandomSource()) for name in ("clinic-a", "clinic-b", "clinic-c")
     ]
     (across.folder("silo-0") / "roster.toml").write_text(
-        Roster.from_public_texts([each.public_text() for each in (own, *others)]).to_text()
+        Roster.of(across.identity, (own, *others)).to_text()
     )
-    told, _ = refused(across, greeting(across))
+    told = refused(decode_any(across.parties[0].handle(across.greeting())))
     assert "Compare plan and roster" in told
     assert "clinic" not in told

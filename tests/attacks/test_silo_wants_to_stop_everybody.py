@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
+from oracles.secagg_federation import Federation, federation, modular_sum, read, round_id, terms_for
 from sumus.errors import PeerProtocolError
-from sumus.secagg import KeyDirectory, MemoryRoundGuard, ServerSetup
-from sumus.secagg.messages import KeyAdvert, decode
+from sumus.secagg import KeyDirectory, MemoryRoundGuard, ServerSetup, head_of
+from sumus.secagg.messages import KeyAdvert
 
 CULPRIT = 3
 
@@ -19,13 +19,10 @@ def world() -> Federation:
     return federation(terms_for(5, length=4))
 
 
-def advert_of(world: Federation, key: bytes) -> KeyAdvert:
+def advert_of(world: Federation, key: bytes) -> bytes:
     """The culprit's advert of any key, signed with its own roster key."""
-    session = world.server.session
-    signature = world.identities[CULPRIT].sign(
-        KeyAdvert.signed_part(sender=CULPRIT, session=session, agreement_key=key)
-    )
-    return KeyAdvert(sender=CULPRIT, session=session, agreement_key=key, signature=signature)
+    advert = KeyAdvert(sender=CULPRIT, session=world.server.session, agreement_key=key)
+    return advert.encode(world.identities[CULPRIT])
 
 
 def the_rest_can_sum(world: Federation, setup: ServerSetup) -> bool:
@@ -55,9 +52,9 @@ def the_rest_can_sum(world: Federation, setup: ServerSetup) -> bool:
 
 @pytest.mark.parametrize("culprit_first", [True, False])
 def test_by_a_key_of_low_order(world: Federation, culprit_first: bool) -> None:
-    setup = ServerSetup(world.roster, world.terms)
+    setup = world.setup()
     honest = [advert for silo, advert in world.adverts.items() if silo != CULPRIT]
-    hostile = advert_of(world, bytes(32)).encode()
+    hostile = advert_of(world, bytes(32))
     for advert in [hostile, *honest] if culprit_first else [*honest, hostile]:
         if advert is hostile:
             with pytest.raises(PeerProtocolError, match=r"silo 'silo-003' has low order"):
@@ -69,15 +66,15 @@ def test_by_a_key_of_low_order(world: Federation, culprit_first: bool) -> None:
 
 
 def test_by_copying_another_silos_key(world: Federation) -> None:
-    setup = ServerSetup(world.roster, world.terms)
+    setup = world.setup()
     for silo, advert in world.adverts.items():
         if silo != CULPRIT:
             setup.receive(advert)
-    copied = advert_of(world, decode(world.adverts[1], KeyAdvert).agreement_key)
+    copied = advert_of(world, read(world.adverts[1], KeyAdvert).agreement_key)
     with pytest.raises(
         PeerProtocolError, match=r"silo 'silo-003' advertises the key of silo 'silo-001'"
     ):
-        setup.receive(copied.encode(), sender=CULPRIT)
+        setup.receive(copied, sender=CULPRIT)
     assert the_rest_can_sum(world, setup)
 
 
@@ -85,26 +82,25 @@ def test_by_reserving_anothers_key_with_a_second_advert(world: Federation) -> No
     """A silo has one key: what it advertises after the first cannot keep the owner of that key
     out.
     """
-    setup = ServerSetup(world.roster, world.terms)
+    setup = world.setup()
     setup.receive(world.adverts[CULPRIT])
-    setup.receive(advert_of(world, decode(world.adverts[1], KeyAdvert).agreement_key).encode())
+    setup.receive(advert_of(world, read(world.adverts[1], KeyAdvert).agreement_key))
     setup.receive(world.adverts[1])
     assert setup.waiting_for == {0, 2, 4}
 
 
 def test_a_silo_names_the_culprit_that_a_careless_server_lets_through(world: Federation) -> None:
-    honest = decode(world.directories[0], KeyDirectory)
+    honest = read(world.directories[0], KeyDirectory)
     for key, named in (
         (bytes(32), "silo 'silo-003' has low order"),
-        (honest.adverts[1][1], "'silo-001' and 'silo-003'"),
+        (read(honest.adverts[1], KeyAdvert).agreement_key, "'silo-001' and 'silo-003'"),
     ):
         hostile = advert_of(world, key)
         adverts = tuple(
-            (CULPRIT, key, hostile.signature) if advert[0] == CULPRIT else advert
-            for advert in honest.adverts
+            hostile if head_of(advert).sender == CULPRIT else advert for advert in honest.adverts
         )
         directory = KeyDirectory(
             sender=honest.sender, session=honest.session, adverts=adverts
-        ).encode()
+        ).encode(world.server.identity)
         with pytest.raises(PeerProtocolError, match=named):
             world.setups[0].receive(directory, MemoryRoundGuard())

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from sumus.cli.keys import keys_app
 from sumus.errors import DataError, StorageError
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 runner = CliRunner()
 
@@ -34,13 +34,31 @@ def test_new_keys_and_a_roster_fit_together(tmp_path: Path) -> None:
     assert "north, south" in result.output
     assert roster.digest().hex()[:8] in result.output
     for name in roster.names:
-        identity = SiloIdentity.parse((tmp_path / f"{name}.key").read_text())
+        identity = Identity.parse((tmp_path / f"{name}.key").read_text())
         assert identity.public_key == roster.public_keys[name]
         assert (tmp_path / f"{name}.key").stat().st_mode & 0o077 == 0
         assert (
             identity.secret_text().split(":")[1].strip()
             not in (tmp_path / f"{name}.pub").read_text()
         )
+
+
+def test_without_its_pub_file_the_servers_key_is_made_beside_the_roster(tmp_path: Path) -> None:
+    files, out = make(tmp_path / "silos", "north", "south"), tmp_path / "roster.toml"
+    result = runner.invoke(keys_app, ["roster", *map(str, files), "--out", str(out)])
+    assert "server.key" in result.output
+    own = Identity.parse((tmp_path / "server.key").read_text())
+    assert (tmp_path / "server.key").stat().st_mode & 0o777 == 0o600
+    Roster.parse(out.read_text()).require_server(own)
+
+
+def test_the_servers_operator_makes_its_key_like_a_silo(tmp_path: Path) -> None:
+    files, out = make(tmp_path, "north", "server"), tmp_path / "roster.toml"
+    result = runner.invoke(keys_app, ["roster", *map(str, files), "--out", str(out), "--json"])
+    told = json.loads(result.output)
+    assert (told["silos"], told["server_key"]) == (["north"], None)
+    own = Identity.parse((tmp_path / "server.key").read_text())
+    Roster.parse(out.read_text()).require_server(own)
 
 
 def test_scripts_read_the_fingerprint(tmp_path: Path) -> None:
@@ -67,7 +85,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_bad_names_and_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="silo name"):
+    with pytest.raises(DataError, match="name must be"):
         runner.invoke(keys_app, ["new", "../north", "--out", str(tmp_path)], catch_exceptions=False)
     with pytest.raises(StorageError, match="cannot be read"):
         runner.invoke(keys_app, ["roster", str(tmp_path / "none.pub")], catch_exceptions=False)

@@ -25,7 +25,7 @@ from sumus.engines import (
 from sumus.errors import EngineError
 from sumus.parties import SecureSum, ServerParty
 from sumus.randomness import RandomSource
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Identity
 from support.local_federation import QUICK, federation_of_folders
 
 HERE = Address("localhost", 8002)
@@ -40,12 +40,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def identities() -> dict[str, SiloIdentity]:
-    return {silo: SiloIdentity.generate(silo, RandomSource()) for silo in SILOS}
+def identities() -> dict[str, Identity]:
+    return {silo: Identity.generate(silo, RandomSource()) for silo in SILOS}
 
 
 @pytest.fixture
-def federation(name: str, identities: dict[str, SiloIdentity], tmp_path: Path) -> FederationFolder:
+def federation(name: str, identities: dict[str, Identity], tmp_path: Path) -> FederationFolder:
     return make_federation(
         tmp_path / "federation",
         engine=name,
@@ -87,8 +87,35 @@ def test_its_package_is_imported_on_use_only(name: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_servers_key_is_in_its_own_kit_and_in_no_other(federation: FederationFolder) -> None:
+    kept = [path for path in federation.folder.rglob("*") if path.name == "server.key"]
+    own = federation.kit("server") / "sumus" / "server.key"
+    assert own in kept
+    assert own.stat().st_mode & 0o777 == 0o600
+    federation.roster.require_server(Identity.parse(own.read_text()))
+    secret = own.read_bytes().split()[-1]
+    for path in federation.folder.rglob("*"):
+        assert path == own or not path.is_file() or secret not in path.read_bytes(), path
+
+
+def test_a_servers_key_that_its_operator_made_stays_with_the_operator(
+    name: str, identities: dict[str, Identity], tmp_path: Path
+) -> None:
+    own = Identity.generate("server", RandomSource())
+    federation = make_federation(
+        tmp_path / "own",
+        engine=name,
+        silos=SILOS,
+        address=HERE,
+        public_keys=[each.public_text() for each in (*identities.values(), own)],
+        agreement=None,
+    )
+    assert federation.roster.server_key == own.public_key
+    assert not (federation.kit("server") / "sumus" / "server.key").exists()
+
+
 def test_kits_are_private_say_whose_they_are_and_hold_no_secret_of_a_silo(
-    federation: FederationFolder, identities: dict[str, SiloIdentity], name: str
+    federation: FederationFolder, identities: dict[str, Identity], name: str
 ) -> None:
     secrets = [identity.secret_text().split()[-1].encode() for identity in identities.values()]
     assert all(len(secret) > 30 for secret in secrets)
@@ -159,7 +186,9 @@ def test_its_driver_gives_the_sums_of_the_in_process_one(
                 federation.start(number)
         driver = federation.driver if engine is None else engine.driver(federation)
         agreement = federation.agreement
-        summing = SecureSum(agreement, federation.roster, driver, patience=QUICK)
+        summing = SecureSum(
+            agreement, federation.roster, driver, identity=federation.identity, patience=QUICK
+        )
         server = ServerParty(agreement, summing)
         server.greet()
         with federation.run_folder(void="public seed") as run:

@@ -19,7 +19,7 @@ pytest.importorskip("nvflare")
 
 from sumus.books import RunFolder
 from sumus.randomness import RandomSource
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Identity
 from support.notes import IN_TEST_NETWORK
 from support.running import PATIENCE, Running, job_process
 
@@ -219,7 +219,7 @@ def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
     if wrong == "version":
         version.write_text("9.9.9")
     else:
-        key.write_text(SiloIdentity.generate(victim, RandomSource()).secret_text())
+        key.write_text(Identity.generate(victim, RandomSource()).secret_text())
     try:
         run = running.train(lambda news: refusals.update(news["refusals"]), rounds=3)
     finally:

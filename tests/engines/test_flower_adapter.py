@@ -44,7 +44,9 @@ def carried(across: LocalFederation) -> Iterator[DriverWithVaults]:
 def test_a_process_per_message_gives_the_same_model(
     across: LocalFederation, carried: DriverWithVaults
 ) -> None:
-    summing = SecureSum(across.agreement, across.roster, carried, patience=QUICK)
+    summing = SecureSum(
+        across.agreement, across.roster, carried, identity=across.identity, patience=QUICK
+    )
     server = ServerParty(across.agreement, summing)
     server.greet()
     records = list(server.train(across.run_folder(void="public seed")))

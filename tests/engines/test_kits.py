@@ -39,7 +39,7 @@ from sumus.parties import SiloState, Site, agree_on
 from sumus.parties.agreement import declared_facts
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import SiloIdentity
+from sumus.secagg import Identity
 
 CONSORTIUM = Path(__file__).parents[2] / "examples" / "consortium" / "plan.toml"
 DIGITS = (
@@ -304,7 +304,7 @@ def test_an_identity_of_somebody_else_is_noticed_before_anything_starts(
     )
     assert code == 2
     assert "the kit is silo-0's, the identity silo-1's" in shown
-    (tmp_path / "new.key").write_text(SiloIdentity.generate("silo-0", RandomSource()).secret_text())
+    (tmp_path / "new.key").write_text(Identity.generate("silo-0", RandomSource()).secret_text())
     code, shown = join(
         federation, "", "--identity", str(tmp_path / "new.key"), *plan, capsys=capsys
     )

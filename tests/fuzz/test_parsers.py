@@ -20,7 +20,7 @@ from sumus.files import Chain, decode_arrays, encode_arrays
 from sumus.parties.sums import pack_model, unpack_model
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, FileRoundGuard, Identity, Roster
 
 BOUNDED = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -126,9 +126,13 @@ def test_policies(source: str) -> None:
 
 
 IDENTITIES = [
-    SiloIdentity.generate(f"silo-{index}", RandomSource.simulation(index)) for index in range(3)
+    Identity.generate(f"silo-{index}", RandomSource.simulation(index)) for index in range(3)
 ]
-ROSTERS = ["\n".join(identity.public_text() for identity in IDENTITIES)]
+SERVER = Identity.generate(SERVER_NAME, RandomSource.simulation(3))
+ROSTERS = [
+    "\n".join(identity.public_text() for identity in (*IDENTITIES, SERVER)),
+    Roster.of(SERVER, IDENTITIES).to_text(),
+]
 
 
 @BOUNDED
@@ -144,7 +148,7 @@ def test_rosters(source: str) -> None:
 @given(st.text(max_size=120))
 def test_identities(source: str) -> None:
     with contextlib.suppress(SumusError):
-        SiloIdentity.parse(source)
+        Identity.parse(source)
 
 
 CHECKPOINT = encode_arrays({"iterate": np.arange(5.0), "mean": np.zeros((2, 2))}, {"round": 3})

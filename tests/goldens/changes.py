@@ -30,7 +30,20 @@ ADDED: dict[str, Any] = {"training.task": "classification"}
 REWORDED: tuple[str, ...] = ()
 """Paths of texts, for example `("*.text.*", "*.error")`."""
 
+_SIGNED = "every message carries its sender's signature (protocol version 2)"
+_SESSION = "noise that can be removed hangs on the session, which the server's key helps to name"
+_MODEL = ("moved", "model.*", "released.*", "checkpoint.*")
+_ROUND = ("accuracy", "loss", "headroom_bits", "silo_scores.*", "update_norm")
+
 INTENDED: dict[str, str] = {
+    "*.bytes_up": _SIGNED,
+    "*.bytes_down": _SIGNED,
+    "protocol*.messages.*": _SIGNED,
+    "protocol*.all messages": _SIGNED,
+    "wire.*": _SIGNED,
+    **{f"*removable.run.{name}": _SESSION for name in _MODEL},
+    **{f"*removable.run.rounds.*.{name}": _SESSION for name in _ROUND},
+    **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.meaning": "accounts say what any membership attack can reach",

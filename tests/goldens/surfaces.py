@@ -250,10 +250,11 @@ def transcript(
     """
     from sumus.randomness import RandomSource
     from sumus.secagg import (
+        SERVER_NAME,
+        Identity,
         MemoryRoundGuard,
         Roster,
         ServerSetup,
-        SiloIdentity,
         SiloSetup,
         Terms,
     )
@@ -271,9 +272,10 @@ def transcript(
         graph=graph,  # type: ignore[arg-type]
     )
     messages: list[tuple[str, int, bytes]] = []
-    identities = [SiloIdentity.generate(f"silo-{number:03d}", random) for number in range(silos)]
-    roster = Roster({identity.name: identity.public_key for identity in identities})
-    setup, waiting = ServerSetup(roster, terms), {}
+    identities = [Identity.generate(f"silo-{number:03d}", random) for number in range(silos)]
+    own = Identity.generate(SERVER_NAME, random)
+    roster = Roster.of(own, identities)
+    setup, waiting = ServerSetup(own, roster, terms), {}
     for number, identity in enumerate(identities):
         waiting[number], advert = SiloSetup.start(
             identity, roster, terms=terms, random=random.child()
@@ -323,17 +325,29 @@ def transcript(
 
 
 def wire_messages() -> dict[str, bytes]:
-    """The messages around the protocol as they travel."""
+    """The messages around the rounds as they travel."""
     from sumus.parties.sums import pack_model
-    from sumus.parties.wire import Hello, Kind, Welcome, frame, refusal
+    from sumus.randomness import RandomSource
+    from sumus.secagg import SERVER, Greeting, Identity, Ready, Refusal, Welcome
 
+    signer = Identity.generate("party", RandomSource.simulation(1, "golden wire"))
+    session = bytes(range(32))
+    silo: dict[str, Any] = {"sender": 3, "session": session}
+    welcome = {"nonce": bytes(range(1, 33)), "advert": b"an advert"}
+    greeting = Greeting(
+        sender=SERVER,
+        session=session,
+        nonce=bytes(range(1, 33)),
+        plan_hash=bytes(32),
+        version="0.2.0",
+    )
+    refusal = Refusal.of(b"a request", "the plan is not approved", round_id=bytes(32), **silo)
     return {
-        "hello": Hello(plan_hash=bytes(32), session=bytes(range(32)), version="0.2.0").encode(),
-        "welcome": Welcome(b"an advert", False).encode(),
-        "welcome of a simulation": Welcome(b"an advert", True).encode(),
-        "ready": frame(Kind.READY),
-        "protocol": frame(Kind.PROTOCOL, b"a message of the protocol"),
-        "refusal": refusal("the plan is not approved"),
+        "greeting": greeting.encode(signer),
+        "welcome": Welcome(simulation=False, **welcome, **silo).encode(signer),
+        "welcome of a simulation": Welcome(simulation=True, **welcome, **silo).encode(signer),
+        "ready": Ready(answers=bytes(range(2, 34)), **silo).encode(signer),
+        "refusal": refusal.encode(signer),
         "model": pack_model(3, np.linspace(-1.0, 1.0, 7)),
         "model to measure": pack_model(4, np.linspace(-1.0, 1.0, 7), "metrics"),
     }

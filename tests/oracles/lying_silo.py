@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from oracles.secagg_federation import Federation
-from sumus.secagg.messages import MaskedInput, RevealedShares, decode
+from oracles.secagg_federation import Federation, read
+from sumus.secagg.messages import MaskedInput, RevealedShares
 from sumus.secagg.sharing import ELEMENT_BYTES, FIELD_PRIME
 
 
@@ -16,7 +16,7 @@ def with_wrong_shares(
     """The silo's revealed shares, each of those about some owners moved by `by`; everybody survived,
     so there is one per owner.
     """
-    honest = decode(reply, RevealedShares)
+    honest = read(reply, RevealedShares)
     owners = world.server.topology.holders(silo, frozenset(range(world.terms.silos)))
     shares = bytearray(honest.shares)
     for place, owner in enumerate(owners):
@@ -24,13 +24,15 @@ def with_wrong_shares(
             part = slice(place * ELEMENT_BYTES, (place + 1) * ELEMENT_BYTES)
             moved = int.from_bytes(shares[part], "little") + by
             shares[part] = (moved % FIELD_PRIME).to_bytes(ELEMENT_BYTES, "little")
-    return replace(honest, shares=bytes(shares)).encode()
+    return replace(honest, shares=bytes(shares)).encode(world.identities[silo])
 
 
 def with_wrong_tags(world: Federation, silo: int, message: bytes) -> bytes:
     """The silo's input with tags that none of its secrets fits."""
-    honest = decode(message, MaskedInput)
-    return replace(honest, tags=bytes(byte ^ 1 for byte in honest.tags)).encode()
+    honest = read(message, MaskedInput)
+    return replace(honest, tags=bytes(byte ^ 1 for byte in honest.tags)).encode(
+        world.identities[silo]
+    )
 
 
 def with_wrong_corrections(
@@ -39,7 +41,7 @@ def with_wrong_corrections(
     """The silo's input with corrections that make the right pads of some holders wrong; only holders
     from the threshold on have one.
     """
-    honest = decode(message, MaskedInput)
+    honest = read(message, MaskedInput)
     threshold, holders = world.server.topology.threshold, world.terms.silos
     per_secret = holders - threshold + 1
     changed = bytearray(honest.corrections)
@@ -47,4 +49,4 @@ def with_wrong_corrections(
         place = holder + 1 - threshold
         for secret in range(len(changed) // (per_secret * ELEMENT_BYTES)):
             changed[(secret * per_secret + place) * ELEMENT_BYTES] ^= 1
-    return replace(honest, corrections=bytes(changed)).encode()
+    return replace(honest, corrections=bytes(changed)).encode(world.identities[silo])

@@ -1,6 +1,6 @@
 """A server that wants one silo's vector, and colluding silos that give it all they know.
 
-It speaks the real messages, signs with the colluders' keys, pools every share it is given under
+It speaks the real messages, signs with its own and the colluders' keys, pools every share it is given under
 whatever survivor set, and tries to take both masks off its victim's vector. `steal` returns the
 vector if the pooled shares suffice: the tests call it with the defences on, where it must fail, and
 with one defence taken out, where it must succeed.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.secagg_federation import Federation, round_id
+from oracles.secagg_federation import Federation, read, round_id
 from sumus.errors import ProtocolError
 from sumus.secagg import DroppedSet, Invitation, SiloSubmitted
 from sumus.secagg.masking import add_masks, unpack
@@ -24,7 +24,6 @@ from sumus.secagg.messages import (
     RoundHeader,
     SetCertificate,
     SetSignature,
-    decode,
 )
 from sumus.secagg.schedule import PairKey, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
@@ -43,12 +42,12 @@ class MaliciousServer:
         self.world = world
         self.colluders = frozenset(colluders)
         _, self.invitation = world.server.invite(round_id(label))
-        self.header: RoundHeader = decode(self.invitation, Invitation).header
+        self.header: RoundHeader = read(self.invitation, Invitation).header
         self.inputs = world.inputs(7)
         present = {silo: vector for silo, vector in self.inputs.items() if silo not in set(absent)}
         states, messages = world.submit_all(self.invitation, present)
         self.states: dict[int, SiloSubmitted] = states
-        self.masked = {silo: decode(message, MaskedInput) for silo, message in messages.items()}
+        self.masked = {silo: read(message, MaskedInput) for silo, message in messages.items()}
         self.pads: dict[tuple[int, bytes, int, int], bytes] = {}
         for colluder in self.colluders:
             self._pool_colluder(colluder)
@@ -87,14 +86,14 @@ class MaliciousServer:
 
     def collect_signatures(self, dropped: set[int], asked: Iterable[int]) -> dict[int, bytes]:
         """Ask honest silos to sign this set; colluders sign anything."""
-        proposal = DroppedSet(**self.envelope(), dropped=frozenset(dropped)).encode()
+        proposal = DroppedSet(**self.envelope(), dropped=frozenset(dropped)).encode(
+            self.world.server.identity
+        )
         signed = DroppedSet.signed_part(self.header, frozenset(dropped))
         signatures = {c: self.world.identities[c].sign(signed) for c in self.colluders - dropped}
         for silo in asked:
             try:
-                signatures[silo] = decode(
-                    self.states[silo].sign(proposal)[1], SetSignature
-                ).signature
+                signatures[silo] = read(self.states[silo].sign(proposal)[1], SetSignature).signature
             except ProtocolError:
                 continue
         return signatures
@@ -119,11 +118,11 @@ class MaliciousServer:
         chosen = dict(sorted(signatures.items())[:quorum])
         certificate = SetCertificate(
             **self.envelope(), dropped=frozenset(dropped), salts=salts, signatures=chosen
-        ).encode()
+        ).encode(self.world.server.identity)
         fooled = 0
         for silo in asked:
             try:
-                reply = decode(self.states[silo].reveal(certificate)[1], RevealedShares)
+                reply = read(self.states[silo].reveal(certificate)[1], RevealedShares)
             except ProtocolError:
                 continue
             fooled += 1

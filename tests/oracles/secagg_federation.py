@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.randomness import RandomSource
 from sumus.secagg import (
+    SERVER_NAME,
+    Identity,
     MemoryRoundGuard,
     Roster,
     ServerSession,
     ServerSetup,
-    SiloIdentity,
     SiloSession,
     SiloSetup,
     SiloSubmitted,
     Terms,
+    decode_any,
 )
+from sumus.secagg.envelope import Message
 
+M = TypeVar("M", bound=Message)
 PLAN_HASH = hashlib.sha256(b"a plan").digest()
 
 
@@ -46,7 +51,7 @@ class Federation:
     """Identities, roster, set-up secrets, sessions and the honest server's session."""
 
     terms: Terms
-    identities: list[SiloIdentity]
+    identities: list[Identity]
     roster: Roster
     setups: dict[int, SiloSetup]
     adverts: dict[int, bytes]
@@ -54,6 +59,10 @@ class Federation:
     silos: dict[int, SiloSession]
     server: ServerSession
     random: RandomSource = field(repr=False)
+
+    def setup(self) -> ServerSetup:
+        """An honest server that has no keys yet."""
+        return ServerSetup(self.server.identity, self.roster, self.terms)
 
     def inputs(self, seed: int = 0) -> dict[int, npt.NDArray[np.uint64]]:
         generator = np.random.default_rng(seed)
@@ -75,11 +84,10 @@ class Federation:
 
 def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozenset()) -> Federation:
     random = RandomSource.simulation(seed, "federation")
-    identities = [
-        SiloIdentity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)
-    ]
-    roster = Roster({identity.name: identity.public_key for identity in identities})
-    collecting = ServerSetup(roster, terms)
+    identities = [Identity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)]
+    own = Identity.generate(SERVER_NAME, random)
+    roster = Roster.of(own, identities)
+    collecting = ServerSetup(own, roster, terms)
     setups, adverts = {}, {}
     for number, identity in enumerate(identities):
         if number not in absent:
@@ -95,6 +103,13 @@ def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozense
     return Federation(
         terms, identities, roster, setups, adverts, directories, silos, server, random
     )
+
+
+def read(message: bytes, expected: type[M]) -> M:
+    """What a message says, whoever signed it."""
+    decoded = decode_any(message)
+    assert isinstance(decoded, expected)
+    return decoded
 
 
 def modular_sum(vectors: list[npt.NDArray[np.uint64]], modulus_bits: int) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.secagg_federation import Federation, round_id
+from oracles.secagg_federation import Federation, read, round_id
 from sumus.errors import ProtocolError
 from sumus.secagg import DroppedSet, Invitation, RoundGuard, SiloSession
 from sumus.secagg.messages import (
@@ -28,7 +28,6 @@ from sumus.secagg.messages import (
     RoundHeader,
     SetCertificate,
     SetSignature,
-    decode,
 )
 from sumus.secagg.schedule import PairKey
 from sumus.secagg.secrets import SecretLayout
@@ -139,7 +138,7 @@ class SiloTable:
         invitation = self.world.server.invite(
             ROUND, payload=form.payload, participants=form.participants
         )[1]
-        return decode(invitation, Invitation).header
+        return read(invitation, Invitation).header
 
     def _answer(self, claims: Claims, message: Message) -> tuple[Claims, Output | None]:
         """The silo's next state and what leaves it, None if it refuses."""
@@ -196,7 +195,7 @@ class _LiveSilo:
             proposal = _encoded(
                 self._world, DroppedSet(**_envelope(header), header=header, dropped=message.dropped)
             )
-            reply = decode(self._session.resume(proposal).sign(proposal)[1], SetSignature)
+            reply = read(self._session.resume(proposal).sign(proposal)[1], SetSignature)
             signed = DroppedSet.signed_part(header, message.dropped)
             self._session.roster.verify(
                 self._table.number, signature=reply.signature, message=signed
@@ -211,7 +210,7 @@ class _LiveSilo:
         )
         vector = np.zeros(self._world.terms.length, dtype=np.uint64)
         reply = self._session.receive(invitation).submit(vector)[1]
-        self._salt = decode(reply, MaskedInput).salt
+        self._salt = read(reply, MaskedInput).salt
         return message.form
 
     def _certified(self, message: Certify, header: RoundHeader) -> Revealed:
@@ -235,7 +234,7 @@ class _LiveSilo:
                 signatures={silo: self._world.identities[silo].sign(signed) for silo in signers},
             ),
         )
-        reply = decode(self._session.resume(certificate).reveal(certificate)[1], RevealedShares)
+        reply = read(self._session.resume(certificate).reveal(certificate)[1], RevealedShares)
         true = {
             pad: (owner, index)
             for owner in salts
@@ -254,7 +253,7 @@ def _envelope(header: RoundHeader) -> dict[str, Any]:
 
 def _encoded(world: Federation, message: WireMessage) -> bytes:
     """As the server sends it."""
-    return message.encode()
+    return message.encode(world.server.identity)
 
 
 def _as_guard(guard: _Guard) -> RoundGuard:

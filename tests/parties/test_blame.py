@@ -33,12 +33,9 @@ def lies(across: LocalFederation, number: int, lie: Lie) -> None:
 
     def handler(party: SiloParty, message: bytes) -> bytes:
         reply = party.handle(message)
-        try:
-            honest = decode_any(reply[1:])
-        except Exception:
-            return reply
+        honest = decode_any(reply)
         changed = lie(honest)
-        return reply if changed is honest else reply[:1] + changed.encode()
+        return reply if changed is honest else changed.encode(party._memory.identity)
 
     party = across.parties[number]
     across.driver.silos[number] = lambda message: handler(party, message)

@@ -28,17 +28,18 @@ from sumus.parties import (
     federation_in_process,
     in_process as module,
 )
-from sumus.parties.keyed_memory import KeyedMemory
+from sumus.parties.keyed_memory import enrol
 from sumus.parties.round import RoundOutcome, one_round
 from sumus.parties.silo import SiloParty
 from sumus.parties.sums import pack_model
 from sumus.parties.watchers import Watchers
-from sumus.parties.wire import Kind, frame, readable, unframe
+from sumus.parties.wire import plain
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.runs import RunOptions, train
+from sumus.secagg import decode_any
 from sumus.training import LocalUpdate, prepare
-from support.local_federation import LocalFederation, plan
+from support.local_federation import LocalFederation, plan, refused
 from support.small_data import small_data
 from support.small_federation import BASE
 
@@ -96,17 +97,16 @@ def test_a_users_mistake_is_an_exception_with_its_fix(protocol: str, threads: in
 def test_the_same_mistake_is_a_refusal_for_a_server() -> None:
     design = design_of({"aggregation.protocol": "trusted"})
     agreement = Agreement(design=design, certified=None)
+    _, _, memories = enrol(agreement, range(3), Simulation(1), RandomSource.simulation(1))
     party = SiloParty(
-        KeyedMemory(agreement, 0, Simulation(1)),
+        memories[0],
         work=lambda agreement, name: Ones(design, error=DataError("record 17 is wrong.")),
         releases=lambda agreement: NoLedger("test"),
         agree=lambda plan: agreement,
     )
     payload = pack_model(0, np.zeros(design.resolved.dimension))
-    message = frame(Kind.PLAIN, bytes.fromhex(design.plan.hash) + bytes(32) + payload)
-    kind, told = unframe(party.handle(message))
-    assert kind is Kind.REFUSED
-    assert "17" not in readable(told)
+    message = plain(bytes.fromhex(design.plan.hash) + bytes(32) + payload)
+    assert "17" not in refused(decode_any(party.handle(message)))
     with pytest.raises(DataError, match="record 17"):
         party.answer(message)
 
@@ -115,11 +115,9 @@ def test_across_machines_no_silo_sends_its_vector_in_the_clear(tmp_path: Path) -
     across = LocalFederation(tmp_path, plan())
     agreement = across.agreement
     payload = pack_model(0, np.zeros(agreement.design.resolved.dimension))
-    message = frame(Kind.PLAIN, bytes.fromhex(agreement.plan.hash) + bytes(32) + payload)
-    kind, told = unframe(across.parties[0].handle(message))
+    message = plain(bytes.fromhex(agreement.plan.hash) + bytes(32) + payload)
+    assert "secure sum only" in refused(across.ask(0, message))
     across.close()
-    assert kind is Kind.REFUSED
-    assert "secure sum only" in readable(told)
     assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.test_parties import Crash, ask, invitation, kill_server
+from parties.test_parties import Crash, invitation, kill_server
 from sumus.books import Ledger, RunFolder
 from sumus.data import load
 from sumus.noise import Skellam
 from sumus.parties import ServerParty
-from sumus.parties.wire import Kind
 from sumus.runs import finish, is_over
+from sumus.secagg.messages import MaskedInput
 from sumus.training import evaluate, prepare
-from support.local_federation import QUICK, LocalFederation, plan
+from support.local_federation import QUICK, LocalFederation, plan, refused
 from support.small_federation import simulated
 
 SECURE = {"evaluation.metrics": "secure"}
@@ -198,27 +198,17 @@ def test_attack_more_measurements_than_the_plan_pays_for(federation) -> None:
     across = federation()
     zeros = np.zeros(across.agreement.plan.training.dimension)
     for number in (0, 1, 3):
-        kind, told = ask(
-            across,
-            0,
-            invitation(across, number, zeros, purpose=1, round_id=bytes([number + 1]) * 32),
-        )
-        assert kind is Kind.REFUSED
+        asked = invitation(across, number, zeros, purpose=1, round_id=bytes([number + 1]) * 32)
+        told = refused(across.ask(0, asked))
         assert "does not measure" in told or "beyond the 3 rounds" in told
-    assert ask(across, 0, invitation(across, 2, zeros, purpose=1))[0] is Kind.PROTOCOL
-    assert (
-        ask(across, 0, invitation(across, 2, zeros, purpose=1, round_id=b"s" * 32))[0]
-        is Kind.REFUSED
-    )
+    assert isinstance(across.ask(0, invitation(across, 2, zeros, purpose=1)), MaskedInput)
+    again = invitation(across, 2, zeros, purpose=1, round_id=b"s" * 32)
+    assert "answered" in refused(across.ask(0, again))
     # its turn is over
-    assert (
-        ask(across, 0, invitation(across, 2, zeros, purpose=0, round_id=b"t" * 32))[0]
-        is Kind.REFUSED
-    )
-    assert (
-        ask(across, 0, invitation(across, 2, zeros, purpose=2, round_id=b"u" * 32))[0]
-        is Kind.REFUSED
-    )
+    late = invitation(across, 2, zeros, purpose=0, round_id=b"t" * 32)
+    assert "answered" in refused(across.ask(0, late))
+    unknown = invitation(across, 2, zeros, purpose=2, round_id=b"u" * 32)
+    assert "no purpose 2" in refused(across.ask(0, unknown))
     assert metrics_rounds(across, "silo-0") == [3]
 
 
@@ -226,7 +216,6 @@ def test_attack_more_measurements_than_the_plan_pays_for(federation) -> None:
 def test_attack_a_measurement_under_a_plan_without_secure_metrics(federation, metrics) -> None:
     across = federation({"evaluation.metrics": metrics})
     zeros = np.zeros(across.agreement.plan.training.dimension)
-    kind, told = ask(across, 0, invitation(across, 2, zeros, purpose=1))
-    assert kind is Kind.REFUSED
-    assert "does not measure" in told
+    asked = invitation(across, 2, zeros, purpose=1)
+    assert "does not measure" in refused(across.ask(0, asked))
     assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))

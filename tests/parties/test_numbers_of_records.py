@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sumus import __version__
+from oracles.secagg_federation import read
 from sumus.data import load_silo
 from sumus.errors import PlanError
 from sumus.parties import agree_on
-from sumus.parties.wire import Hello, Kind, Welcome, unframe
 from sumus.plan import TrainingPlan
-from sumus.secagg import session_digest
-from sumus.secagg.messages import KeyAdvert, decode
+from sumus.secagg import Welcome
 from support.local_federation import LocalFederation
 
 BOUND = 30
@@ -77,11 +75,8 @@ def test_neighbours_give_the_same_greeting_and_take_part_in_every_round(
         if metrics == "none":
             assert len(load_silo(plan, "A").silos[0].train) == min(of_a, BOUND)
         federation = LocalFederation(tmp_path / str(of_a), plan)
-        session = session_digest(federation.agreement.terms, federation.roster)
-        hello = Hello(plan_hash=bytes.fromhex(plan.hash), session=session, version=__version__)
-        kind, body = unframe(federation.parties[0].handle(hello.encode()))
-        assert kind is Kind.WELCOME
-        advert = decode(Welcome.decode(body).advert, KeyAdvert)
+        body = federation.parties[0].handle(federation.greeting())
+        welcome = read(body, Welcome)
         server = federation.server()
         server.greet()
         rounds = [
@@ -92,8 +87,8 @@ def test_neighbours_give_the_same_greeting_and_take_part_in_every_round(
         seen.append(
             (
                 len(body),
-                advert.sender,
-                Welcome.decode(body).simulation,
+                welcome.sender,
+                welcome.simulation,
                 server.refusals,
                 refusals.exists(),
                 rounds,

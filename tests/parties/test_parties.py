@@ -12,18 +12,18 @@ from threading import Event
 import numpy as np
 import pytest
 
-from sumus import __version__
+from oracles.secagg_federation import read
 from sumus.books import Ledger, Policy, RunFolder
 from sumus.data import load
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted, StorageError
 from sumus.parties import ServerParty, SiloParty
 from sumus.parties.memory import InFlight, SessionMemory
-from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
+from sumus.parties.wire import readable
 from sumus.runs import finish, is_over, open_run
-from sumus.secagg import Invitation, KeyDirectory, decode_any, session_digest
-from sumus.secagg.messages import KeyAdvert, decode
+from sumus.secagg import Greeting, Invitation, KeyDirectory, Welcome, decode_any
+from sumus.secagg.messages import KeyAdvert, MaskedInput
 from sumus.training import prepare
-from support.local_federation import QUICK, LocalFederation, plan
+from support.local_federation import QUICK, LocalFederation, plan, refused
 from support.small_federation import simulated
 
 
@@ -39,22 +39,6 @@ def federation(tmp_path: Path):
     yield build
     for each in built:
         each.close()
-
-
-def ask(federation: LocalFederation, silo: int, message: bytes) -> tuple[Kind, str]:
-    """What a silo answers, its reason in lower case."""
-    kind, body = unframe(federation.parties[silo].handle(message))
-    return kind, readable(body)
-
-
-def hello(federation: LocalFederation, **changes) -> bytes:
-    digest = session_digest(federation.agreement.terms, federation.roster)
-    values = {
-        "plan_hash": bytes.fromhex(federation.agreement.plan.hash),
-        "session": digest,
-        "version": __version__,
-    }
-    return Hello(**(values | changes)).encode()
 
 
 # -- the same result as in one process
@@ -177,9 +161,7 @@ def test_a_greeting_that_does_not_fit_is_refused_with_its_reason(
     federation, changes, reason
 ) -> None:
     across = federation()
-    kind, told = ask(across, 0, hello(across, **changes))
-    assert kind is Kind.REFUSED
-    assert reason in told.lower()
+    assert reason in refused(across.ask(0, across.greeting(**changes))).lower()
     assert reason in (across.folder("silo-0") / "refusals.log").read_text().lower()
 
 
@@ -209,8 +191,8 @@ def test_metrics_count_against_the_policy_too(federation) -> None:
     across = federation(
         {"evaluation.metrics": "secure"}, policies={"silo-0": Policy(max_epsilon=2.5)}
     )
-    assert ask(across, 0, hello(across))[0] is Kind.REFUSED
-    assert ask(across, 1, hello(across))[0] is Kind.WELCOME
+    assert "policy" in refused(across.ask(0, across.greeting()))
+    assert isinstance(across.ask(1, across.greeting()), Welcome)
 
 
 def test_a_silo_whose_roster_differs_is_left_out_and_the_others_go_on(federation) -> None:
@@ -257,7 +239,7 @@ def invitation(
     _, message = server.summing._session.invite(
         round_id, payload=struct.pack("<QL", number, purpose) + parameters.astype("<f4").tobytes()
     )
-    return frame(Kind.PROTOCOL, message)
+    return message
 
 
 def test_attack_two_noise_draws_for_one_round(federation) -> None:
@@ -265,45 +247,40 @@ def test_attack_two_noise_draws_for_one_round(federation) -> None:
     size = across.agreement.plan.training.dimension
     first = invitation(across, 0, np.zeros(size))
     assert across.parties[0].handle(first) == across.parties[0].handle(first)
-    kind, told = ask(across, 0, invitation(across, 0, np.ones(size), round_id=b"s" * 32))
-    assert kind is Kind.REFUSED
-    assert "answered" in told
+    again = invitation(across, 0, np.ones(size), round_id=b"s" * 32)
+    assert "answered" in refused(across.ask(0, again))
     assert len(Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()) == 1
 
 
 def test_attack_go_back_to_an_earlier_round(federation) -> None:
     across = federation()
     size = across.agreement.plan.training.dimension
-    assert ask(across, 0, invitation(across, 2, np.zeros(size)))[0] is Kind.PROTOCOL
-    assert (
-        ask(across, 0, invitation(across, 1, np.zeros(size), round_id=b"s" * 32))[0] is Kind.REFUSED
-    )
+    assert isinstance(across.ask(0, invitation(across, 2, np.zeros(size))), MaskedInput)
+    earlier = invitation(across, 1, np.zeros(size), round_id=b"s" * 32)
+    assert "answered" in refused(across.ask(0, earlier))
 
 
 @pytest.mark.parametrize("number", [3, 2**63, 2**64 - 1])
 def test_attack_more_rounds_than_the_plan_has(federation, number) -> None:
     across = federation()
-    kind, told = ask(
-        across, 0, invitation(across, number, np.zeros(across.agreement.plan.training.dimension))
-    )
-    assert kind is Kind.REFUSED
-    assert "beyond the 3 rounds" in told
+    asked = invitation(across, number, np.zeros(across.agreement.plan.training.dimension))
+    assert "beyond the 3 rounds" in refused(across.ask(0, asked))
 
 
 @pytest.mark.parametrize("parameters", [np.zeros(3), np.full(650, np.nan), np.full(650, np.inf)])
 def test_attack_a_model_that_breaks_the_silo(federation, parameters) -> None:
     across = federation()
-    assert ask(across, 0, invitation(across, 0, parameters))[0] is Kind.REFUSED
+    assert "Refuse the server" in refused(across.ask(0, invitation(across, 0, parameters)))
     assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
 
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"\x00", b"\x01", b"\x02", b"\x03abc", b"\x02SUMUS", b"\xff" * 100, bytes(1000)],
+    [b"", b"\x00", b"SUMU", b"SUMU\x02", b"SUMU\x01\x03", b"SUMU\x02\x09" + bytes(66), bytes(1000)],
 )
 def test_attack_bytes_that_are_no_message(federation, message) -> None:
     across = federation()
-    assert ask(across, 0, message)[0] is Kind.REFUSED
+    assert refused(across.ask(0, message))
 
 
 # -- what a hostile silo may want
@@ -316,23 +293,16 @@ def test_attack_one_silos_key_that_makes_everybody_refuse_the_set_up(federation,
     """
     across, key = federation({"federation.silos": 5, "federation.dropouts": 2}), bytes(32)
     if copied:
-        key = decode(
-            Welcome.decode(unframe(across.parties[0].handle(hello(across)))[1]).advert, KeyAdvert
-        ).agreement_key
+        welcome = across.ask(0, across.greeting())
+        key = read(welcome.advert, KeyAdvert).agreement_key
 
     def hostile(party: SiloParty, message: bytes) -> bytes:
-        kind, body = unframe(party.handle(message))
-        if kind is not Kind.WELCOME:
-            return frame(kind, body)
-        honest = decode(Welcome.decode(body).advert, KeyAdvert)
-        signed = KeyAdvert.signed_part(
-            sender=honest.sender, session=honest.session, agreement_key=key
-        )
-        signature = party._memory.identity.sign(signed)
-        forged = KeyAdvert(
-            sender=honest.sender, session=honest.session, agreement_key=key, signature=signature
-        )
-        return Welcome(forged.encode(), simulation=False).encode()
+        reply, identity = party.handle(message), party._memory.identity
+        welcome = decode_any(reply)
+        if not isinstance(welcome, Welcome):
+            return reply
+        hostile = replace(read(welcome.advert, KeyAdvert), agreement_key=key).encode(identity)
+        return replace(welcome, advert=hostile).encode(identity)
 
     across.stop(3)
     across.start(3, hostile)
@@ -390,9 +360,7 @@ def crash_once(federation: LocalFederation, silo: int, *, at: int, when: str) ->
     seen = [0]
 
     def handler(party, message: bytes) -> bytes | None:
-        if unframe(message)[0] is not Kind.PROTOCOL or isinstance(
-            decode_any(message[1:]), KeyDirectory
-        ):
+        if isinstance(decode_any(message), Greeting | KeyDirectory):
             return party.handle(message)
         seen[0] += 1
         if seen[0] != at:
@@ -432,7 +400,7 @@ def test_a_silo_that_hangs_does_not_hold_up_the_others(federation) -> None:
     across, over = federation(), Event()
 
     def hangs(party, message: bytes) -> bytes | None:
-        if unframe(message)[0] is Kind.PROTOCOL and isinstance(decode_any(message[1:]), Invitation):
+        if isinstance(decode_any(message), Invitation):
             over.wait(200.0)
         return party.handle(message)
 
@@ -574,12 +542,12 @@ def test_duplicate_and_foreign_answers_change_nothing(federation) -> None:
 
 def test_two_processes_of_one_silo_do_not_both_answer(federation) -> None:
     across = federation()
-    assert ask(across, 0, hello(across))[0] is Kind.WELCOME
+    assert isinstance(across.ask(0, across.greeting()), Welcome)
     running = across.parties[0]
     across.start(0)
-    assert ask(across, 0, hello(across))[0] is Kind.REFUSED
+    assert "own data or disk" in refused(across.ask(0, across.greeting()))
     running.close()
-    assert ask(across, 0, hello(across))[0] is Kind.WELCOME
+    assert isinstance(across.ask(0, across.greeting()), Welcome)
 
 
 def test_a_silos_folder_must_be_closed_to_others(federation) -> None:

@@ -71,7 +71,13 @@ def test_a_whole_run_goes_through_vaults_and_no_message_comes_near_their_bound(
     driver = Watched({number: Relay(str(each.path)) for number, each in enumerate(vaults)})
     server = ServerParty(
         federation.agreement,
-        SecureSum(federation.agreement, federation.roster, driver, patience=QUICK),
+        SecureSum(
+            federation.agreement,
+            federation.roster,
+            driver,
+            identity=federation.identity,
+            patience=QUICK,
+        ),
     )
     server.greet()
     with federation.run_folder(void="public seed") as run:

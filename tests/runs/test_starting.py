@@ -251,6 +251,7 @@ def served(folder: Path, federation: LocalFederation, start: str = "") -> Path:
     """What a job leaves below the server's folder."""
     folder.mkdir(exist_ok=True)
     (folder / "roster.toml").write_text(federation.roster.to_text())
+    (folder / "server.key").write_text(federation.identity.secret_text())
     plan = federation.agreement.plan.to_toml()
     job = ServerJob(plan, rounds=10, patience=QUICK, start=start)
     job.run(folder, lambda names: InProcess(federation.driver.silos))

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import chi2
 
-from oracles.secagg_federation import Federation, federation, modular_sum, round_id, terms_for
+from oracles.secagg_federation import Federation, federation, modular_sum, read, round_id, terms_for
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     FileRoundGuard,
+    Identity,
     InProcessFederation,
     MemoryRoundGuard,
     Roster,
     ServerSetup,
-    SiloIdentity,
     SiloSetup,
     answer,
 )
-from sumus.secagg.messages import MaskedInput, decode
+from sumus.secagg.messages import MaskedInput
 
 ROUNDS = itertools.count()
 
@@ -72,7 +72,7 @@ def test_a_silo_that_missed_the_signing_still_helps_to_unmask(world: Federation)
 def masked(world: Federation, label: object, vector: np.ndarray, silo: int = 0) -> np.ndarray:
     _, invitation = world.server.invite(round_id(label))
     message = world.silos[silo].receive(invitation).submit(vector)[1]
-    return np.frombuffer(decode(message, MaskedInput).vector, dtype=np.uint32)
+    return np.frombuffer(read(message, MaskedInput).vector, dtype=np.uint32)
 
 
 def test_masked_inputs_are_uniform_whatever_the_input() -> None:
@@ -119,7 +119,7 @@ def restarted(world: Federation, silo: int, path: Path) -> tuple[FileRoundGuard,
     directory, round memory.
     """
     guard = FileRoundGuard(path)
-    identity = SiloIdentity.parse(world.identities[silo].secret_text())
+    identity = Identity.parse(world.identities[silo].secret_text())
     setup, advert = SiloSetup.restore(
         identity,
         world.roster,
@@ -197,7 +197,7 @@ def test_nobody_speaks_for_another_silo(world: Federation) -> None:
     with pytest.raises(PeerProtocolError, match="in the name of"):
         collecting.receive(messages[0], sender=1)
     with pytest.raises(PeerProtocolError, match="in the name of"):
-        ServerSetup(world.roster, world.terms).receive(world.adverts[0], sender=3)
+        world.setup().receive(world.adverts[0], sender=3)
 
 
 def test_states_do_not_show_their_secrets(world: Federation) -> None:
@@ -219,18 +219,21 @@ def test_states_after_the_input_hold_no_secret_of_the_round(world: Federation) -
 
 
 def test_what_the_own_side_does_wrong_is_a_local_error(world: Federation) -> None:
-    stranger = SiloIdentity.generate("stranger", RandomSource.simulation(5))
+    stranger = Identity.generate("stranger", RandomSource.simulation(5))
     with pytest.raises(DataError, match="not on the roster"):
         SiloSetup.start(
             stranger, world.roster, terms=world.terms, random=RandomSource.simulation(5)
         )
-    impostor = SiloIdentity.generate("silo-001", RandomSource.simulation(5))
+    impostor = Identity.generate("silo-001", RandomSource.simulation(5))
     with pytest.raises(LocalProtocolError, match="another key"):
         SiloSetup.start(
             impostor, world.roster, terms=world.terms, random=RandomSource.simulation(5)
         )
+    own = world.server.identity
     with pytest.raises(LocalProtocolError, match="roster names"):
-        ServerSetup(Roster({"a": bytes(32)}), world.terms)
+        ServerSetup(own, Roster({"a": bytes(32)}, own.public_key), world.terms)
+    with pytest.raises(LocalProtocolError, match="another key for the server"):
+        ServerSetup(world.identities[0], world.roster, world.terms)
     with pytest.raises(LocalProtocolError, match="sent no keys"):
         world.server.invite(round_id("x"), participants=frozenset({0, 9}))
     with pytest.raises(LocalProtocolError, match="round id"):
@@ -238,7 +241,7 @@ def test_what_the_own_side_does_wrong_is_a_local_error(world: Federation) -> Non
 
 
 def test_too_few_keys_end_the_set_up_cleanly(world: Federation) -> None:
-    setup = ServerSetup(world.roster, world.terms)
+    setup = world.setup()
     setup.receive(world.adverts[0])
     assert setup.waiting_for == {1, 2, 3, 4}
     with pytest.raises(RoundAborted):
@@ -266,7 +269,7 @@ def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObj
     fresh, _ = world.server.invite(label)
     targets = [
         (world.setups[0].receive, world.directories[0], (MemoryRoundGuard(),)),
-        (ServerSetup(world.roster, world.terms).receive, world.adverts[0], ()),
+        (world.setup().receive, world.adverts[0], ()),
         (world.silos[0].receive, invitation, ()),
         (world.silos[0].resume, proposal, ()),
         (fresh.receive, messages[0], ()),
@@ -293,7 +296,7 @@ def test_the_plan_hash_binds_every_message(world: Federation) -> None:
     with pytest.raises(PeerProtocolError, match="other terms"):
         world.silos[0].receive(other.server.invite(round_id("plan"))[1])
     with pytest.raises(PeerProtocolError, match="other terms"):
-        ServerSetup(world.roster, world.terms).receive(other.adverts[0])
+        world.setup().receive(other.adverts[0])
 
 
 def test_what_a_silo_draws_does_not_depend_on_who_was_asked_first() -> None:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, Identity, Roster
 
 __all__ = ["bare_kit", "made_roster"]
 
 
-def made_roster(names: Sequence[str], me: SiloIdentity) -> Roster:
+def made_roster(names: Sequence[str], me: Identity) -> Roster:
     """A roster with this silo and others that nobody has met."""
-    others = [SiloIdentity.generate(name, RandomSource()) for name in names if name != me.name]
-    return Roster.from_public_texts([each.public_text() for each in (me, *others)])
+    others = [Identity.generate(name, RandomSource()) for name in names if name != me.name]
+    return Roster.of(Identity.generate(SERVER_NAME, RandomSource()), (me, *others))
 
 
 def bare_kit(path: Path, party: str, roster: Roster) -> Path:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from sumus import __version__
 from sumus.books import Ledger, LedgerReleases, Policy, RunFolder
 from sumus.data import load_silo
 from sumus.parties import (
@@ -19,9 +21,21 @@ from sumus.parties import (
     own_releases,
     work_on,
 )
+from sumus.parties.wire import readable
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import (
+    SERVER,
+    SERVER_NAME,
+    Greeting,
+    Identity,
+    Message,
+    Refusal,
+    Roster,
+    decode_any,
+    session_digest,
+    verify,
+)
 
 PLAN = """
 [privacy]
@@ -65,10 +79,9 @@ class LocalFederation:
     ) -> None:
         self.root, self.agreement = root, agree_on(agreed)
         names = [silo.name for silo in self.agreement.design.silos]
-        identities = {name: SiloIdentity.generate(name, RandomSource()) for name in names}
-        self.roster = Roster.from_public_texts(
-            [identity.public_text() for identity in identities.values()]
-        )
+        identities = {name: Identity.generate(name, RandomSource()) for name in names}
+        self.identity = Identity.generate(SERVER_NAME, RandomSource())
+        self.roster = Roster.of(self.identity, identities.values())
         self.policies = policies or {}
         for name, identity in identities.items():
             folder = self.folder(name)
@@ -109,8 +122,28 @@ class LocalFederation:
         self.driver.silos.pop(number)
 
     def server(self, patience: Patience = QUICK) -> ServerParty:
-        summing = SecureSum(self.agreement, self.roster, self.driver, patience=patience)
+        summing = SecureSum(
+            self.agreement, self.roster, self.driver, identity=self.identity, patience=patience
+        )
         return ServerParty(self.agreement, summing)
+
+    def greeting(self, **changes: object) -> bytes:
+        """A greeting as the server would send it, but for these fields."""
+        fields: dict[str, Any] = {
+            "sender": SERVER,
+            "session": session_digest(self.agreement.terms, self.roster),
+            "nonce": bytes(range(32)),
+            "plan_hash": bytes.fromhex(self.agreement.plan.hash),
+            "version": __version__,
+        }
+        return Greeting(**(fields | changes)).encode(self.identity)
+
+    def ask(self, silo: int, message: bytes) -> Message:
+        """What a silo answers, its signature checked."""
+        reply = self.parties[silo].handle(message)
+        answer = decode_any(reply)
+        verify(answer, reply, self.roster)
+        return answer
 
     def run_folder(self, *, void: str | None = None) -> RunFolder:
         return RunFolder.create(
@@ -125,6 +158,12 @@ class LocalFederation:
         for party in self.parties.values():
             party.close()
         self.driver.close()
+
+
+def refused(answer: Message) -> str:
+    """The reason of a refusal; anything else is a mistake."""
+    assert isinstance(answer, Refusal), answer
+    return readable(answer.reason)
 
 
 def federation_of_folders(root: Path, *, seed: int) -> LocalFederation:

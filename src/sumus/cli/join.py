@@ -30,7 +30,7 @@ from sumus.parties import (
     vault_folder,
 )
 from sumus.plan import TrainingPlan
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["join_app"]
 
@@ -147,7 +147,7 @@ class _Member:
     """A silo of a federation: its kit, who it is, who is who, and where it keeps what is secret."""
 
     kit: Kit
-    identity: SiloIdentity
+    identity: Identity
     roster: Roster
     vault: Path
 
@@ -160,7 +160,7 @@ class _Member:
         folder = (vault or vault_folder(roster, kit.party)).absolute()
         kept = folder / "identity.key"
         brought = kept if kept.exists() else kit.state / "identity.key"
-        me = SiloIdentity.parse(_text(identity or brought, "--identity"))
+        me = Identity.parse(_text(identity or brought, "--identity"))
         if me.name != kit.party:
             raise DataError(
                 f"the kit is {kit.party}'s, the identity {me.name}'s. Join with {kit.party}.key, or "

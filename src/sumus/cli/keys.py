@@ -1,4 +1,4 @@
-"""`sumus keys`: a silo's long-lived identity, and the roster that says who is who."""
+"""`sumus keys`: long-lived identities of silos and server, and the roster that says who is who."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from sumus.cli.options import AsJson, print_json
 from sumus.errors import PlanError, StorageError
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, Identity, Roster
 
 __all__ = ["fingerprint", "keys_app", "read_public", "require_silos_of"]
 
@@ -26,7 +26,11 @@ keys_app = typer.Typer(
 @keys_app.command("new")
 def new(
     name: Annotated[
-        str, typer.Argument(help="The silo's name: letters, digits, dot, underscore, dash.")
+        str,
+        typer.Argument(
+            help="The silo's name (letters, digits, dot, underscore, dash), or `server` for the "
+            "server's key."
+        ),
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder for the two files.")] = Path(),
     as_json: AsJson = False,
@@ -34,7 +38,7 @@ def new(
     """Make a new identity: NAME.key stays secret with this silo, NAME.pub goes to whoever assembles
     the roster.
     """
-    identity = SiloIdentity.generate(name, RandomSource())
+    identity = Identity.generate(name, RandomSource())
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     _write_new(secret, identity.secret_text(), mode=0o600)
     _write_new(public, identity.public_text(), mode=0o644)
@@ -46,22 +50,43 @@ def new(
 
 @keys_app.command("roster")
 def roster(
-    public_files: Annotated[list[Path], typer.Argument(help="The .pub files of all silos.")],
+    public_files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The .pub files of all silos, and server.pub; without it the server's key is made "
+            "beside the roster."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The roster file to write.")] = Path(
         "roster.toml"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Assemble the roster from the silos' .pub files and print its fingerprint, to be compared by
-    every silo.
+    """Assemble the roster from the .pub files of silos and server, and print its fingerprint, to be
+    compared by every silo.
     """
-    assembled = Roster.from_public_texts([read_public(path) for path in public_files])
+    lines = [read_public(path) for path in public_files]
+    made = None
+    if not any(line.split(" ")[0] == SERVER_NAME for line in lines):
+        made = Identity.generate(SERVER_NAME, RandomSource())
+        lines.append(made.public_text())
+    assembled = Roster.from_public_texts(lines)
+    secret = out.parent / f"{SERVER_NAME}.key"
+    if made is not None:
+        _write_new(secret, made.secret_text(), mode=0o600)
     _write_new(out, assembled.to_text(), mode=0o644)
     if as_json:
         print_json(
-            {"roster": str(out), "silos": assembled.names, "fingerprint": fingerprint(assembled)}
+            {
+                "roster": str(out),
+                "silos": assembled.names,
+                "server_key": None if made is None else str(secret),
+                "fingerprint": fingerprint(assembled),
+            }
         )
         return
+    if made is not None:
+        typer.echo(f"wrote {secret} (the server signs with it; keep it secret)")
     typer.echo(f"wrote {out} with {len(assembled)} silos: {', '.join(assembled.names)}")
     typer.echo(f"fingerprint {fingerprint(assembled)}")
 

@@ -5,7 +5,8 @@ DIR/
   authority/          what the engine keeps to let parties in; stays with whoever ran `init`
   roster.toml         who is who in the secure sum; its fingerprint is compared by every silo
   plan.toml           the agreed plan: resolved, noise calibrated (if a plan was given)
-  kits/server         to the machine that runs the server
+  kits/server         to the machine that runs the server; unless server.pub was among the public
+                      keys, the server's own key is in it
   kits/NAME           to the silo NAME
   kits/admin          to whoever starts training
 """
@@ -20,13 +21,13 @@ from pathlib import Path
 from typing import final
 
 from sumus.engines.engine import Address
-from sumus.engines.kit import ADMIN, SERVER, STATE_FOLDER, write_kit_file
+from sumus.engines.kit import ADMIN, SERVER, SERVER_KEY, STATE_FOLDER, write_kit_file
 from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError
 from sumus.files import make_directory
 from sumus.parties import Agreement
 from sumus.randomness import RandomSource
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["FederationFolder", "make_federation"]
 
@@ -81,7 +82,7 @@ def make_federation(
         engine: its name.
         public_keys: the silos' public lines (`sumus keys new`), collected by the coordinator. None
             makes everybody's identity here, which is for trials: whoever made the kits could then
-            speak for every silo.
+            speak for every silo. The server's identity is made here unless its line is among them.
         agreement: a plan for the kits; every silo still has to approve it.
     """
     transport = engine_named(engine)
@@ -91,11 +92,12 @@ def make_federation(
                 "silo name must be letters, digits, _ and -, and not server or admin, got "
                 f"{name!r}. Rename the silo."
             )
-    identities: dict[str, SiloIdentity] = {}
-    if public_keys is None:
-        identities = {name: SiloIdentity.generate(name, RandomSource()) for name in silos}
-        public_keys = [identity.public_text() for identity in identities.values()]
-    roster = Roster.from_public_texts(list(public_keys))
+    made = [] if public_keys is not None else list(silos)
+    if not any(line.split(" ")[0] == SERVER for line in public_keys or ()):
+        made.append(SERVER)
+    identities = {name: Identity.generate(name, RandomSource()) for name in made}
+    own = [identity.public_text() for identity in identities.values()]
+    roster = Roster.from_public_texts([*(public_keys or ()), *own])
     if sorted(silos) != list(roster.names):
         raise DataError(
             f"the public keys are of {list(roster.names)}, the silos are {sorted(silos)}. Collect "
@@ -122,14 +124,14 @@ def make_federation(
 
 
 def _write_state(
-    state: Path, roster: Roster, *, identity: SiloIdentity | None, agreement: Agreement | None
+    state: Path, roster: Roster, *, identity: Identity | None, agreement: Agreement | None
 ) -> None:
     state.mkdir(mode=0o700)
     (state / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (state / "plan.toml").write_text(agreement.plan.to_toml())
     if identity is not None:
-        path = state / "identity.key"
+        path = state / (SERVER_KEY if identity.name == SERVER else "identity.key")
         path.touch(mode=0o600)
         path.write_text(identity.secret_text())
         os.chmod(path, 0o600)

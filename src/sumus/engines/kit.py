@@ -3,7 +3,8 @@
 KIT/
   kit.toml            engine, party, address of the server
   readme.txt          what to do with it
-  sumus/              roster, proposed plan; in a trial the silo's key, until it joins; mode 700
+  sumus/              roster, proposed plan; in a trial the silo's key, until it joins; the server's
+                      own key; mode 700
 
 A silo's keys, records and ledger are elsewhere (`sumus.parties.vault`): the kit is all that the
 engine's process sees. This module is loaded by that process, so it imports no party.
@@ -20,9 +21,11 @@ from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError, PlanError
 from sumus.files import parse_toml, toml_value
 
-__all__ = ["ADMIN", "SERVER", "STATE_FOLDER", "Kit", "write_kit_file"]
+__all__ = ["ADMIN", "SERVER", "SERVER_KEY", "STATE_FOLDER", "Kit", "write_kit_file"]
 
 SERVER, ADMIN = "server", "admin"
+SERVER_KEY = "server.key"
+"""The key that the server signs with, in its own state."""
 STATE_FOLDER = "sumus"
 """What a kit brings, and a server's own state; fixed, so that no message can name another."""
 _README = {

@@ -17,7 +17,7 @@ from sumus.engines.registry import DEFAULT_ENGINE, engine_named
 from sumus.engines.silo_processes import silo_command
 from sumus.errors import EngineError
 from sumus.parties import Agreement, approve, settle, vault_folder
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["LocalProcesses"]
 
@@ -71,7 +71,7 @@ class LocalProcesses(PartyProcesses):
             self.state(name).mkdir(parents=True, mode=0o700)
             settle(
                 self.vault(name),
-                identity=SiloIdentity.parse(key.read_text()),
+                identity=Identity.parse(key.read_text()),
                 roster=self.federation.roster,
                 data=data if isinstance(data, str) else data[name],
                 policy=Policy.from_toml(text),

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from sumus.errors import SumusError
+from sumus.engines.kit import SERVER_KEY
+from sumus.errors import StorageError, SumusError
 from sumus.files import plain_json, read_bytes
 from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run, start_of
-from sumus.secagg import Roster
+from sumus.secagg import Identity, Roster
 
 __all__ = ["ServerJob"]
 
@@ -71,16 +72,20 @@ class ServerJob:
         """Train; what stops it is told as the state's error.
 
         Args:
-            folder: the server's own, with roster and runs.
+            folder: the server's own, with roster, key and runs.
             connect: the engine's driver to silos of these names.
             stopped: whether the job was aborted.
         """
         try:
             agreement = agree_on(TrainingPlan.from_toml(self._plan))
             roster = Roster.parse(read_bytes(folder / "roster.toml").decode())
+            identity = _own_identity(folder / SERVER_KEY)
             driver = connect(roster.names)
             try:
-                self._train(agreement, roster, driver, folder / "runs", stopped)
+                summing = SecureSum(
+                    agreement, roster, driver, identity=identity, patience=self._patience
+                )
+                self._train(summing, agreement, roster, folder / "runs", stopped)
             finally:
                 driver.close()
         except SumusError as error:
@@ -88,16 +93,16 @@ class ServerJob:
 
     def _train(
         self,
+        summing: SecureSum,
         agreement: Agreement,
         roster: Roster,
-        driver: Driver,
         runs: Path,
         stopped: Callable[[], bool],
     ) -> None:
         start = start_of(agreement, runs, self._start)
         party = ServerParty(
             agreement,
-            SecureSum(agreement, roster, driver, patience=self._patience),
+            summing,
             start=None if start is None else start.parameters,
         )
         self._tell(phase="greeting")
@@ -126,6 +131,16 @@ class ServerJob:
         with self._lock:
             self._state.update(news)
         self._changed()
+
+
+def _own_identity(path: Path) -> Identity:
+    """The server's signing key, as `init` made it or the operator brought it."""
+    if not path.exists():
+        raise StorageError(
+            f"{path} is missing: the server cannot sign. Copy the server.key there whose server.pub "
+            "is on the roster."
+        )
+    return Identity.parse(read_bytes(path).decode())
 
 
 def _line(record: Any) -> dict[str, Any]:

@@ -23,9 +23,9 @@ class Driver(Protocol):
         """Send every silo its message; return the answers that arrived in time.
 
         Guarantee: an answer is attributed to the silo that the transport authenticated (over
-            Flower: to the one that the node names), and answers only the message of this call. A
-            silo that is gone, hangs or sends nothing is missing from the result; it never raises
-            for the sake of a single silo.
+            Flower: to the one that the node names); whether that silo signed it is checked by
+            whoever reads it. A silo that is gone, hangs or sends nothing is missing from the
+            result; it never raises for the sake of a single silo.
 
         Args:
             messages: silo number → bytes, different for each silo.
@@ -40,8 +40,8 @@ class Driver(Protocol):
 
 @final
 class Counting:
-    """A driver that counts what goes through it: bytes of the silos that answered, without the
-    frame around a message, and seconds of every exchange.
+    """A driver that counts what goes through it: bytes of the silos that answered, and seconds of
+    every exchange.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -60,8 +60,8 @@ class Counting:
         begin = time.perf_counter()
         answers = self._driver.exchange(messages, deadline_seconds=deadline_seconds)
         self.seconds.append(time.perf_counter() - begin)
-        self.bytes_up += sum(len(answer) - 1 for answer in answers.values())
-        self.bytes_down += sum(len(messages[silo]) - 1 for silo in answers)
+        self.bytes_up += sum(len(answer) for answer in answers.values())
+        self.bytes_down += sum(len(messages[silo]) for silo in answers)
         return answers
 
     def close(self) -> None:

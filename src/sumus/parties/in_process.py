@@ -217,12 +217,13 @@ class SumsInProcess:
         if agreement.trusted:
             self._seat({place: KeyedMemory(agreement, place, self._bits) for place in places})
             return TrustedSum(agreement, self._driver)
-        roster, memories = enrol(agreement, places, self._bits, random)
+        identity, roster, memories = enrol(agreement, places, self._bits, random)
         self._seat(memories)
         summing = SecureSum(
             agreement,
             roster,
             _Seated(self._driver, places),
+            identity=identity,
             patience=_ENDLESS,
             places=tuple(places),
         )

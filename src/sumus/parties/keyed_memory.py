@@ -14,7 +14,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.memory import InFlight, SessionNotes, path_of
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import MemoryRoundGuard, Roster, SiloIdentity
+from sumus.secagg import SERVER_NAME, Identity, MemoryRoundGuard, Roster
 
 __all__ = ["Bits", "KeyedMemory", "RunSecret", "Simulation", "enrol"]
 
@@ -99,7 +99,7 @@ class KeyedMemory:
         agreement: Agreement,
         place: int,
         bits: Bits,
-        enrolment: tuple[SiloIdentity, Roster, RandomSource] | None = None,
+        enrolment: tuple[Identity, Roster, RandomSource] | None = None,
     ) -> None:
         self._agreement, self._bits, self._enrolment = agreement, bits, enrolment
         self._notes = None if enrolment is None else _SessionNotes(enrolment[2])
@@ -110,8 +110,22 @@ class KeyedMemory:
         """See `Memory.simulated`."""
         return self._bits.public
 
-    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[SiloIdentity, Roster]:
+    @property
+    def identity(self) -> Identity:
+        """See `Memory.identity`."""
+        return self._keys[0]
+
+    @property
+    def roster(self) -> Roster:
+        """See `Memory.roster`."""
+        return self._keys[1]
+
+    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[Identity, Roster]:
         """See `Memory.enrolled`."""
+        return self._keys
+
+    @property
+    def _keys(self) -> tuple[Identity, Roster]:
         if self._enrolment is None:
             raise PeerProtocolError(f"silo {self.name!r} has no keys: its plan trusts the sum.")
         return self._enrolment[:2]
@@ -149,16 +163,20 @@ class KeyedMemory:
 
 def enrol(
     agreement: Agreement, places: Sequence[int], bits: Bits, random: RandomSource
-) -> tuple[Roster, dict[int, KeyedMemory]]:
-    """A roster of some silos, in the order of their places, and the memory of each.
+) -> tuple[Identity, Roster, dict[int, KeyedMemory]]:
+    """The server's identity, a roster of some silos in the order of their places, and the memory of
+    each.
 
     Their names on it are made up: a silo of a simulation may be called anything.
     """
-    identities = [
-        SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(len(places))
-    ]
-    roster = Roster({identity.name: identity.public_key for identity in identities})
-    return roster, {
-        place: KeyedMemory(agreement, place, bits, (identity, roster, random.child()))
-        for place, identity in zip(places, identities, strict=True)
-    }
+    identities = [Identity.generate(f"silo-{number:05d}", random) for number in range(len(places))]
+    server = Identity.generate(SERVER_NAME, random)
+    roster = Roster.of(server, identities)
+    return (
+        server,
+        roster,
+        {
+            place: KeyedMemory(agreement, place, bits, (identity, roster, random.child()))
+            for place, identity in zip(places, identities, strict=True)
+        },
+    )

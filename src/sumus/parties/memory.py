@@ -32,7 +32,7 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Roster, RoundGuard, SiloIdentity
+from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard
 
 __all__ = ["InFlight", "Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
@@ -110,7 +110,17 @@ class Memory(Protocol):
         """Whether this silo's noise comes from a public seed."""
         ...
 
-    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[SiloIdentity, Roster]:
+    @property
+    def identity(self) -> Identity:
+        """The silo's signing key."""
+        ...
+
+    @property
+    def roster(self) -> Roster:
+        """Who is who, as this silo's people have checked."""
+        ...
+
+    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[Identity, Roster]:
         """Who this silo is in a session, and who the others are."""
         ...
 
@@ -243,16 +253,16 @@ class SiloState:
         return self.identity.name
 
     @property
-    def identity(self) -> SiloIdentity:
+    def identity(self) -> Identity:
         """The silo's name and signing key."""
-        return SiloIdentity.parse(read_bytes(self.folder / "identity.key").decode())
+        return Identity.parse(read_bytes(self.folder / "identity.key").decode())
 
     @property
     def roster(self) -> Roster:
         """The roster that this silo's people have checked."""
         return Roster.parse(read_bytes(self.folder / "roster.toml").decode())
 
-    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[SiloIdentity, Roster]:
+    def enrolled(self, session: bytes, names: Sequence[str]) -> tuple[Identity, Roster]:
         """Who this silo is in a session, and who the others are; refuses a plan with other
         silos.
         """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,25 @@ from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.round import Summed
 from sumus.parties.sums import pack_model, round_identifier
-from sumus.parties.wire import Hello, Kind, Welcome, frame, readable, unframe
+from sumus.parties.wire import readable
+from sumus.randomness import RandomSource
 from sumus.secagg import (
+    SERVER,
     Disagreements,
+    Greeting,
+    Identity,
+    Message,
+    Ready,
+    Refusal,
     Roster,
     RoundSum,
     ServerSession,
     ServerSetup,
     UnopenedError,
+    Welcome,
+    decode,
+    head_of,
+    request_digest,
     session_digest,
 )
 from sumus.training import lifted_sum
@@ -48,6 +59,7 @@ __all__ = [
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
 _MOST_GREETINGS = 3
+M = TypeVar("M", bound=Message)
 
 
 class TooFewSilosError(RoundAborted):
@@ -92,6 +104,7 @@ class SecureSum:
         agreement: the plan, as this server computes it.
         roster: who is who; a silo's number in messages is its place on it.
         driver: the engine.
+        identity: the server's, whose key is on the roster.
         patience: deadlines.
         places: of the roster's silos in the plan; None: found by name.
     """
@@ -102,12 +115,16 @@ class SecureSum:
         roster: Roster,
         driver: Driver,
         *,
+        identity: Identity,
         patience: Patience | None = None,
         places: tuple[int, ...] | None = None,
     ) -> None:
+        roster.require_server(identity)
         self._agreement, self._roster, self._driver = agreement, roster, Counting(driver)
+        self._identity = identity
         self._patience = patience or Patience()
         self._terms = agreement.terms_for(len(roster))
+        self._digest = session_digest(self._terms, roster)
         self._places = places or tuple(map(agreement.names.index, roster.names))
         self._adverts: dict[int, bytes] = {}
         self._session: ServerSession | None = None
@@ -166,25 +183,26 @@ class SecureSum:
 
     def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
         """Greet some silos; returns those that refused."""
-        hello = Hello(
+        nonce = RandomSource().bytes(32)
+        greeting = Greeting(
+            sender=SERVER,
+            session=self._digest,
+            nonce=nonce,
             plan_hash=bytes.fromhex(self._agreement.plan.hash),
-            session=session_digest(self._terms, self._roster),
             version=__version__,
-        )
+        ).encode(self._identity)
         replies = self._driver.exchange(
-            dict.fromkeys(silos, hello.encode()), deadline_seconds=deadline_seconds
+            dict.fromkeys(silos, greeting), deadline_seconds=deadline_seconds
         )
         setup, refused = self._setup(), set()
         for silo, reply in replies.items():
             try:
-                kind, body = unframe(reply)
-                if kind is not Kind.WELCOME:
+                welcome = self._read(silo, reply, Welcome, answers=greeting)
+                if welcome.nonce != nonce:
                     raise PeerProtocolError(
-                        readable(body)
-                        if kind is Kind.REFUSED
-                        else f"answered a greeting with {kind.name}"
+                        f"silo {self._name(silo)!r} answers another greeting than this one. "
+                        "Somebody repeats an old answer; ignore it."
                     )
-                welcome = Welcome.decode(body)
                 setup.receive(welcome.advert, sender=silo)
             except ProtocolError as error:
                 self.refusals[self._name(silo)] = str(error)
@@ -199,7 +217,7 @@ class SecureSum:
         """The set-up with the keys that were accepted so far, so that a new one is checked against
         all of them.
         """
-        setup = ServerSetup(self._roster, self._terms)
+        setup = ServerSetup(self._identity, self._roster, self._terms)
         for silo, advert in self._adverts.items():
             setup.receive(advert, sender=silo)
         return setup
@@ -208,11 +226,20 @@ class SecureSum:
         if len(self._adverts) < self._terms.minimum_survivors:
             raise EngineError(self._too_few())
         self._session, directories = self._setup().close()
-        framed = {silo: frame(Kind.PROTOCOL, directory) for silo, directory in directories.items()}
-        replies = self._driver.exchange(framed, deadline_seconds=deadline_seconds)
+        replies = self._driver.exchange(directories, deadline_seconds=deadline_seconds)
         self._present = frozenset(
-            silo for silo, reply in replies.items() if self._kind(silo, reply) is Kind.READY
+            silo
+            for silo, reply in replies.items()
+            if self._is_ready(silo, reply, directory=directories[silo])
         )
+
+    def _is_ready(self, silo: int, reply: bytes, *, directory: bytes) -> bool:
+        try:
+            ready = self._read(silo, reply, Ready, answers=directory)
+        except PeerProtocolError as error:
+            self.refusals[self._name(silo)] = str(error)
+            return False
+        return ready.answers == request_digest(directory)
 
     def _welcome_back(self) -> None:
         """Greet absent silos again, less and less often; if one is back, the keys go round
@@ -276,20 +303,16 @@ class SecureSum:
             nonlocal answering
             # whoever missed a stage is not waited for in the next one, unless the round needs it
             asked = answering if len(answering) >= self._terms.threshold else participants
-            framed = {
-                silo: frame(Kind.PROTOCOL, message)
-                for silo, message in messages.items()
-                if silo in asked
-            }
+            sent = {silo: message for silo, message in messages.items() if silo in asked}
             replies = self._driver.exchange(
-                framed, deadline_seconds=next(deadlines, self._patience.stage)
+                sent, deadline_seconds=next(deadlines, self._patience.stage)
             )
             good = {
-                silo: reply[1:]
+                silo: reply
                 for silo, reply in replies.items()
-                if self._kind(silo, reply) is Kind.PROTOCOL
+                if not self._refuses(silo, reply, sent[silo])
             }
-            answering -= frozenset(framed) - frozenset(good)
+            answering -= frozenset(sent) - frozenset(good)
             return good
 
         try:
@@ -320,15 +343,34 @@ class SecureSum:
             seconds=tuple(self._driver.seconds),
         )
 
-    def _kind(self, silo: int, reply: bytes) -> Kind | None:
-        """What a silo answered; a refusal is kept for the operator."""
+    def _refuses(self, silo: int, reply: bytes, request: bytes) -> bool:
+        """Whether a silo's answer is no message of the round; a refusal is kept for the operator,
+        if the silo signed it and it is one of this request.
+        """
         try:
-            kind, body = unframe(reply)
-        except PeerProtocolError:
-            return None
-        if kind is Kind.REFUSED:
-            self.refusals[self._name(silo)] = readable(body)
-        return kind
+            if head_of(reply).kind != Refusal.kind:
+                return False
+            self._read(silo, reply, Refusal, answers=request)
+        except PeerProtocolError as error:
+            self.refusals[self._name(silo)] = str(error)
+        return True
+
+    def _read(self, silo: int, reply: bytes, expected: type[M], *, answers: bytes) -> M:
+        """A silo's signed reply to a request; its refusal is raised as an error."""
+        if head_of(reply).kind == Refusal.kind:
+            refusal = decode(reply, Refusal, roster=self._roster)
+            if (refusal.sender, refusal.answers) != (silo, request_digest(answers)):
+                raise PeerProtocolError(
+                    f"silo {self._name(silo)!r} refuses another message than this one. Ignore it."
+                )
+            raise PeerProtocolError(readable(refusal.reason))
+        message = decode(reply, expected, roster=self._roster)
+        if (message.sender, message.session) != (silo, self._digest):
+            raise PeerProtocolError(
+                f"the answer of silo {self._name(silo)!r} is another silo's or of another session. "
+                "Ignore it."
+            )
+        return message
 
     def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
         return frozenset(self._places[silo] for silo in silos)

@@ -35,17 +35,27 @@ from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import InFlight, Memory, SessionNotes
 from sumus.parties.sums import PURPOSES, require_start, unpack_model
-from sumus.parties.wire import Hello, Kind, Welcome, frame, pack_vector, refusal, unframe
+from sumus.parties.wire import pack_vector, plain, plain_body
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import (
+    SERVER,
     DroppedSet,
+    Greeting,
+    Identity,
     Invitation,
     KeyDirectory,
+    Ready,
+    Refusal,
     SiloSession,
     SiloSetup,
+    Welcome,
+    decode,
     decode_any,
+    head_of,
+    request_digest,
     session_digest,
+    verify,
 )
 
 if TYPE_CHECKING:
@@ -103,6 +113,8 @@ class _Admitted:
     """
 
     agreement: Agreement
+    identity: Identity
+    number: int
     memory: SessionNotes
     setup: SiloSetup
     advert: bytes
@@ -114,7 +126,9 @@ class SiloParty:
     """Answers the server's messages one at a time.
 
     Guarantee: `handle` always returns bytes and never raises; what it returns is a message of the
-        secure sum under a plan that this silo approved and certified, or a refusal. A refusal tells
+        secure sum under a plan that this silo approved and certified, or a refusal. Nothing but a
+        refusal answers a message that the server's key on the silo's own roster did not sign, and
+        such a message changes nothing. A refusal tells
         the server why only where the reason is made of what the server sent and what all parties
         share; of the silo's policy, ledger, data and disk it learns that one of them is the reason,
         and no number or name.
@@ -151,22 +165,22 @@ class SiloParty:
         try:
             return self.answer(message)
         except ProtocolError as error:
-            return self._refuse(str(error), str(error))
+            return self._refuse(message, str(error), str(error))
         except PolicyError as error:
-            return self._refuse(
-                f"this is over the policy of silo {self._name!r}. {_SEE_LOG}", str(error)
-            )
+            told = f"this is over the policy of silo {self._name!r}. {_SEE_LOG}"
+            return self._refuse(message, told, str(error))
         except (
             PlanError,
             GuaranteeError,
         ) as error:  # raised over the silo's own records too, so their numbers stay here
-            return self._refuse(f"silo {self._name!r} cannot run this plan. {_SEE_LOG}", str(error))
+            told = f"silo {self._name!r} cannot run this plan. {_SEE_LOG}"
+            return self._refuse(message, told, str(error))
         except SumusError as error:
-            return self._refuse(
-                f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}", str(error)
-            )
+            told = f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}"
+            return self._refuse(message, told, str(error))
         except Exception:  # a silo's process must outlive whatever a server can provoke
-            return self._refuse(f"silo {self._name!r} failed. {_SEE_LOG}", traceback.format_exc())
+            told = f"silo {self._name!r} failed. {_SEE_LOG}"
+            return self._refuse(message, told, traceback.format_exc())
 
     def answer(self, message: bytes) -> bytes:
         """The same; what is wrong is an exception with its fix. For whoever plays the silo."""
@@ -181,59 +195,84 @@ class SiloParty:
             self._sessions.clear()
             self._memory.close()
 
-    def _refuse(self, told: str, reason: str) -> bytes:
+    def _refuse(self, message: bytes, told: str, reason: str) -> bytes:
         try:
             self._memory.log_refusal(reason)
         except (StorageError, OSError):
             told += " Its refusals.log cannot be written."
-        return refusal(told)
+        try:
+            identity, roster = self._memory.identity, self._memory.roster
+            number = roster.number(identity.name)
+        except (SumusError, OSError):
+            return b""  # who cannot sign has nothing to say that anybody would believe
+        try:
+            head = head_of(message)
+            session, round_id = head.session, head.round_id
+        except PeerProtocolError:
+            session = round_id = bytes(32)
+        refusal = Refusal.of(message, told, sender=number, session=session, round_id=round_id)
+        return refusal.encode(identity)
 
     def _answer(self, message: bytes) -> bytes:
-        kind, body = unframe(message)
-        if kind is Kind.HELLO:
-            return self._welcome(Hello.decode(body))
-        if kind is Kind.PLAIN:
-            return frame(Kind.PLAIN, self._plain(body))
-        if kind is not Kind.PROTOCOL:
+        body = plain_body(message)
+        if body is not None:
+            return plain(self._plain(body))
+        head = head_of(message)
+        if head.sender != SERVER:
             raise PeerProtocolError(
-                f"a server does not send {kind.name}. Run the same version everywhere."
+                f"a message to a silo must come from the server, got sender {head.sender}. Refuse "
+                "it."
             )
-        received = decode_any(body)
-        if isinstance(received, KeyDirectory):
-            admitted = self._agreed(received.session)
-            self._sessions[received.session] = admitted.setup.receive(body, admitted.memory.guard)
-            admitted.memory.keep_directory(body)
-            return frame(Kind.READY)
-        session = self._sessions.get(received.session) or self._restored(received.session)
-        if isinstance(received, Invitation):
-            admitted = self._admitted[received.session]
-            return frame(Kind.PROTOCOL, self._submit(admitted, session, body))
-        submitted = session.resume(body)
-        reply = (
-            submitted.sign(body)[1]
-            if isinstance(received, DroppedSet)
-            else submitted.reveal(body)[1]
-        )
-        return frame(Kind.PROTOCOL, reply)
+        if head.kind == Greeting.kind:
+            return self._welcome(decode(message, Greeting, roster=self._memory.roster))
+        if head.session not in self._sessions:
+            # the states check every signature; a process that does not know the session yet must
+            # not set it up for the first who names it
+            verify(decode_any(message), message, self._memory.roster)
+        if head.kind == KeyDirectory.kind:
+            return self._accept_keys(self._agreed(head.session), message)
+        session = self._sessions.get(head.session) or self._restored(head.session)
+        if head.kind == Invitation.kind:
+            return self._submit(self._admitted[head.session], session, message)
+        submitted = session.resume(message)
+        if head.kind == DroppedSet.kind:
+            return submitted.sign(message)[1]
+        return submitted.reveal(message)[1]
 
     # -- agreeing on a plan
 
-    def _welcome(self, hello: Hello) -> bytes:
-        if hello.version != __version__:
-            rule = f"silo {self._name!r} runs Sumus {__version__}, the server {hello.version}"
+    def _welcome(self, greeting: Greeting) -> bytes:
+        if greeting.version != __version__:
+            rule = f"silo {self._name!r} runs Sumus {__version__}, the server {greeting.version}"
             raise PeerProtocolError(f"{rule}. Install the same version everywhere.")
-        if hello.session not in self._admitted:
-            self._admitted[hello.session] = self._admit(
-                self._memory.plan(hello.plan_hash), hello.session
+        if greeting.session not in self._admitted:
+            self._admitted[greeting.session] = self._admit(
+                self._memory.plan(greeting.plan_hash), greeting.session
             )
-        admitted = self._admitted[hello.session]
-        if bytes.fromhex(admitted.agreement.plan.hash) != hello.plan_hash:
+        admitted = self._admitted[greeting.session]
+        if bytes.fromhex(admitted.agreement.plan.hash) != greeting.plan_hash:
             raise PeerProtocolError(
                 "the greeting names a plan and a session that do not belong together. Refuse the "
                 "server."
             )
         self._work(admitted.agreement)
-        return Welcome(admitted.advert, self._memory.simulated).encode()
+        welcome = Welcome(
+            sender=admitted.number,
+            session=greeting.session,
+            nonce=greeting.nonce,
+            simulation=self._memory.simulated,
+            advert=admitted.advert,
+        )
+        return welcome.encode(admitted.identity)
+
+    def _accept_keys(self, admitted: _Admitted, message: bytes) -> bytes:
+        session = admitted.setup.receive(message, admitted.memory.guard)
+        self._sessions[session.session] = session
+        admitted.memory.keep_directory(message)
+        ready = Ready(
+            sender=session.number, session=session.session, answers=request_digest(message)
+        )
+        return ready.encode(session.identity)
 
     def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
         """Agree to an approved plan, or raise: terms, roster, ε, policy."""
@@ -251,7 +290,13 @@ class SiloParty:
             identity, roster, terms=terms, secret=memory.secret(), random=memory.random
         )
         return _Admitted(
-            agreement=agreement, memory=memory, setup=setup, advert=advert, releases=releases
+            agreement=agreement,
+            identity=identity,
+            number=roster.number(identity.name),
+            memory=memory,
+            setup=setup,
+            advert=advert,
+            releases=releases,
         )
 
     def _work(self, agreement: Agreement) -> Work:
@@ -303,10 +348,10 @@ class SiloParty:
         the very same bytes again.
         """
         agreement, memory = admitted.agreement, admitted.memory
-        work = self._work(agreement)  # before the round counts: records that do not load cost none
         invited = session.receive(message)
         asked = _Asked.read(invited.payload, agreement)
         self._require_start(agreement, asked)
+        work = self._work(agreement)  # before the round counts: records that do not load cost none
         transcript, last = invited.header.transcript, memory.in_flight
         if last is not None and asked.order <= last.number:
             if asked.order == last.number and transcript == last.transcript and last.reply:

@@ -25,7 +25,7 @@ from sumus.parties.memory import SiloState
 from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
-from sumus.secagg import Roster, SiloIdentity
+from sumus.secagg import Identity, Roster
 
 __all__ = [
     "Site",
@@ -109,7 +109,7 @@ class Site:
 def settle(
     folder: Path,
     *,
-    identity: SiloIdentity,
+    identity: Identity,
     roster: Roster,
     data: str,
     policy: Policy | None,
@@ -135,7 +135,7 @@ def settle(
     return state
 
 
-def require_unchanged(folder: Path, *, identity: SiloIdentity, roster: Roster) -> None:
+def require_unchanged(folder: Path, *, identity: Identity, roster: Roster) -> None:
     """Refuse an identity that the roster does not name, or one that is not the folder's own."""
     roster.number(identity.name)
     if roster.public_keys[identity.name] != identity.public_key:

@@ -15,7 +15,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.driver import Driver
 from sumus.parties.round import Summed
 from sumus.parties.sums import pack_model, round_identifier
-from sumus.parties.wire import Kind, frame, unframe, unpack_vector
+from sumus.parties.wire import plain, plain_body, unpack_vector
 
 __all__ = ["TrustedSum", "too_few"]
 
@@ -39,9 +39,8 @@ class TrustedSum:
         """See `Summing.sum`."""
         plan = self._agreement.plan
         identifier = round_identifier(plan, number, invited, purpose)
-        message = frame(
-            Kind.PLAIN,
-            bytes.fromhex(plan.hash) + identifier + pack_model(number, parameters, purpose),
+        message = plain(
+            bytes.fromhex(plan.hash) + identifier + pack_model(number, parameters, purpose)
         )
         answers = self._driver.exchange(
             dict.fromkeys(sorted(invited), message), deadline_seconds=_ENDLESS
@@ -50,7 +49,7 @@ class TrustedSum:
         reason = too_few(self._agreement, len(survivors))
         if reason is not None:
             raise RoundAborted(reason)
-        vectors = [unpack_vector(unframe(answers[silo])[1]) for silo in sorted(survivors)]
+        vectors = [unpack_vector(plain_body(answers[silo]) or b"") for silo in sorted(survivors)]
         bits = plan.aggregation.modulus_bits
         size = len(survivors) * len(parameters) * bits // 8
         return Summed(identifier, _total(vectors, bits), survivors, bytes_up=size, bytes_down=size)

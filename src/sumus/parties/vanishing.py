@@ -7,7 +7,7 @@ from typing import final
 
 from sumus.parties.driver import Driver
 from sumus.parties.sums import unpack_model
-from sumus.parties.wire import Kind, unframe
+from sumus.parties.wire import plain_body
 from sumus.secagg import DroppedSet, Invitation, SetCertificate, decode_any
 
 __all__ = ["DropOuts", "Vanishing"]
@@ -46,12 +46,12 @@ class Vanishing:
 
     def _vanish(self, message: bytes) -> None:
         """Let those go whose turn it is when this message is due; outside of a sum all are there."""
-        kind, body = unframe(message)
-        received = decode_any(body) if kind is Kind.PROTOCOL else None
-        if kind is Kind.PLAIN or isinstance(received, Invitation):
-            payload = received.payload if isinstance(received, Invitation) else body[64:]
+        body = plain_body(message)
+        received = decode_any(message) if body is None else None
+        if body is not None or isinstance(received, Invitation):
+            payload = received.payload if isinstance(received, Invitation) else (body or b"")[64:]
             self._number, self._gone = unpack_model(bytes(payload))[0], frozenset()
-        stages = _STAGES.get(Invitation if kind is Kind.PLAIN else type(received))
+        stages = _STAGES.get(Invitation if body is not None else type(received))
         if stages is None:
             self._gone = frozenset()
             return

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.secagg.envelope import (
+        SERVER as SERVER,
+        Message as Message,
+        head_of as head_of,
+    )
     from sumus.secagg.guard import (
         FileRoundGuard as FileRoundGuard,
         MemoryRoundGuard as MemoryRoundGuard,
@@ -25,8 +30,9 @@ if TYPE_CHECKING:
         vanished as vanished,
     )
     from sumus.secagg.keys import (
+        SERVER_NAME as SERVER_NAME,
+        Identity as Identity,
         Roster as Roster,
-        SiloIdentity as SiloIdentity,
         session_digest as session_digest,
     )
     from sumus.secagg.masking import (
@@ -41,9 +47,10 @@ if TYPE_CHECKING:
     from sumus.secagg.messages import (
         DroppedSet as DroppedSet,
         Invitation as Invitation,
-        KeyDirectory as KeyDirectory,
         SetCertificate as SetCertificate,
+        decode as decode,
         decode_any as decode_any,
+        verify as verify,
     )
     from sumus.secagg.recovery import (
         Disagreements as Disagreements,
@@ -59,6 +66,14 @@ if TYPE_CHECKING:
         ServerUnmasking as ServerUnmasking,
     )
     from sumus.secagg.server_setup import ServerSetup as ServerSetup
+    from sumus.secagg.setup_messages import (
+        Greeting as Greeting,
+        KeyDirectory as KeyDirectory,
+        Ready as Ready,
+        Refusal as Refusal,
+        Welcome as Welcome,
+        request_digest as request_digest,
+    )
     from sumus.secagg.silo import (
         SiloDone as SiloDone,
         SiloInvited as SiloInvited,
@@ -77,16 +92,18 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    envelope="Message SERVER head_of",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
-    keys="Roster SiloIdentity session_digest",
+    keys="Identity Roster SERVER_NAME session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
-    messages="DroppedSet Invitation KeyDirectory SetCertificate decode_any",
+    messages="DroppedSet Invitation SetCertificate decode decode_any verify",
     recovery="Disagreements UnopenedError",
     schedule="agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
     server_setup="ServerSetup",
+    setup_messages="Greeting KeyDirectory Ready Refusal Welcome request_digest",
     silo="SiloDone SiloInvited SiloSession SiloSigned SiloSubmitted answer",
     silo_setup="SiloSetup",
     summing="SecureSum secure_sum terms_of",

@@ -36,18 +36,8 @@ class Step:
 
 
 def _message_kinds() -> dict[str, type[messages.Message]]:
-    """The messages by name, in the order of their kinds."""
-    kinds = [
-        kind
-        for kind in vars(messages).values()
-        if inspect.isclass(kind) and issubclass(kind, messages.Message)
-    ]
-    return {
-        kind.__name__: kind
-        for kind in sorted(
-            (kind for kind in kinds if hasattr(kind, "kind")), key=lambda kind: kind.kind
-        )
-    }
+    """The messages by name, in the order in which they are sent."""
+    return {kind.__name__: kind for kind in messages._KINDS.values()}
 
 
 def _calls(function: ast.AST) -> list[ast.Call]:
@@ -120,12 +110,11 @@ def _state_lines(steps: list[Step]) -> list[str]:
     return lines
 
 
-def _sequence_lines(silo_steps: list[Step]) -> list[str]:
-    """The messages in order, each from the side that builds it to the side that decodes it."""
-    from_silo = {name for step in silo_steps for name in step.sends}
+def _sequence_lines() -> list[str]:
+    """The messages in order, each from the side that may send it."""
     lines = []
     for name, kind in _message_kinds().items():
-        arrow = "S->>V" if name in from_silo else "V->>S"
+        arrow = "V->>S" if kind.from_server else "S->>V"
         first_sentence = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
         summary = first_sentence.split(":", 1)[1].split(". ")[0].strip().rstrip(".")
         lines.append(f"    {arrow}: {name}: {summary}")
@@ -142,7 +131,7 @@ def render() -> str:
             "sequenceDiagram",
             "    participant S as silo",
             "    participant V as server",
-            *_sequence_lines(silo_steps),
+            *_sequence_lines(),
             "```",
             "",
             "```mermaid",

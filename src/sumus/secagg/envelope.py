@@ -1,6 +1,12 @@
 """The envelope of every message, and how fields are written and read.
 
-    message = "SUMU" | version | kind | sender | session | round id | body
+    message   = "SUMU" | version | kind | sender | session | round id | body | signature
+    signature = Ed25519(sender's key on the roster, "sumus message 2" | digest)
+    digest    = SHA-256(everything before the signature)
+
+Of the two kinds whose last field may be large (a model, a masked vector), that field enters the
+digest as its own SHA-256: who keeps a message as evidence need not keep the vector. Kind, sender,
+session and round id are under the signature, so no message can stand for another one.
 
 Lengths are checked before anything is allocated, so decoding a hostile message costs no more than
 its own size. Integers are little-endian. A *bitmap* has one bit per silo of the roster; bits behind
@@ -9,28 +15,46 @@ the last silo are zero.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar, Protocol, Self, final
 
 from sumus.errors import PeerProtocolError
 
 __all__ = [
-    "MAGIC",
+    "HEAD_BYTES",
     "NO_ROUND",
     "SERVER",
-    "VERSION",
+    "SIGNATURE_BYTES",
+    "Head",
     "Message",
     "Reader",
+    "Signer",
     "encode_bitmap",
+    "head_of",
+    "require_ascending",
     "size_of",
 ]
 
 SERVER = 0xFFFF
-VERSION = 1
-MAGIC = b"SUMU"  # four bytes make the envelope 72, so that a vector starts at a multiple of eight
 NO_ROUND = bytes(32)
+SIGNATURE_BYTES = 64
+_VERSION = 2
+_MAGIC = b"SUMU"  # four bytes make the head 72, so that a vector starts at a multiple of eight
+HEAD_BYTES = len(_MAGIC) + 2 + 2 + 32 + 32
+_SIGNED = b"sumus message 2"
+
+
+class Signer(Protocol):
+    """Whoever holds the key of a sender."""
+
+    def sign(self, message: bytes) -> bytes:
+        """A 64-byte Ed25519 signature."""
+        ...
 
 
 class Reader:
@@ -96,30 +120,101 @@ def encode_bitmap(silos: int, members: Iterable[int]) -> bytes:
     return bytes(bits)
 
 
+def require_ascending(silos: list[int]) -> None:
+    """Lists are in strictly ascending order, so no silo appears twice and the encoding is
+    canonical.
+    """
+    if any(left >= right for left, right in pairwise(silos)):
+        raise PeerProtocolError(
+            "a list of silos is not in ascending order, or names one twice. Refuse the sender."
+        )
+
+
 def size_of(field: bytes | memoryview) -> bytes:
     """A length in eight bytes; the field itself follows."""
     return len(field).to_bytes(8, "little")
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The first 72 bytes of a message, by which it finds its reader: nothing in them is proved
+    until the signature is checked.
+    """
+
+    kind: int
+    sender: int
+    session: bytes
+    round_id: bytes
+
+
+def head_of(data: bytes | memoryview) -> Head:
+    """The head of a message; refuses what is no message of this protocol."""
+    reader = Reader(data)
+    if reader.take(len(_MAGIC)) != _MAGIC:
+        raise PeerProtocolError(
+            "these bytes are not a message of this protocol. Check what is connected to this port."
+        )
+    if (version := reader.number(1)) != _VERSION:
+        raise PeerProtocolError(
+            f"protocol version must be {_VERSION}, got {version}. Run the same version of Sumus "
+            "everywhere."
+        )
+    return Head(
+        kind=reader.number(1),
+        sender=reader.number(2),
+        session=reader.take(32),
+        round_id=reader.take(32),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message(ABC):
-    """The envelope of every message: who speaks, in which session and round."""
+    """The envelope of every message: who speaks, in which session and round.
+
+    Args:
+        sender: a silo's number on the roster, or `SERVER`.
+    """
 
     kind: ClassVar[int]
+    from_server: ClassVar[bool]
+    has_bulk: ClassVar[bool] = False
     sender: int
     session: bytes
     round_id: bytes = NO_ROUND
 
-    def encode(self) -> bytes:
-        """The canonical bytes."""
-        head = MAGIC + bytes((VERSION, self.kind)) + self.sender.to_bytes(2, "little")
+    def encode(self, signer: Signer) -> bytes:
+        """The canonical bytes, signed by whoever sends them."""
+        start = self._start()
+        signature = signer.sign(self.signed_bytes(start))
+        return b"".join((start, self.bulk, signature))
+
+    def signed_bytes(self, start: bytes | memoryview) -> bytes:
+        """What the signature covers, from the message's bytes before its bulk."""
+        digest = hashlib.sha256(start)
+        if self.has_bulk:
+            digest.update(self.bulk_digest)
+        return _SIGNED + digest.digest()
+
+    @property
+    def bulk(self) -> bytes | memoryview:
+        """The field, the last one, that enters the signature as its hash."""
+        return b""
+
+    @cached_property
+    def bulk_digest(self) -> bytes:
+        """SHA-256 of `bulk`."""
+        return hashlib.sha256(self.bulk).digest()
+
+    def _start(self) -> bytes:
+        head = _MAGIC + bytes((_VERSION, self.kind)) + self.sender.to_bytes(2, "little")
         return b"".join((head, self.session, self.round_id, *self._body()))
 
     @abstractmethod
     def _body(self) -> Iterable[bytes | memoryview]:
-        """The fields behind the envelope."""
+        """The fields behind the head, up to the bulk."""
 
     @classmethod
     @abstractmethod
     def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> Self:
-        """The message from the fields behind the envelope."""
+        """The message from the fields behind the head."""

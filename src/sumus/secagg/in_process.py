@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg.guard import MemoryRoundGuard
-from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg.keys import SERVER_NAME, Identity, Roster
 from sumus.secagg.server import RoundSum, ServerSession
 from sumus.secagg.server_setup import ServerSetup
 from sumus.secagg.silo import SiloInvited, SiloSession
@@ -77,11 +77,12 @@ class InProcessFederation:
         self, terms: Terms, *, random: RandomSource, absent: Set[int] = frozenset()
     ) -> None:
         identities = [
-            SiloIdentity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)
+            Identity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)
         ]
-        roster = Roster({identity.name: identity.public_key for identity in identities})
+        own = Identity.generate(SERVER_NAME, random)
+        roster = Roster.of(own, identities)
         self.traffic = Traffic()
-        setup = ServerSetup(roster, terms)
+        setup = ServerSetup(own, roster, terms)
         waiting: dict[int, SiloSetup] = {}
         for number, identity in enumerate(identities):
             if number not in absent:

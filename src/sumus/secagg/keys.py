@@ -1,8 +1,8 @@
-"""Who is who: long-lived Ed25519 identities and the roster every silo holds a copy of.
+"""Who is who: long-lived Ed25519 identities and the roster every party holds a copy of.
 
 The roster is agreed outside the protocol (paper, phone, version control). It is the only root of
 trust: whoever runs the server, or its certificate authority, cannot add a silo to it or swap a key
-in it unnoticed.
+in it unnoticed. The server is on it too, so no silo can speak in the server's name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -22,9 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError
 from sumus.randomness import RandomSource
+from sumus.secagg.envelope import SERVER
 from sumus.secagg.terms import Terms
 
-__all__ = ["Roster", "SiloIdentity", "session_digest"]
+__all__ = ["SERVER_NAME", "Identity", "Roster", "session_digest"]
+
+SERVER_NAME = "server"
+"""What the server's identity is called; no silo may have the name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PUBLIC = "ed25519:"
@@ -33,8 +37,8 @@ _SECRET = "ed25519-secret:"  # noqa: S105  a prefix, not a secret
 
 @final
 @dataclass(frozen=True, eq=False)
-class SiloIdentity:
-    """A silo's name and its long-lived signing key.
+class Identity:
+    """The name of a silo, or of the server, and its long-lived signing key.
 
     Guarantee: the secret half is never printed, compared or hashed; it leaves the object only
         through `secret_text`.
@@ -44,13 +48,13 @@ class SiloIdentity:
     _signing: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
-    def generate(cls, name: str, random: RandomSource) -> SiloIdentity:
+    def generate(cls, name: str, random: RandomSource) -> Identity:
         """A fresh identity from 256 random bits."""
         _require_name(name)
         return cls(name, Ed25519PrivateKey.from_private_bytes(random.bytes(32)))
 
     @classmethod
-    def parse(cls, text: str) -> SiloIdentity:
+    def parse(cls, text: str) -> Identity:
         """Read what `secret_text` wrote."""
         name, _, secret = text.strip().partition(" ")
         _require_name(name)
@@ -82,13 +86,18 @@ class SiloIdentity:
 @final
 @dataclass(frozen=True)
 class Roster:
-    """The silos of a federation, each with its public signing key; a silo's number is its place in
-    the order of names.
+    """The silos of a federation and its server, each with its public signing key; a silo's number
+    is its place in the order of names.
 
-    Guarantee: names and keys are all different, so a signature names exactly one silo.
+    Guarantee: names and keys are all different, so a signature names exactly one party.
+
+    Args:
+        public_keys: silo → its key.
+        server_key: of the server.
     """
 
     public_keys: Mapping[str, bytes]
+    server_key: bytes
 
     def __post_init__(self) -> None:
         ordered = dict(sorted(self.public_keys.items()))
@@ -96,25 +105,33 @@ class Roster:
             raise DataError(
                 "a roster must name at least one silo, got none. Collect the silos' .pub files."
             )
+        if SERVER_NAME in ordered:
+            raise DataError(
+                f"no silo can be called {SERVER_NAME!r}: that name is the server's. Rename the silo."
+            )
         owners: dict[bytes, str] = {}
-        for name, key in ordered.items():
+        for name, key in {**ordered, SERVER_NAME: self.server_key}.items():
             _require_name(name)
             if len(key) != 32:
                 raise DataError(
-                    f"the key of silo {name!r} must have 32 bytes, got {len(key)}. Ask the silo "
-                    "for its .pub file."
+                    f"the key of {name!r} must have 32 bytes, got {len(key)}. Ask for its .pub file."
                 )
             if key in owners:
                 raise DataError(
-                    f"silos {owners[key]!r} and {name!r} have the same key. Every silo needs a key "
-                    "of its own."
+                    f"{owners[key]!r} and {name!r} have the same key. Everybody needs a key of "
+                    "their own."
                 )
             owners[key] = name
         object.__setattr__(self, "public_keys", ordered)
 
     @classmethod
+    def of(cls, server: Identity, silos: Iterable[Identity]) -> Roster:
+        """The roster of these identities, for whoever holds all of them."""
+        return cls({silo.name: silo.public_key for silo in silos}, server.public_key)
+
+    @classmethod
     def parse(cls, text: str) -> Roster:
-        """Read a roster file (TOML, one table `silos`)."""
+        """Read a roster file (TOML: the key `server` and one table `silos`)."""
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -122,27 +139,37 @@ class Roster:
                 f"the roster is not TOML ({error}). Make it with `sumus keys roster`."
             ) from None
         silos = table.get("silos")
-        if set(table) != {"silos"} or not isinstance(silos, dict):
+        if set(table) != {SERVER_NAME, "silos"} or not isinstance(silos, dict):
             raise DataError(
-                f"a roster holds one table [silos], got {sorted(table)}. Make it with `sumus keys "
-                "roster`."
+                f"a roster holds the key server and one table [silos], got {sorted(table)}. Make "
+                "it with `sumus keys roster`."
             )
         return cls(
-            {name: _decode_key(str(key), prefix=_PUBLIC, owner=name) for name, key in silos.items()}
+            {
+                name: _decode_key(str(key), prefix=_PUBLIC, owner=name)
+                for name, key in silos.items()
+            },
+            _decode_key(str(table[SERVER_NAME]), prefix=_PUBLIC, owner=SERVER_NAME),
         )
 
     @classmethod
     def from_public_texts(cls, lines: list[str]) -> Roster:
-        """Assemble a roster from the silos' public lines."""
+        """Assemble a roster from the public lines of silos and server."""
         keys: dict[str, bytes] = {}
         for line in lines:
             name, _, key = line.strip().partition(" ")
             if name in keys:
                 raise DataError(
-                    f"silo {name!r} appears twice. Keep the line you have checked with that silo."
+                    f"{name!r} appears twice. Keep the line that you have checked with its owner."
                 )
             keys[name] = _decode_key(key, prefix=_PUBLIC, owner=name)
-        return cls(keys)
+        if SERVER_NAME not in keys:
+            raise DataError(
+                "the server has no key. Make one with `sumus keys new server` and add server.pub."
+            )
+        return cls(
+            {name: key for name, key in keys.items() if name != SERVER_NAME}, keys[SERVER_NAME]
+        )
 
     def to_text(self) -> str:
         """The roster file; `parse` reads it back."""
@@ -150,7 +177,8 @@ class Roster:
             f'"{name}" = "{_PUBLIC}{base64.b64encode(key).decode()}"'
             for name, key in self.public_keys.items()
         ]
-        return "\n".join(["[silos]", *lines, ""])
+        server = f'{SERVER_NAME} = "{_PUBLIC}{base64.b64encode(self.server_key).decode()}"'
+        return "\n".join([server, "[silos]", *lines, ""])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -169,25 +197,46 @@ class Roster:
         return self.names.index(name)
 
     def digest(self) -> bytes:
-        """SHA-256 over names and keys; read it out to each other before the first run."""
+        """SHA-256 over the server's key, names and keys; read it out to each other before the first
+        run.
+        """
         return self._digest
 
     @cached_property
     def _digest(self) -> bytes:
-        summary = hashlib.sha256(b"sumus roster 1")
+        summary = hashlib.sha256(b"sumus roster 2" + self.server_key)
         for name, key in self.public_keys.items():
             summary.update(len(name).to_bytes(2, "little") + name.encode() + key)
         return summary.digest()
 
-    def verify(self, silo: int, *, signature: bytes, message: bytes) -> None:
-        """Refuse a message that this silo did not sign."""
-        name = self.names[silo]
-        try:
-            Ed25519PublicKey.from_public_bytes(self.public_keys[name]).verify(signature, message)
-        except (InvalidSignature, ValueError):
+    def verify(self, sender: int, *, signature: bytes, message: bytes) -> None:
+        """Refuse a message that this silo, or the server, did not sign.
+
+        Args:
+            sender: a silo's number, or `SERVER`.
+        """
+        if sender != SERVER and sender >= len(self):
             raise PeerProtocolError(
-                f"the signature of silo {name!r} does not verify. Someone spoke in its name."
+                f"sender {sender} is not on the roster of {len(self)} silos. Ignore it."
+            )
+        name = SERVER_NAME if sender == SERVER else self.names[sender]
+        key = self.server_key if sender == SERVER else self.public_keys[name]
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            whose = "the server" if sender == SERVER else f"silo {name!r}"
+            raise PeerProtocolError(
+                f"the signature of {whose} does not verify: someone spoke in its name, or it holds "
+                "another roster. Compare roster fingerprints."
             ) from None
+
+    def require_server(self, identity: Identity) -> None:
+        """Refuse to serve with another key than the roster's."""
+        if identity.public_key != self.server_key:
+            raise LocalProtocolError(
+                "the roster has another key for the server. Serve with the server.key whose "
+                "server.pub is on it."
+            )
 
 
 def session_digest(terms: Terms, roster: Roster) -> bytes:
@@ -204,7 +253,7 @@ def _require_name(name: str) -> None:
     """Names are short and plain so that they can be file names and log fields."""
     if not _NAME.fullmatch(name):
         raise DataError(
-            "silo name must be 1 to 64 of A-Z a-z 0-9 . _ - and start with a letter or digit, got "
+            "name must be 1 to 64 of A-Z a-z 0-9 . _ - and start with a letter or digit, got "
             f"{name!r}."
         )
 
@@ -219,7 +268,7 @@ def _decode_key(text: str, *, prefix: str, owner: str) -> bytes:
             raise ValueError(len(key))
     except (ValueError, binascii.Error):
         raise DataError(
-            f"the key of silo {owner!r} must be {prefix!r} and 32 bytes in base64. Make it with "
+            f"the key of {owner!r} must be {prefix!r} and 32 bytes in base64. Make it with "
             "`sumus keys new`."
         ) from None
     return key

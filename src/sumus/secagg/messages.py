@@ -1,46 +1,63 @@
-"""Every message of the protocol as bytes, and back.
+"""Every message of the protocol as bytes, and back; those of a round are defined here.
 
 Encodings are canonical: a byte string that decodes encodes to itself, and every other byte string
-is refused with a `PeerProtocolError`.
+is refused with a `PeerProtocolError`. `decode` also checks the signature against the roster, and
+every state calls it before it acts; `decode_any` only reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
-from itertools import pairwise
 from typing import TypeVar, final
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.secagg.envelope import (
-    MAGIC,
+    HEAD_BYTES,
     NO_ROUND,
     SERVER,
-    VERSION,
+    SIGNATURE_BYTES,
     Message,
     Reader,
+    Signer,
     encode_bitmap,
+    head_of,
+    require_ascending,
     size_of,
 )
+from sumus.secagg.keys import Roster
 from sumus.secagg.schedule import SALT_BYTES
+from sumus.secagg.setup_messages import (
+    Greeting,
+    KeyAdvert,
+    KeyDirectory,
+    Ready,
+    Refusal,
+    Welcome,
+)
 
 __all__ = [
     "SERVER",
     "DroppedSet",
+    "Greeting",
     "Invitation",
     "KeyAdvert",
     "KeyDirectory",
     "MaskedInput",
     "Message",
+    "Ready",
+    "Refusal",
     "RevealedShares",
     "RoundHeader",
     "SetCertificate",
     "SetSignature",
+    "Welcome",
     "decode",
     "decode_any",
+    "verify",
 ]
 
 M = TypeVar("M", bound=Message)
@@ -105,67 +122,22 @@ class RoundHeader:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class KeyAdvert(Message):
-    """Silo → server, once: its X25519 key of this session, signed with its roster key."""
-
-    kind = 1
-    agreement_key: bytes
-    signature: bytes
-
-    @staticmethod
-    def signed_part(*, sender: int, session: bytes, agreement_key: bytes) -> bytes:
-        """What the signature covers."""
-        return b"sumus key advert 1" + session + sender.to_bytes(2, "little") + agreement_key
-
-    def _body(self) -> Iterable[bytes]:
-        return (self.agreement_key, self.signature)
-
-    @classmethod
-    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyAdvert:
-        return cls(
-            sender=sender,
-            session=session,
-            round_id=round_id,
-            agreement_key=reader.take(32),
-            signature=reader.take(64),
-        )
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class KeyDirectory(Message):
-    """Server → silo, once: the adverts of the silos it will mask with, in order of their
-    numbers.
-    """
-
-    kind = 2
-    adverts: tuple[tuple[int, bytes, bytes], ...]
-
-    def _body(self) -> Iterable[bytes]:
-        yield len(self.adverts).to_bytes(2, "little")
-        for silo, key, signature in self.adverts:
-            yield silo.to_bytes(2, "little") + key + signature
-
-    @classmethod
-    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyDirectory:
-        adverts = tuple(
-            (reader.number(2), reader.take(32), reader.take(64)) for _ in range(reader.number(2))
-        )
-        _require_ascending([silo for silo, _, _ in adverts])
-        return cls(sender=sender, session=session, round_id=round_id, adverts=adverts)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
 class Invitation(Message):
     """Server → silo, exchange 1: the round, who takes part, and the application's payload."""
 
     kind = 3
+    from_server = True
+    has_bulk = True
     header: RoundHeader
     payload: bytes | memoryview
 
-    def _body(self) -> Iterable[bytes | memoryview]:
-        return (self.header.body, size_of(self.payload), self.payload)
+    @property
+    def bulk(self) -> bytes | memoryview:
+        """The payload."""
+        return self.payload
+
+    def _body(self) -> Iterable[bytes]:
+        return (self.header.body, size_of(self.payload))
 
     @classmethod
     def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> Invitation:
@@ -189,30 +161,41 @@ class MaskedInput(Message):
     """
 
     kind = 4
+    from_server = False
+    has_bulk = True
     transcript: bytes
     salt: bytes
     corrections: bytes | memoryview
     tags: bytes | memoryview
     vector: bytes | memoryview
 
-    def _body(self) -> Iterable[bytes | memoryview]:
-        fields = (self.corrections, self.tags, self.vector)
-        return (
-            self.transcript,
-            self.salt,
-            *(part for field in fields for part in (size_of(field), field)),
-        )
+    @property
+    def bulk(self) -> bytes | memoryview:
+        """The vector."""
+        return self.vector
 
-    def encode_with(self, write: Callable[[memoryview], None], *, size: int) -> bytes:
+    def _body(self) -> Iterable[bytes | memoryview]:
+        yield self.transcript
+        yield self.salt
+        for field in (self.corrections, self.tags):
+            yield size_of(field)
+            yield field
+        yield size_of(self.vector)
+
+    def encode_with(
+        self, write: Callable[[memoryview], None], signer: Signer, *, size: int
+    ) -> bytes:
         """The canonical bytes of this message with a vector of `size` bytes in place of its empty
         one, written where it is sent from.
         """
-        head = self.encode()[: -len(size_of(b""))] + size.to_bytes(8, "little")
+        start = self._start()[: -len(size_of(b""))] + size.to_bytes(8, "little")
+        end = len(start) + size
         # whose memory becomes the message: a vector of megabytes is not copied again
-        message = BytesIO(bytes(len(head) + size))
-        with message.getbuffer() as view, view[len(head) :] as room:
-            view[: len(head)] = head
+        message = BytesIO(bytes(end + SIGNATURE_BYTES))
+        with message.getbuffer() as view, view[len(start) : end] as room:
+            view[: len(start)] = start
             write(room)
+            view[end:] = signer.sign(replace(self, vector=room).signed_bytes(start))
         return message.getvalue()
 
     @classmethod
@@ -237,6 +220,7 @@ class DroppedSet(Message):
     """
 
     kind = 5
+    from_server = True
     header: RoundHeader
     dropped: frozenset[int]
 
@@ -266,6 +250,7 @@ class SetSignature(Message):
     """Silo → server, exchange 2: its signature on the dropped set."""
 
     kind = 6
+    from_server = False
     transcript: bytes
     signature: bytes
 
@@ -291,6 +276,7 @@ class SetCertificate(Message):
     """
 
     kind = 7
+    from_server = True
     header: RoundHeader
     dropped: frozenset[int]
     salts: Mapping[int, bytes]
@@ -311,7 +297,7 @@ class SetCertificate(Message):
         dropped = reader.bitmap(header.silos)
         salts = {silo: reader.take(SALT_BYTES) for silo in sorted(header.participants - dropped)}
         signatures = [(reader.number(2), reader.take(64)) for _ in range(reader.number(2))]
-        _require_ascending([silo for silo, _ in signatures])
+        require_ascending([silo for silo, _ in signatures])
         return cls(
             sender=sender,
             session=session,
@@ -329,6 +315,7 @@ class RevealedShares(Message):
     """Silo → server, exchange 3: its shares of what the certificate entitles the server to."""
 
     kind = 8
+    from_server = False
     transcript: bytes
     shares: bytes | memoryview
 
@@ -348,63 +335,62 @@ class RevealedShares(Message):
         )
 
 
-_SET_UP = (KeyAdvert, KeyDirectory)
-_KINDS: dict[int, type[Message]] = {
-    kind.kind: kind
-    for kind in (
-        *_SET_UP,
-        Invitation,
-        MaskedInput,
-        DroppedSet,
-        SetSignature,
-        SetCertificate,
-        RevealedShares,
-    )
+_SET_UP = (Greeting, Welcome, KeyAdvert, KeyDirectory, Ready)
+_OF_A_ROUND = (
+    Invitation,
+    MaskedInput,
+    DroppedSet,
+    SetSignature,
+    SetCertificate,
+    RevealedShares,
+)
+_KINDS: dict[int, type[Message]] = {  # in the order in which they are sent
+    kind.kind: kind for kind in (*_SET_UP, *_OF_A_ROUND, Refusal)
 }
 
 
-def decode(data: bytes | memoryview, expected: type[M]) -> M:
-    """The message that these bytes canonically encode; anything else is a `PeerProtocolError`."""
+def decode(data: bytes | memoryview, expected: type[M], *, roster: Roster) -> M:
+    """The message that these bytes canonically encode, if its sender signed it; anything else is a
+    `PeerProtocolError`.
+    """
     message = decode_any(data)
     if not isinstance(message, expected):
         raise PeerProtocolError(
             f"expected {expected.__name__}, got {type(message).__name__}. The sender is in another "
             "state."
         )
+    verify(message, data, roster)
     return message
 
 
+def verify(message: Message, data: bytes | memoryview, roster: Roster) -> None:
+    """Refuse a message, decoded from these bytes, that its sender on the roster did not sign."""
+    end = len(data) - SIGNATURE_BYTES
+    start = memoryview(data)[: end - len(message.bulk)]
+    roster.verify(message.sender, signature=bytes(data[end:]), message=message.signed_bytes(start))
+
+
 def decode_any(data: bytes | memoryview) -> Message:
-    """A message of whatever kind."""
-    reader = Reader(data)
-    if reader.take(len(MAGIC)) != MAGIC:
-        raise PeerProtocolError(
-            "these bytes are not a message of this protocol. Check what is connected to this port."
-        )
-    if (version := reader.number(1)) != VERSION:
-        raise PeerProtocolError(
-            f"protocol version must be {VERSION}, got {version}. Run the same version of Sumus everywhere."
-        )
-    kind = _KINDS.get(reader.number(1))
+    """A message of whatever kind; who sent it is not checked."""
+    head = head_of(data)
+    kind = _KINDS.get(head.kind)
     if kind is None:
         raise PeerProtocolError(
             "a message is of no known kind. Run the same version of Sumus everywhere."
         )
-    sender, session, round_id = reader.number(2), reader.take(32), reader.take(32)
-    if (kind in _SET_UP) != (round_id == NO_ROUND):
+    if kind.from_server != (head.sender == SERVER):
+        raise PeerProtocolError(
+            f"only {'the server' if kind.from_server else 'a silo'} sends {kind.__name__}, got sender "
+            f"{head.sender}. Refuse it."
+        )
+    if kind is not Refusal and (kind in _SET_UP) != (head.round_id == NO_ROUND):
         raise PeerProtocolError(
             "a message of the set-up names a round, or one of a round does not. Refuse the sender."
         )
-    message = kind._read(reader, sender=sender, session=session, round_id=round_id)
+    if len(data) < HEAD_BYTES + SIGNATURE_BYTES:
+        raise PeerProtocolError("a message is not signed. Refuse the sender.")
+    reader = Reader(memoryview(data)[:-SIGNATURE_BYTES])
+    reader.view(HEAD_BYTES)
+    message = kind._read(reader, sender=head.sender, session=head.session, round_id=head.round_id)
     reader.finish()
     return message
-
-
-def _require_ascending(silos: list[int]) -> None:
-    """Lists are in strictly ascending order, so no silo appears twice and the encoding is
-    canonical.
-    """
-    if any(left >= right for left, right in pairwise(silos)):
-        raise PeerProtocolError(
-            "a list of silos is not in ascending order, or names one twice. Refuse the sender."
-        )

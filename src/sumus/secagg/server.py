@@ -5,9 +5,10 @@
                                         ──close──► ServerUnmasking ──close──► RoundSum
 
 `receive` takes replies in any order, any number of times; a second reply of the same silo changes
-nothing. `waiting_for` says who has not answered yet, so a driver closes a state when it is empty or
-when its patience ends. A `RoundAborted` loses the round only. The server holds no secret of its
-own. Nothing here is trusted by a silo.
+nothing, and one that the silo's key on the roster did not sign is refused before it changes
+anything. `waiting_for` says who has not answered yet, so a driver closes a state when it is empty or
+when its patience ends. A `RoundAborted` loses the round only. The server's only
+secret is the key that signs its messages. Nothing here is trusted by a silo.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.secagg.graph import Topology
-from sumus.secagg.keys import Roster
+from sumus.secagg.keys import Identity, Roster
 from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce_words, unpack, word_type
 from sumus.secagg.messages import (
     SERVER,
@@ -62,20 +63,23 @@ class RoundSum:
         survivors: numbers of the silos whose vectors are in it.
         removed_seeds: of each survivor, the removable seeds that were not needed, by index; expand
             and subtract them.
+        certificate: the signed `SetCertificate` by which the silos opened it.
         disagreements: whose shares did not fit; the sum is right all the same.
     """
 
     total: Words
     survivors: frozenset[int]
     removed_seeds: Mapping[int, Mapping[int, bytes]]
+    certificate: bytes
     disagreements: Disagreements = field(default_factory=Disagreements)
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ServerSession:
     """Keys are exchanged; rounds may begin."""
 
+    identity: Identity
     roster: Roster
     terms: Terms
     session: bytes
@@ -104,7 +108,7 @@ class ServerSession:
         invitation = Invitation(
             sender=SERVER, session=self.session, round_id=round_id, header=header, payload=payload
         )
-        return ServerCollecting(self, header), invitation.encode()
+        return ServerCollecting(self, header), invitation.encode(self.identity)
 
     def _layout(self, header: RoundHeader, owner: int) -> SecretLayout:
         return SecretLayout.of(
@@ -154,7 +158,7 @@ class ServerCollecting:
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's masked input."""
-        given = decode(message, MaskedInput)
+        given = decode(message, MaskedInput, roster=self._session.roster)
         silo = _member(
             given,
             self._session,
@@ -201,7 +205,7 @@ class ServerCollecting:
         inputs = _Inputs(
             self._session, self._header, dropped, masked_sum=self._sum, sealed=self._sealed
         )
-        return ServerCertifying(inputs), proposal.encode()
+        return ServerCertifying(inputs), proposal.encode(self._session.identity)
 
 
 @final
@@ -221,7 +225,7 @@ class ServerCertifying:
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's signature."""
-        given = decode(message, SetSignature)
+        given = decode(message, SetSignature, roster=self._inputs.session.roster)
         silo = _member(
             given,
             self._inputs.session,
@@ -251,15 +255,16 @@ class ServerCertifying:
             salts={silo: sealed.salt for silo, sealed in self._inputs.sealed.items()},
             signatures=dict(sorted(self._signatures.items())[:quorum]),
         )
-        return ServerUnmasking(self._inputs), certificate.encode()
+        encoded = certificate.encode(self._inputs.session.identity)
+        return ServerUnmasking(self._inputs, encoded), encoded
 
 
 @final
 class ServerUnmasking:
     """Exchange 3: collects shares and takes the masks off."""
 
-    def __init__(self, inputs: _Inputs) -> None:
-        self._inputs = inputs
+    def __init__(self, inputs: _Inputs, certificate: bytes) -> None:
+        self._inputs, self._certificate = inputs, certificate
         self._survivors = inputs.header.participants - inputs.dropped
         self._missing = inputs.session.terms.silos - len(self._survivors)
         self._layouts = {
@@ -275,7 +280,7 @@ class ServerUnmasking:
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's shares of everything that is to be opened."""
-        given = decode(message, RevealedShares)
+        given = decode(message, RevealedShares, roster=self._inputs.session.roster)
         silo = _member(
             given,
             self._inputs.session,
@@ -320,6 +325,7 @@ class ServerUnmasking:
             total=self._inputs.masked_sum,
             survivors=self._survivors,
             removed_seeds=removed,
+            certificate=self._certificate,
             disagreements=disagreements,
         )
 
@@ -375,7 +381,6 @@ def _member(
         message.sender,
         session=session.session,
         given=message.session,
-        among=session.terms.silos,
         claimed=claimed,
     )
     if message.transcript != transcript:
@@ -390,20 +395,14 @@ def _member(
     return message.sender
 
 
-def require_sender(
-    sender: int, *, session: bytes, given: bytes, among: int, claimed: int | None
-) -> None:
-    """A message comes from a silo of this session, and from the one the transport says it comes
+def require_sender(sender: int, *, session: bytes, given: bytes, claimed: int | None) -> None:
+    """A message belongs to this session, and comes from the silo the transport says it comes
     from.
     """
     if given != session:
         raise PeerProtocolError(
             "the message belongs to a session with other terms or another roster. Compare plan and "
             "roster."
-        )
-    if sender >= among:
-        raise PeerProtocolError(
-            f"sender {sender} is not on the roster of {among} silos. Ignore it."
         )
     if claimed is not None and claimed != sender:
         raise PeerProtocolError(

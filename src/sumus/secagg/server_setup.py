@@ -9,7 +9,7 @@ from typing import final
 
 from sumus.errors import PeerProtocolError, RoundAborted
 from sumus.secagg.graph import topology_of
-from sumus.secagg.keys import Roster, session_digest
+from sumus.secagg.keys import Identity, Roster, session_digest
 from sumus.secagg.messages import SERVER, KeyAdvert, KeyDirectory, decode
 from sumus.secagg.schedule import refuse_low_order
 from sumus.secagg.server import ServerSession, require_sender
@@ -20,12 +20,19 @@ __all__ = ["ServerSetup"]
 
 @final
 class ServerSetup:
-    """Collects the silos' signed keys."""
+    """Collects the silos' signed keys.
 
-    def __init__(self, roster: Roster, terms: Terms) -> None:
-        self._roster, self._terms = roster, terms
+    Args:
+        identity: of the server.
+        roster: who is who.
+        terms: the public numbers.
+    """
+
+    def __init__(self, identity: Identity, roster: Roster, terms: Terms) -> None:
+        roster.require_server(identity)
+        self._identity, self._roster, self._terms = identity, roster, terms
         self._session = session_digest(terms, roster)
-        self._adverts: dict[int, tuple[int, bytes, bytes]] = {}
+        self._adverts: dict[int, bytes] = {}
         self._owners: dict[bytes, int] = {}
 
     @property
@@ -37,18 +44,13 @@ class ServerSetup:
         """Take one silo's advert, unless its key would make every other silo refuse the
         directory.
         """
-        advert = decode(message, KeyAdvert)
+        advert = decode(message, KeyAdvert, roster=self._roster)
         require_sender(
             advert.sender,
             session=self._session,
             given=advert.session,
-            among=self._terms.silos,
             claimed=sender,
         )
-        signed = KeyAdvert.signed_part(
-            sender=advert.sender, session=advert.session, agreement_key=advert.agreement_key
-        )
-        self._roster.verify(advert.sender, signature=advert.signature, message=signed)
         if advert.sender in self._adverts:
             return
         name = self._roster.names[advert.sender]
@@ -60,7 +62,7 @@ class ServerSetup:
                 f"silo {name!r} advertises the key of silo {first!r}, which came first. Leave it "
                 "out."
             )
-        self._adverts[advert.sender] = (advert.sender, advert.agreement_key, advert.signature)
+        self._adverts[advert.sender] = message
 
     def close(self) -> tuple[ServerSession, dict[int, bytes]]:
         """A directory for each silo: the keys of those it masks with."""
@@ -77,8 +79,13 @@ class ServerSetup:
             )
             directories[silo] = KeyDirectory(
                 sender=SERVER, session=self._session, adverts=adverts
-            ).encode()
+            ).encode(self._identity)
         session = ServerSession(
-            self._roster, self._terms, self._session, topology, frozenset(self._adverts)
+            identity=self._identity,
+            roster=self._roster,
+            terms=self._terms,
+            session=self._session,
+            topology=topology,
+            members=frozenset(self._adverts),
         )
         return session, directories

@@ -1,5 +1,6 @@
 """The silo's side of a round: one class per state, no I/O. A method takes the server's bytes and
-returns (next state, reply).
+returns (next state, reply). A message that the server's key on the roster did not sign changes
+nothing.
 
     SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted ──dropped set──► SiloSigned
                                                               └────────certificate────────┴──► SiloDone
@@ -21,12 +22,12 @@ import numpy.typing as npt
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
+from sumus.secagg.envelope import head_of
 from sumus.secagg.graph import Topology
 from sumus.secagg.guard import RoundGuard, require_same
-from sumus.secagg.keys import Roster, SiloIdentity
+from sumus.secagg.keys import Identity, Roster
 from sumus.secagg.masking import as_integers, packed_bytes, write_masked
 from sumus.secagg.messages import (
-    SERVER,
     DroppedSet,
     Invitation,
     MaskedInput,
@@ -36,6 +37,7 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
     decode_any,
+    verify,
 )
 from sumus.secagg.schedule import SALT_BYTES, OwnKey, OwnRoot, PairKey, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
@@ -49,7 +51,7 @@ __all__ = [
     "SiloSigned",
     "SiloSubmitted",
     "answer",
-    "require_server",
+    "require_session",
 ]
 
 
@@ -58,7 +60,7 @@ __all__ = [
 class SiloSession:
     """Keys are agreed; rounds may begin."""
 
-    identity: SiloIdentity
+    identity: Identity
     roster: Roster
     terms: Terms
     number: int
@@ -75,10 +77,10 @@ class SiloSession:
         Nothing is claimed yet: an invitation that the application then refuses leaves no trace,
             however many of them a server sends.
         """
-        invitation = decode(message, Invitation)
+        invitation = decode(message, Invitation, roster=self.roster)
         header = invitation.header
-        require_server(invitation.sender, session=self.session, given=invitation.session)
-        if hashlib.sha256(invitation.payload).digest() != header.payload_digest:
+        require_session(self.session, given=invitation.session)
+        if invitation.bulk_digest != header.payload_digest:
             raise PeerProtocolError(
                 "the payload of the invitation is not the one its header names. Ask the server to "
                 "send it again."
@@ -98,8 +100,9 @@ class SiloSession:
                 f"a round cannot be resumed from {type(received).__name__}. Wait for the dropped "
                 "set."
             )
+        verify(received, message, self.roster)
         header = received.header
-        require_server(received.sender, session=self.session, given=received.session)
+        require_session(self.session, given=received.session)
         if self.guard.claimed(header.round_id, "transcript") != header.transcript:
             raise PeerProtocolError(
                 f"silo {self.number} was never invited to this round, or to another form of it. "
@@ -227,6 +230,7 @@ class SiloInvited:
         size = packed_bytes(terms.length, terms.modulus_bits)
         message = reply.encode_with(
             lambda room: write_masked(room, values, masks, modulus_bits=terms.modulus_bits),
+            session.identity,
             size=size,
         )
         return SiloSubmitted(session, self.header), message
@@ -261,9 +265,9 @@ class _InRound:
             2·quorum exceeds the committee and its corrupt members together, and an honest silo
             signs one set a round, no other set can be certified.
         """
-        certificate = decode(message, SetCertificate)
         session, topology = self.session, self.session.topology
-        self._check_server(certificate.sender, given=certificate.session, header=certificate.header)
+        certificate = decode(message, SetCertificate, roster=session.roster)
+        self._check_round(certificate.session, certificate.header)
         signers = set(certificate.signatures)
         if len(signers) != topology.quorum or not signers <= topology.committee & (
             self.header.participants - certificate.dropped
@@ -295,7 +299,7 @@ class _InRound:
             transcript=self.header.transcript,
             shares=self._shares(certificate.dropped, certificate.salts),
         )
-        return SiloDone(self.header.round_id), reply.encode()
+        return SiloDone(self.header.round_id), reply.encode(session.identity)
 
     def _shares(self, dropped: frozenset[int], salts: Mapping[int, bytes]) -> bytes:
         """Owner by owner, the pads of the opened secrets, derived again."""
@@ -313,9 +317,9 @@ class _InRound:
                 revealed.append(pads[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES])
         return b"".join(revealed)
 
-    def _check_server(self, sender: int, *, given: bytes, header: RoundHeader) -> None:
-        """The message must come from the server and belong to this round as this silo knows it."""
-        require_server(sender, session=self.session.session, given=given)
+    def _check_round(self, given: bytes, header: RoundHeader) -> None:
+        """The message must belong to this session and to this round as this silo knows it."""
+        require_session(self.session.session, given=given)
         if header.transcript != self.header.transcript:
             raise PeerProtocolError(
                 "the server speaks of another round, payload or set of participants than before. "
@@ -355,8 +359,8 @@ class SiloSubmitted(_InRound):
 
     def sign(self, message: bytes) -> tuple[SiloSigned, bytes]:
         """Sign the one dropped set of this round that this silo will ever sign."""
-        proposal = decode(message, DroppedSet)
-        self._check_server(proposal.sender, given=proposal.session, header=proposal.header)
+        proposal = decode(message, DroppedSet, roster=self.session.roster)
+        self._check_round(proposal.session, proposal.header)
         self._check_dropped(proposal.dropped)
         self._bind(proposal.dropped)
         reply = SetSignature(
@@ -368,7 +372,7 @@ class SiloSubmitted(_InRound):
                 DroppedSet.signed_part(self.header, proposal.dropped)
             ),
         )
-        return SiloSigned(self.session, self.header), reply.encode()
+        return SiloSigned(self.session, self.header), reply.encode(self.session.identity)
 
 
 @final
@@ -392,24 +396,16 @@ def answer(
     The engines' whole silo side: `vector_for` computes the silo's vector from the invitation's
     payload.
     """
-    received = decode_any(message)
-    if isinstance(received, Invitation):
+    kind = head_of(message).kind
+    if kind == Invitation.kind:
         invited = session.receive(message)
         return invited.submit(vector_for(invited))[1]
     submitted = session.resume(message)
-    return (
-        submitted.sign(message)[1]
-        if isinstance(received, DroppedSet)
-        else submitted.reveal(message)[1]
-    )
+    return submitted.sign(message)[1] if kind == DroppedSet.kind else submitted.reveal(message)[1]
 
 
-def require_server(sender: int, *, session: bytes, given: bytes) -> None:
-    """A message to a silo comes from the server of its own session."""
-    if sender != SERVER:
-        raise PeerProtocolError(
-            f"a message to a silo must come from the server, got sender {sender}. Refuse it."
-        )
+def require_session(session: bytes, *, given: bytes) -> None:
+    """A message belongs to the session of whoever reads it."""
     if given != session:
         raise PeerProtocolError(
             "the message belongs to a session with other terms or another roster. Compare plan and "

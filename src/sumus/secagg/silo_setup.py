@@ -15,10 +15,10 @@ from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.randomness import RandomSource
 from sumus.secagg.graph import topology_of
 from sumus.secagg.guard import RoundGuard
-from sumus.secagg.keys import Roster, SiloIdentity, session_digest
+from sumus.secagg.keys import Identity, Roster, session_digest
 from sumus.secagg.messages import KeyAdvert, KeyDirectory, decode
 from sumus.secagg.schedule import OwnRoot, agree, expand
-from sumus.secagg.silo import SiloSession, require_server
+from sumus.secagg.silo import SiloSession, require_session
 from sumus.secagg.terms import Terms
 
 __all__ = ["SiloSetup"]
@@ -29,7 +29,7 @@ __all__ = ["SiloSetup"]
 class SiloSetup:
     """The silo has advertised its key of this session and waits for those of the others."""
 
-    identity: SiloIdentity
+    identity: Identity
     roster: Roster
     terms: Terms
     _secret: bytes = field(repr=False)
@@ -37,7 +37,7 @@ class SiloSetup:
 
     @classmethod
     def start(
-        cls, identity: SiloIdentity, roster: Roster, *, terms: Terms, random: RandomSource
+        cls, identity: Identity, roster: Roster, *, terms: Terms, random: RandomSource
     ) -> tuple[SiloSetup, bytes]:
         """Draw a fresh set-up secret and advertise the key that follows from it."""
         return cls.restore(identity, roster, terms=terms, secret=random.bytes(32), random=random)
@@ -45,7 +45,7 @@ class SiloSetup:
     @classmethod
     def restore(
         cls,
-        identity: SiloIdentity,
+        identity: Identity,
         roster: Roster,
         *,
         terms: Terms,
@@ -62,12 +62,8 @@ class SiloSetup:
         state = cls(identity, roster, terms, secret, random)
         session = session_digest(terms, roster)
         public = state._agreement_key.public_key().public_bytes_raw()
-        signature = identity.sign(
-            KeyAdvert.signed_part(sender=number, session=session, agreement_key=public)
-        )
-        return state, KeyAdvert(
-            sender=number, session=session, agreement_key=public, signature=signature
-        ).encode()
+        advert = KeyAdvert(sender=number, session=session, agreement_key=public)
+        return state, advert.encode(identity)
 
     @property
     def secret(self) -> bytes:
@@ -83,21 +79,25 @@ class SiloSetup:
     def receive(self, message: bytes, guard: RoundGuard) -> SiloSession:
         """Check the directory against the roster and agree on a root with every silo in it.
 
-        Guarantee: every key was signed by the roster key of the silo it is said to belong to, for
-            this session; no two silos have the same key; the silo's own key is the one it sent.
+        Guarantee: the server signed the directory, and every key in it was signed by the roster key
+            of the silo it is said to belong to, for this session; no two silos have the same key;
+            the silo's own key is the one it sent.
         """
-        directory = decode(message, KeyDirectory)
+        directory = decode(message, KeyDirectory, roster=self.roster)
         session, number = (
             session_digest(self.terms, self.roster),
             self.roster.number(self.identity.name),
         )
-        require_server(directory.sender, session=session, given=directory.session)
+        require_session(session, given=directory.session)
         topology = topology_of(self.terms, session)
         own = self._agreement_key
         own_public = own.public_key().public_bytes_raw()
         seen: dict[bytes, int] = {}
         roots: dict[int, bytes] = {}
-        for silo, key, signature in directory.adverts:
+        for signed in directory.adverts:
+            advert = decode(signed, KeyAdvert, roster=self.roster)
+            silo, key = advert.sender, advert.agreement_key
+            require_session(session, given=advert.session)
             if silo not in topology.circle(number):
                 raise PeerProtocolError(
                     f"the directory holds silo {silo}, which is no neighbour of silo {number}. "
@@ -116,8 +116,6 @@ class SiloSetup:
                         "the server."
                     )
                 continue
-            signed = KeyAdvert.signed_part(sender=silo, session=session, agreement_key=key)
-            self.roster.verify(silo, signature=signature, message=signed)
             roots[silo] = agree(own, key, session=session, peer=f"silo {self.roster.names[silo]!r}")
         if own_public not in seen:
             raise PeerProtocolError(

@@ -61,12 +61,7 @@ def in_silo_party(module: Any) -> None:
     answer = module.SiloParty._answer
 
     def struck(self: Any, message: bytes) -> bytes:
-        kind, body = module.unframe(message)
-        stage = (
-            STAGES.get(type(module.decode_any(body)).__name__)
-            if kind is module.Kind.PROTOCOL
-            else None
-        )
+        stage = STAGES.get(type(module.decode_any(message)).__name__)
         strike(self._name, stage, "before")
         reply: bytes = answer(self, message)
         strike(self._name, stage, "after")
@@ -94,14 +89,12 @@ def in_guard(module: Any) -> None:
 
 
 def in_driver(module: Any) -> None:
-    from sumus.parties.wire import Kind, unframe
     from sumus.secagg import decode_any
 
     exchange = module.NvflareDriver.exchange
 
     def struck(self: Any, messages: dict[int, bytes], *, deadline_seconds: float) -> Any:
-        kind, body = unframe(next(iter(messages.values())))
-        stage = STAGES.get(type(decode_any(body)).__name__) if kind is Kind.PROTOCOL else None
+        stage = STAGES.get(type(decode_any(next(iter(messages.values())))).__name__)
         strike("server", stage, "before")
         # the messages are on their way
         timer = threading.Timer(0.02, strike, ("server", stage, "during"))
