@@ -40,7 +40,7 @@ from sumus.purity import (
     named_parameters,
 )
 from sumus.randomness import RandomSource
-from sumus.tasks import Measured, Metrics, Task
+from sumus.tasks import Metrics, Task
 
 __all__ = ["SecureMetrics", "evaluate"]
 
@@ -58,8 +58,7 @@ def evaluate(
     if not len(records):
         return Metrics({}, 0)
     scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
-    exact = task.exact(*scores)
-    return Metrics({name: Measured(value) for name, value in exact.items()}, len(records))
+    return task.metrics(*scores)
 
 
 @dataclass(frozen=True)
