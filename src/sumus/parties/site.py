@@ -25,7 +25,7 @@ from sumus.parties.memory import SiloState
 from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, Roster, public_key_of
 
 __all__ = [
     "Site",
@@ -115,16 +115,23 @@ def settle(
     policy: Policy | None,
     policy_text: str,
     ledgers: Path | None = None,
+    key_text: str | None = None,
 ) -> SiloState:
     """Write who this silo is, whom it trusts to be who, where its records and its ledger are and
     what it allows.
 
     An identity and a roster that are there already must be the same: a silo does not change them by
         accident.
+
+    Args:
+        key_text: what the key's file says, where that is protected by a passphrase.
     """
     state = SiloState(folder)
     require_unchanged(folder, identity=identity, roster=roster)
-    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
+    for name, text in (
+        ("identity.key", key_text or identity.secret_text()),
+        ("roster.toml", roster.to_text()),
+    ):
         replace_atomically(folder / name, text.encode(), secret=True)
     places = {"data": data, "ledgers": str((ledgers or state_directory()).absolute())}
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
@@ -141,9 +148,12 @@ def require_unchanged(folder: Path, *, identity: Identity, roster: Roster) -> No
     if roster.public_keys[identity.name] != identity.public_key:
         fix = f"Join with the key whose {identity.name}.pub is on the roster."
         raise StorageError(f"the roster has another key for silo {identity.name!r}. {fix}")
-    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
-        path = folder / name
-        if path.exists() and path.read_text() != text:
+    key, others = folder / "identity.key", folder / "roster.toml"
+    for path, changed in (
+        (key, key.exists() and public_key_of(key.read_text()) != identity.public_key),
+        (others, others.exists() and others.read_text() != roster.to_text()),
+    ):
+        if changed:
             raise StorageError(
                 f"{path} is another one already. Use a new folder for a new identity or roster."
             )
@@ -180,13 +190,20 @@ def own_releases(
     return releases
 
 
-def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agree_on) -> SiloParty:
+def open_party(
+    folder: Path,
+    *,
+    agree: Callable[[TrainingPlan], Agreement] = agree_on,
+    passphrase: bytes | None = None,
+) -> SiloParty:
     """The silo's party, from what its own people wrote.
 
     Args:
         agree: from a plan to what follows from it.
+        passphrase: of its key, if that is protected.
     """
-    state, site = SiloState(folder), Site.of_folder(folder)
+    state, site = SiloState(folder, passphrase=passphrase), Site.of_folder(folder)
+    name = state.name  # opens the key: a wrong passphrase is noticed before anybody asks
     policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)
     if policy.roster_fingerprint is not None and not policy.pins(state.roster.digest()):
         raise StorageError(
@@ -200,6 +217,6 @@ def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agr
         return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
-        return Noted(own_releases(agreement, seen.ledger, policy, silo=state.name), seen)
+        return Noted(own_releases(agreement, seen.ledger, policy, silo=name), seen)
 
     return SiloParty(state, work=work_on(site.load), releases=releases, agree=allowed)
