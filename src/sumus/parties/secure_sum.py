@@ -71,7 +71,7 @@ class RoundLostError(RoundAborted):
 
 
 class SpoiledRoundError(RoundLostError):
-    """Wrong shares kept a sum closed; the same silos would give the same shares again."""
+    """Silos spoiled a sum by wrong shares or counts; asked again they would send the same again."""
 
 
 @final
