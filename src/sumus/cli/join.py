@@ -103,6 +103,10 @@ def join_command(
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault, passphrase_file)
+    if not check:
+        from sumus.engines import require_free
+
+        require_free(kit, member.vault)
     kept = member.vault / "policy.toml"
     policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
     rules = Policy.from_toml(policy_text)
@@ -128,9 +132,8 @@ def join_command(
         require_unchanged(member.vault, identity=member.identity, roster=member.roster)
         _end_check(rules, member.roster)
         return
-    from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
+    from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
 
-    require_free(kit, member.vault)
     member.settle(source, rules, policy_text)
     if new_ledger:
         seen.forget()
