@@ -16,7 +16,7 @@ from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
-from sumus.engines import Kit, UnixUser
+from sumus.engines import TRANSPORT_KEY, Kit, UnixUser
 from sumus.errors import DataError, PolicyError, StorageError
 from sumus.files import read_toml
 from sumus.parties import (
@@ -54,6 +54,13 @@ def join_command(
     ] = None,
     identity: Annotated[
         Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"NAME{TRANSPORT_KEY} of `sumus keys new`. Omitted: the one beside --identity; kept "
+            "in the kit after the first time."
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None,
@@ -94,6 +101,10 @@ def join_command(
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault)
+    if not check:
+        from sumus.engines import require_free
+
+        require_free(kit, member.vault)
     kept = member.vault / "policy.toml"
     policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
     rules = Policy.from_toml(policy_text)
@@ -111,13 +122,18 @@ def join_command(
     console.print(ledger_text(site.ledger))
     for approved in plans:
         _show(console, approved, member, site, rules)
+    own_key = tls_key or _beside(identity)
+    # whoever else owns the kit could lead our writes elsewhere
+    writes = not check and kit.stat().st_uid == os.getuid()
+    remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=writes)
+    if remark is not None:
+        console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
         require_unchanged(member.vault, identity=member.identity, roster=member.roster)
         _end_check(rules, member.roster)
         return
-    from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
+    from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
 
-    require_free(kit, member.vault)
     member.settle(source, rules, policy_text)
     if new_ledger:
         seen.forget()
@@ -237,6 +253,14 @@ def _show(
         )
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
+
+
+def _beside(identity: Path | None) -> Path | None:
+    """The transport key that `sumus keys new` wrote beside an identity."""
+    if identity is None:
+        return None
+    path = identity.with_name(f"{identity.name.removesuffix('.key')}{TRANSPORT_KEY}")
+    return path if path.is_file() else None
 
 
 def _end_check(rules: Policy, roster: Roster) -> None:

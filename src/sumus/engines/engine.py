@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from sumus.engines.federation_folder import FederationFolder
     from sumus.parties import Agreement
 
-__all__ = ["Address", "Engine", "Operator", "Outcome", "Watch"]
+__all__ = [
+    "Address",
+    "Engine",
+    "Operator",
+    "Outcome",
+    "Watch",
+    "told_outcome",
+    "too_many_refused",
+]
 
 Watch = Callable[[Mapping[str, Any]], None]
 """Called with the news of a job: phase, new rounds, who is present, who refused, who is awaited."""
@@ -64,11 +72,32 @@ class Outcome:
         finished: whether the plan's last round is done.
         reason: otherwise, why the job ended.
         run: the run folder as it was fetched, if the job left one.
+        refused: whether so many silos refused the plan that another job would end the same way.
     """
 
     finished: bool
     reason: str
     run: Path | None
+    refused: bool = False
+
+
+def told_outcome(state: Mapping[str, Any]) -> str:
+    """How a job ended, in words that do not say more than what happened."""
+    refusals = state.get("refusals") or {}
+    if state["phase"] == "finished":
+        return "finished"
+    if state["phase"] == "failed" and refusals:
+        name, reason = min(refusals.items())
+        return f"refused by {', '.join(sorted(refusals))} ({name}: {reason})"
+    if state["phase"] == "failed":
+        return f"lost: {state.get('error')}"
+    return f"{state['phase']} after {len(state['rounds'])} rounds"
+
+
+def too_many_refused(state: Mapping[str, Any], agreement: Agreement) -> bool:
+    """Whether a job failed because too few silos are willing."""
+    willing = len(agreement.design.silos) - len(state.get("refusals") or {})
+    return state["phase"] == "failed" and willing < agreement.terms.minimum_survivors
 
 
 class Operator(Protocol):
@@ -122,12 +151,44 @@ class Engine(Protocol):
     CONNECTED: str
     """What a silo's log says when the server has let it in."""
 
-    def make_kits(self, folder: FederationFolder, address: Address) -> None:
-        """Make a kit for every party, at `folder.kit(party)`, without any secret of a silo."""
+    def make_kits(
+        self, folder: FederationFolder, address: Address, requests: Mapping[str, bytes]
+    ) -> None:
+        """Make a kit for every party, at `folder.kit(party)`, without any secret of a silo.
+
+        Args:
+            requests: certificate requests of parties that keep their transport key to themselves.
+        """
         ...
 
-    def serve(self, kit: Path) -> list[str]:
-        """Close the server's kit down, and return the command line of the server's process."""
+    def complete(self, kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
+        """Look whether a kit's certificate is good and for its party's own transport key; returns a
+        remark if it ends soon.
+
+        Args:
+            key: the file of the key; None: the kit has it.
+            write: whether a key that the kit lacks is put into it.
+        """
+        ...
+
+    def renew(
+        self, folder: FederationFolder, days: int, requests: Mapping[str, bytes]
+    ) -> Mapping[str, Path]:
+        """New certificates by party, in files without a secret.
+
+        Args:
+            days: how long they hold.
+            requests: of parties with a new transport key; the others keep theirs.
+        """
+        ...
+
+    def serve(self, kit: Path, *, listen: str | None = None) -> list[str]:
+        """Close the server's kit down, and return the command line of the server's process.
+
+        Args:
+            listen: address of the interface that it listens on; None: the loopback where silos find
+                the server on this machine, otherwise all.
+        """
         ...
 
     def join(self, kit: Path) -> list[str]:
