@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.rosters import (
+        EPOCHS as EPOCHS,
+        ROSTER as ROSTER,
+        pinned as pinned,
+        read_rosters as read_rosters,
+        write_rosters as write_rosters,
+    )
     from sumus.parties.round import (
         RoundOutcome as RoundOutcome,
         Summed as Summed,
@@ -75,6 +82,7 @@ __getattr__, __dir__, __all__ = door(
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
+    rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
     unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
     round="RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
