@@ -153,7 +153,7 @@ def projection(commitment: bytes, length: int) -> npt.NDArray[np.int8]:
     """128 rows of −1, 0, 0, 1."""
     stream = hashlib.shake_256(b"rows" + commitment).digest(ROWS * length)
     drawn = np.frombuffer(stream, dtype=np.uint8).reshape(ROWS, length) & 3
-    return np.array([-1, 0, 0, 1], dtype=np.int8)[drawn]
+    return np.asarray(np.array([-1, 0, 0, 1], dtype=np.int8)[drawn])
 
 
 def combined(rows: npt.NDArray[np.int8], weights: Sequence[int]) -> list[int]:
