@@ -61,6 +61,12 @@ if TYPE_CHECKING:
         decode_any as decode_any,
         verify as verify,
     )
+    from sumus.secagg.protected import (
+        is_protected as is_protected,
+        open_identity as open_identity,
+        protect as protect,
+        public_key_of as public_key_of,
+    )
     from sumus.secagg.recovery import (
         Disagreements as Disagreements,
         UnopenedError as UnopenedError,
@@ -109,6 +115,7 @@ __getattr__, __dir__, __all__ = door(
     keys="Identity Roster SERVER_NAME public_keys session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
+    protected="is_protected open_identity protect public_key_of",
     recovery="Disagreements UnopenedError",
     schedule="agree expand",
     secrets="pair_sign",
