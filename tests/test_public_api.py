@@ -73,6 +73,7 @@ PINNED = {
         "to_ring",
     ],
     "sumus.secagg": [
+        "Accusation",
         "Disagreements",
         "Drop",
         "DroppedSet",

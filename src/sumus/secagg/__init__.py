@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.secagg.accusation import Accusation as Accusation
     from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    accusation="Accusation",
     certificates="certified",
     envelope="Message SERVER head_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
