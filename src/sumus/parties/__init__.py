@@ -4,7 +4,7 @@
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
 `watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process,
-`unlocking` what opens a protected key.
+`unlocking` what opens a protected key, `retiring` its end.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.retiring import require_not_retired as require_not_retired, retire as retire
     from sumus.parties.rosters import (
         EPOCHS as EPOCHS,
         ROSTER as ROSTER,
@@ -82,6 +83,7 @@ __getattr__, __dir__, __all__ = door(
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
+    retiring="require_not_retired retire",
     rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
     unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
     round="RoundOutcome Summed one_round",
