@@ -75,6 +75,7 @@ def protect_command(
     old_passphrase_file: Annotated[
         Path | None, typer.Option(help="File with the passphrase that the key has already.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Protect a key with a passphrase, or give it another one."""
     text = read_bytes(file).decode(errors="replace")

@@ -4,7 +4,7 @@
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
 `watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process,
-`unlocking` what opens a protected key.
+`unlocking` what opens a protected key, `retiring` its end.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         summary_of as summary_of,
         write_model as write_model,
     )
+    from sumus.parties.evidence import (
+        EvidenceAudit as EvidenceAudit,
+        audit_evidence as audit_evidence,
+    )
     from sumus.parties.in_process import (
         InProcess as InProcess,
         SumsInProcess as SumsInProcess,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.retiring import require_not_retired as require_not_retired, retire as retire
     from sumus.parties.rosters import (
         EPOCHS as EPOCHS,
         ROSTER as ROSTER,
@@ -79,9 +84,11 @@ __getattr__, __dir__, __all__ = door(
     agreement="Agreement agree_on",
     driver="Driver",
     entries="restore summary_of write_model",
+    evidence="EvidenceAudit audit_evidence",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
+    retiring="require_not_retired retire",
     rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
     unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
     round="RoundOutcome Summed one_round",

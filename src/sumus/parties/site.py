@@ -22,6 +22,7 @@ from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
@@ -148,6 +149,7 @@ def require_unchanged(folder: Path, *, identity: Identity, roster: Roster | Rost
     """Refuse an identity that the roster does not name, and a roster that does not follow the one
     which the folder trusts.
     """
+    require_not_retired(folder)
     rosters = _history(roster)
     current, path = rosters.current, folder / ROSTER
     current.number(identity.name)
@@ -209,6 +211,7 @@ def open_party(
         agree: from a plan to what follows from it.
         passphrase: of its key, if that is protected.
     """
+    require_not_retired(folder)
     state, site = SiloState(folder, passphrase=passphrase), Site.of_folder(folder)
     name = state.name  # opens the key: a wrong passphrase is noticed before anybody asks
     policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.secagg.accusation import Accusation as Accusation
+    from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
         Message as Message,
@@ -106,6 +108,8 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    accusation="Accusation",
+    certificates="certified",
     envelope="Message SERVER head_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
