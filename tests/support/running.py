@@ -71,7 +71,7 @@ class Running:
         for name in self.names:
             approve(self.vault(name), [agreement.plan])
         for old in self.notes.folder.iterdir():
-            if old.name in ("rounds", "blows") or old.name.startswith("strike-"):
+            if old.name in ("rounds", "blows", "held") or old.name.startswith(("strike-", "hold-")):
                 old.unlink()
         path = train_across(
             self.operator,
