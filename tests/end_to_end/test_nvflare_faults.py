@@ -246,7 +246,7 @@ def test_a_silos_disk_is_full_for_a_while(
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
-    [("identity.key", "the roster has another key"), ("version", "Install the same version")],
+    [("identity.key", "does not verify"), ("version", "Install the same version")],
 )
 def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
     running: Running, wrong: str, reason: str

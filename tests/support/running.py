@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from sumus.books import Ledger, RunFolder
 from sumus.engines import LocalProcesses, Operator, train_across
@@ -30,14 +33,11 @@ def job_process(processes: PartyProcesses, party: str) -> Any:
 
 def vault_process(processes: PartyProcesses, silo: str) -> Any:
     """A silo's vault."""
-    return next(
-        (
-            each
-            for each in processes.processes[silo].descendants()
-            if "sumus.parties.vault" in each.cmdline()
-        ),
-        None,
-    )
+    for each in processes.processes[silo].descendants():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if "sumus.parties.vault" in each.cmdline():
+                return each
+    return None
 
 
 class Running:
