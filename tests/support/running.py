@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from sumus.books import Ledger, RunFolder
 from sumus.engines import LocalProcesses, Operator, train_across

@@ -1,7 +1,7 @@
 """What a silo keeps on its own disk, and nobody else ever sees.
 
 state/                        mode 0700
-  identity.key                the silo's long-lived signing key
+  identity.key                the silo's long-lived signing key, under a passphrase if its people want it so
   roster.toml                 who is who, as agreed outside the protocol
   plans/*.toml                the plans that this silo's people have approved
   sessions/<digest>/          one per plan and roster
@@ -32,7 +32,7 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard
+from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard, open_identity
 
 __all__ = ["InFlight", "Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
@@ -240,11 +240,13 @@ class SiloState:
 
     Args:
         folder: made with mode 0700 if it does not exist; one that others may read is refused.
+        passphrase: of its key, if that is protected; kept in memory only.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, passphrase: bytes | None = None) -> None:
         _private_folder(folder)
-        self.folder = folder
+        self.folder, self._passphrase = folder, passphrase
+        self._opened: tuple[str, Identity] | None = None
         self._sessions: dict[bytes, SessionMemory] = {}
 
     @property
@@ -255,7 +257,10 @@ class SiloState:
     @property
     def identity(self) -> Identity:
         """The silo's name and signing key."""
-        return Identity.parse(read_bytes(self.folder / "identity.key").decode())
+        text = read_bytes(self.folder / "identity.key").decode()
+        if self._opened is None or self._opened[0] != text:  # opening takes a while on purpose
+            self._opened = text, open_identity(text, self._passphrase)
+        return self._opened[1]
 
     @property
     def roster(self) -> Roster:

@@ -324,12 +324,13 @@ class SecureSum:
                 participants=participants,
             )
         except UnopenedError as error:
-            lines = self.blame.note(number, self._placed(error.disagreements))
+            lines = self.blame.note(number, self._placed(error.disagreements), error.accusation)
             self._untold += lines
             raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
-        notes = self._untold + self.blame.note(number, self._placed(opened.disagreements))
+        told = self.blame.note(number, self._placed(opened.disagreements), opened.accusation)
+        notes = self._untold + told
         self._untold = ()
         # removable noise is the model's alone
         removed = opened.removed_seeds if purpose == "model" else {}

@@ -363,6 +363,7 @@ class SiloParty:
                 f"silo {self._name!r} has answered round {last.number // 2 + 1} already, and a "
                 "round is answered once. Go on with the next."
             )
+        admitted.releases.require_near(asked.number, -1 if last is None else last.number // 2)
         # from here on this round's noise counts as drawn
         memory.keep_in_flight(InFlight(asked.order, transcript))
         admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)
