@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         summary_of as summary_of,
         write_model as write_model,
     )
+    from sumus.parties.evidence import (
+        EvidenceAudit as EvidenceAudit,
+        audit_evidence as audit_evidence,
+    )
     from sumus.parties.in_process import (
         InProcess as InProcess,
         SumsInProcess as SumsInProcess,
@@ -80,6 +84,7 @@ __getattr__, __dir__, __all__ = door(
     agreement="Agreement agree_on",
     driver="Driver",
     entries="restore summary_of write_model",
+    evidence="EvidenceAudit audit_evidence",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",

@@ -9,6 +9,7 @@ state/                        mode 0700
     directory                 the other silos' signed keys, as last received
     rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
     in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
+    certificates/<round id>   who was in a sum that this silo helped to open, signed by a quorum: its own evidence
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its
@@ -85,6 +86,10 @@ class SessionNotes(Protocol):
 
     def keep_directory(self, message: bytes) -> None:
         """Remember an accepted key directory."""
+        ...
+
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Remember who was in a round that this silo helped to open."""
         ...
 
     @property
@@ -203,6 +208,13 @@ class SessionMemory:
         """
         if self.directory != message:
             replace_atomically(self._folder / "directory", message)
+
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Put a certificate, by which a quorum of silos and the server answer for a survivor set,
+        on the disk: this silo's own evidence.
+        """
+        _private_folder(self._folder / "certificates")
+        replace_atomically(self._folder / "certificates" / round_id.hex(), message)
 
     @property
     def in_flight(self) -> InFlight | None:

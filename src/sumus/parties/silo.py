@@ -237,7 +237,9 @@ class SiloParty:
         submitted = session.resume(message)
         if head.kind == DroppedSet.kind:
             return submitted.sign(message)[1]
-        return submitted.reveal(message)[1]
+        reply = submitted.reveal(message)[1]
+        self._admitted[head.session].memory.keep_certificate(head.round_id, message)
+        return reply
 
     # -- agreeing on a plan
 

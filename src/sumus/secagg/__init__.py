@@ -13,6 +13,7 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.secagg.accusation import Accusation as Accusation
+    from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
         Message as Message,
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     accusation="Accusation",
+    certificates="certified",
     envelope="Message SERVER head_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
