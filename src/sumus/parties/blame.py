@@ -21,9 +21,9 @@ from typing import Any, final
 
 from sumus.secagg import Disagreements
 
-__all__ = ["Blame"]
+__all__ = ["DISAGREED", "Blame"]
 
-_EVENT = "disagreed"
+DISAGREED = "disagreed"
 
 
 @final
@@ -116,13 +116,13 @@ class Blame:
     def unwritten(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Events for the journal, each once."""
         events, self._unwritten = self._unwritten, []
-        return [(_EVENT, event) for event in events]
+        return [(DISAGREED, event) for event in events]
 
     def recall(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Take in what the journal of the run says of earlier rounds."""
         place = self._names.index
         for event, detail in events:
-            if event == _EVENT:
+            if event == DISAGREED:
                 noticed = Disagreements(
                     pairs=frozenset((place(a), place(b)) for a, b in detail["pairs"]),
                     liars=frozenset(map(place, detail["liars"])),

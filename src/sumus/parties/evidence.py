@@ -13,18 +13,19 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from sumus.books import RunFolder
 from sumus.errors import DataError, PeerProtocolError, StorageError
 from sumus.files import Chain, Link
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
+from sumus.parties.blame import DISAGREED
 from sumus.parties.sums import round_identifier
-from sumus.secagg import Roster, SetCertificate, certified
+from sumus.secagg import Accusation, Roster, SetCertificate, certified
 
 __all__ = ["EVIDENCE", "Evidence", "EvidenceAudit", "audit_evidence"]
 
@@ -90,7 +91,8 @@ def audit_evidence(
 
     Guarantee: without findings every round of the journal was summed over exactly its survivors,
         by signatures of the server and of a quorum of the silos on the rosters, under the run's
-        plan, and the journal's ε is what that plan has spent by then.
+        plan, the journal's ε is what that plan has spent by then, and whoever it says disagreed
+        about a share signed what shows it.
 
     Args:
         agreement: of the run's plan, computed here.
@@ -188,6 +190,11 @@ class _Reading:
                 self.findings.append(
                     f"the measurement after round {measurement.round} has no certificate"
                 )
+        for event, detail in run.events:
+            if event == DISAGREED and not self._is_proved(detail):
+                self.findings.append(
+                    f"round {detail['round']}: nothing proves who the journal says disagreed"
+                )
         asked = {
             (int(detail["round"]), str(detail.get("purpose", "model")))
             for event, detail in run.events
@@ -197,6 +204,27 @@ class _Reading:
             self.findings.append(
                 f"a certificate of round {number} ({purpose}), which the journal never asked for"
             )
+
+    def _is_proved(self, detail: Mapping[str, Any]) -> bool:
+        """Whether the messages that the journal keeps show what it says of its silos."""
+        said = (
+            {tuple(pair) for pair in detail["pairs"]},
+            set(detail["liars"]),
+            set(detail["unopened"]),
+        )
+        for roster in self.signing:
+            try:
+                terms, names = self._agreement.terms_for(len(roster)), roster.names
+                shown = Accusation.from_json(detail["accusation"] or {}).examined(roster, terms)
+            except PeerProtocolError:
+                continue
+            if said == (
+                {(names[owner], names[holder]) for owner, holder in shown.pairs},
+                {names[silo] for silo in shown.liars},
+                {names[silo] for silo in shown.unopened},
+            ):
+                return True
+        return False
 
 
 def _survivors(certificate: SetCertificate, roster: Roster) -> tuple[str, ...]:
