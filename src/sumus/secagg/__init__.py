@@ -52,7 +52,11 @@ if TYPE_CHECKING:
         decode_any as decode_any,
         verify as verify,
     )
-    from sumus.secagg.schedule import agree as agree, expand as expand
+    from sumus.secagg.schedule import (
+        PublicHalf as PublicHalf,
+        agree as agree,
+        expand as expand,
+    )
     from sumus.secagg.secrets import pair_sign as pair_sign
     from sumus.secagg.server import (
         RoundSum as RoundSum,
@@ -94,7 +98,7 @@ __getattr__, __dir__, __all__ = door(
     keys="Identity Roster SERVER_NAME session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
-    schedule="agree expand",
+    schedule="PublicHalf agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
     server_setup="ServerSetup",
