@@ -29,6 +29,13 @@ if TYPE_CHECKING:
         check_drop as check_drop,
         vanished as vanished,
     )
+    from sumus.secagg.keyring import (
+        KeyRing as KeyRing,
+        KeySet as KeySet,
+        KeyStore as KeyStore,
+        MemoryKeyStore as MemoryKeyStore,
+        RoundInFlight as RoundInFlight,
+    )
     from sumus.secagg.keys import (
         SERVER_NAME as SERVER_NAME,
         Identity as Identity,
@@ -65,8 +72,13 @@ if TYPE_CHECKING:
         ServerSession as ServerSession,
         ServerUnmasking as ServerUnmasking,
     )
-    from sumus.secagg.server_setup import ServerSetup as ServerSetup
+    from sumus.secagg.server_setup import (
+        ServerAgreeing as ServerAgreeing,
+        ServerSetup as ServerSetup,
+    )
     from sumus.secagg.setup_messages import (
+        CipherTexts as CipherTexts,
+        Encapsulations as Encapsulations,
         Greeting as Greeting,
         KeyDirectory as KeyDirectory,
         Ready as Ready,
@@ -82,7 +94,10 @@ if TYPE_CHECKING:
         SiloSubmitted as SiloSubmitted,
         answer as answer,
     )
-    from sumus.secagg.silo_setup import SiloSetup as SiloSetup
+    from sumus.secagg.silo_setup import (
+        SiloAgreeing as SiloAgreeing,
+        SiloSetup as SiloSetup,
+    )
     from sumus.secagg.summing import (
         SecureSum as SecureSum,
         secure_sum as secure_sum,
@@ -95,16 +110,17 @@ __getattr__, __dir__, __all__ = door(
     envelope="Message SERVER head_of",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
+    keyring="KeyRing KeySet KeyStore MemoryKeyStore RoundInFlight",
     keys="Identity Roster SERVER_NAME session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
     schedule="PublicHalf agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
-    server_setup="ServerSetup",
-    setup_messages="Greeting KeyDirectory Ready Refusal Welcome request_digest",
+    server_setup="ServerAgreeing ServerSetup",
+    setup_messages="CipherTexts Encapsulations Greeting KeyDirectory Ready Refusal Welcome request_digest",
     silo="SiloDone SiloInvited SiloSession SiloSigned SiloSubmitted answer",
-    silo_setup="SiloSetup",
+    silo_setup="SiloAgreeing SiloSetup",
     summing="SecureSum secure_sum terms_of",
     terms="Terms",
 )

@@ -24,7 +24,15 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.secagg.envelope import Reader, size_of
 from sumus.secagg.schedule import PairKey, ratchet
 
-__all__ = ["KeyRing", "KeySet", "KeyStore", "MemoryKeyStore", "RoundInFlight"]
+__all__ = [
+    "KeyRing",
+    "KeySet",
+    "KeyStore",
+    "MemoryKeyStore",
+    "RoundInFlight",
+    "encode_table",
+    "read_table",
+]
 
 _MAGIC = b"sumus key ring 2\n"
 _MOST_SETS = 8
@@ -187,7 +195,7 @@ class KeyRing:
         """The ring as one file; `decode` reads it back."""
         parts = [struct.pack("<H", len(self.sets))]
         for known in self.sets:
-            parts += [known.digest, struct.pack("<Q", known.sequence), _table(known.roots)]
+            parts += [known.digest, struct.pack("<Q", known.sequence), encode_table(known.roots)]
         parts += [size_of(self.pending), self.pending]
         flight = self.round
         parts.append(bytes((flight is not None,)))
@@ -199,7 +207,7 @@ class KeyRing:
                 flight.salt,
                 size_of(flight.own_key),
                 flight.own_key,
-                _table(flight.pair_keys),
+                encode_table(flight.pair_keys),
             ]
         body = b"".join(parts)
         reply = b"" if flight is None else flight.reply
@@ -227,7 +235,7 @@ class KeyRing:
     @classmethod
     def _read(cls, reader: Reader, reply: bytes) -> KeyRing:
         sets = tuple(
-            KeySet(reader.take(32), reader.number(8), _read_table(reader))
+            KeySet(reader.take(32), reader.number(8), read_table(reader))
             for _ in range(reader.number(2))
         )
         pending, flight = bytes(reader.sized()), None
@@ -237,20 +245,21 @@ class KeyRing:
                 transcript=reader.take(32),
                 salt=bytes(reader.sized()),
                 own_key=bytes(reader.sized()),
-                pair_keys=_read_table(reader),
+                pair_keys=read_table(reader),
                 reply=reply,
             )
         reader.finish()
         return cls(sets, flight, pending)
 
 
-def _table(keys: Mapping[int, bytes]) -> bytes:
+def encode_table(keys: Mapping[int, bytes]) -> bytes:
     """32 bytes for each of some silos."""
     rows = [silo.to_bytes(2, "little") + key for silo, key in sorted(keys.items())]
     return b"".join((len(rows).to_bytes(2, "little"), *rows))
 
 
-def _read_table(reader: Reader) -> dict[int, bytes]:
+def read_table(reader: Reader) -> dict[int, bytes]:
+    """The inverse of `encode_table`."""
     return {reader.number(2): reader.take(32) for _ in range(reader.number(2))}
 
 
