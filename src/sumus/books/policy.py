@@ -9,6 +9,7 @@ allowed_analyses = ["convex-pass", "split-noise", "single-step", "last-step", "l
 require_proved = true
 allowed_plan_hashes = []         # empty or omitted: any plan
 units = ["record"]
+require_post_quantum = false     # true: every neighbour's key exchange must include ML-KEM-768
 
 policy = Policy.load("policy.toml")
 policy.check(account, plan, ledger)                             # before a run: all of it must fit
@@ -85,6 +86,9 @@ class Policy(RuledTable):
     units: tuple[str, ...] = key(
         _UNITS, names(choice(*_UNITS))
     )  # units of privacy that a guarantee may have
+    require_post_quantum: bool = key(
+        False, flag()
+    )  # refuse keys of silos whose pairs would rest on X25519 alone, without ML-KEM-768
 
     def __post_init__(self) -> None:
         super().__post_init__()

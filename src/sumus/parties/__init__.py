@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
     from sumus.parties.round import (
+        Invited as Invited,
         RoundOutcome as RoundOutcome,
         Summed as Summed,
         one_round as one_round,
@@ -58,7 +59,7 @@ __getattr__, __dir__, __all__ = door(
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
-    round="RoundOutcome Summed one_round",
+    round="Invited RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
     server="ServerParty measurement_asked",
     silo="SiloParty work_on",

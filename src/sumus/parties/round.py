@@ -29,9 +29,24 @@ import numpy.typing as npt
 from sumus.tasks import Metrics
 from sumus.training import LocalUpdate, Server
 
-__all__ = ["RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
+__all__ = ["Invited", "RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
 
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Invited:
+    """Whom a sum is asked of and under which keys: with round number and model, all that it takes
+    to ask for it again word for word.
+
+    Args:
+        silos: places in the plan.
+        keys: the name of their key set; empty: the newest, where nothing is asked for again.
+    """
+
+    silos: frozenset[int]
+    keys: bytes = b""
 
 
 @final
@@ -80,16 +95,16 @@ class Summing(Protocol):
         """Have every silo agree to the plan; raises unless enough do."""
         ...
 
-    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def invite(self, number: int, *, again: Invited | None = None) -> Invited:
         """The silos of round `number` (from 0); raises `TooFewSilosError` if they cannot be enough.
 
         Args:
-            again: silos that this very sum was asked of before; raises `RoundLostError` unless all
-                of them are there.
+            again: how this very sum was asked for before; raises `RoundLostError` unless all of its
+                silos are there.
         """
         ...
 
-    def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def there(self, number: int, *, again: Invited | None = None) -> Invited:
         """The same without another chance for silos that are absent: for the measurement that
         follows a round.
         """
@@ -98,7 +113,7 @@ class Summing(Protocol):
     def sum(
         self,
         number: int,
-        invited: frozenset[int],
+        invited: Invited,
         parameters: npt.NDArray[np.float64],
         purpose: str = "model",
     ) -> Summed:
@@ -113,7 +128,7 @@ class RoundOutcome:
 
     Args:
         number: counted from 0.
-        invited: places in the plan of the silos that were asked.
+        invited: the silos that were asked.
         summed: all that the server learnt of them.
         update: the averaged update that moved the model.
         metrics: measures of the released model, where they are known already.
@@ -123,7 +138,7 @@ class RoundOutcome:
     """
 
     number: int
-    invited: frozenset[int]
+    invited: Invited
     summed: Summed
     update: npt.NDArray[np.float64]
     metrics: Metrics | None = None
@@ -135,7 +150,7 @@ class RoundOutcome:
 class Watching(Protocol):
     """What is told of a round while it happens; `watchers` has those that there are."""
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """Nothing has been sent yet."""
         ...
 
@@ -150,7 +165,7 @@ def one_round(
     summing: Summing,
     watch: Watching,
     *,
-    again: frozenset[int] | None = None,
+    again: Invited | None = None,
 ) -> RoundOutcome:
     """Invite, compute locally, sum securely, move the model.
 
@@ -162,7 +177,7 @@ def one_round(
         server: the global model.
         summing: silos and what carries bytes to them and back.
         watch: told before anything is sent and after the model has moved.
-        again: the silos of this round, if it was asked for before and did not end.
+        again: how this round was asked for, if that was before and it did not end.
     """
     invited = summing.invite(number, again=again)
     watch.round_begins(number, invited)

@@ -149,4 +149,5 @@ def open_party(folder: Path) -> SiloParty:
         state,
         work=work_on(site.load),
         releases=lambda agreement: own_releases(agreement, ledger, policy),
+        require_post_quantum=policy.require_post_quantum,
     )

@@ -14,6 +14,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.secagg.envelope import (
         SERVER as SERVER,
+        Head as Head,
         Message as Message,
         head_of as head_of,
     )
@@ -107,7 +108,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    envelope="Message SERVER head_of",
+    envelope="Head Message SERVER head_of",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
     keyring="KeyRing KeySet KeyStore MemoryKeyStore RoundInFlight",

@@ -133,6 +133,10 @@ class KeyRing:
         others = tuple(known for known in self.sets if known.digest != agreed.digest)
         return KeyRing((*others, agreed)[-_MOST_SETS:], self.round)
 
+    def with_pending(self, pending: bytes) -> KeyRing:
+        """Keys are going round: private halves that this silo advertised."""
+        return replace(self, pending=pending)
+
     def claimed(
         self,
         digest: bytes,

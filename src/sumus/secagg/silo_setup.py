@@ -40,6 +40,9 @@ from sumus.secagg.terms import Terms
 
 __all__ = ["SiloAgreeing", "SiloSetup"]
 
+_ADVERTISED = b"advertised"
+_AGREEING = b"agreeing  "
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -84,12 +87,13 @@ class SiloSetup:
         cls, identity: Identity, roster: Roster, *, terms: Terms, pending: bytes
     ) -> SiloSetup:
         """The same state from what `pending` stored, after a restart."""
-        return cls(identity, roster, terms, pending[:32], pending[32:])
+        reader = _pending(pending, _ADVERTISED)
+        return cls(identity, roster, terms, reader.take(32), bytes(reader.sized()))
 
     @property
     def pending(self) -> bytes:
         """What to store (readable by this silo only) until the directory is there."""
-        return self._secret + self._kem_seed
+        return _ADVERTISED + self._secret + size_of(self._kem_seed) + self._kem_seed
 
     @cached_property
     def _agreement_key(self) -> X25519PrivateKey:
@@ -228,7 +232,7 @@ class SiloAgreeing:
         cls, identity: Identity, roster: Roster, *, terms: Terms, pending: bytes
     ) -> SiloAgreeing:
         """The same state from what `pending` stored, after a restart."""
-        reader = Reader(pending)
+        reader = _pending(pending, _AGREEING)
         return cls(
             identity=identity,
             roster=roster,
@@ -243,7 +247,7 @@ class SiloAgreeing:
     def pending(self) -> bytes:
         """What to store (readable by this silo only) until the ciphertexts are there."""
         tables = encode_table(self._roots) + encode_table(self._waiting)
-        return self.keys_digest + tables + size_of(self._kem_seed) + self._kem_seed
+        return _AGREEING + self.keys_digest + tables + size_of(self._kem_seed) + self._kem_seed
 
     def receive(
         self,
@@ -286,6 +290,15 @@ class SiloAgreeing:
             sender=session.number, session=session.session, answers=request_digest(message)
         )
         return session, ready.encode(self.identity)
+
+
+def _pending(stored: bytes, state: bytes) -> Reader:
+    """What was stored of a state, behind the state's name."""
+    if not stored.startswith(state):
+        raise PeerProtocolError(
+            "this silo does not wait for keys at this point of the set-up. Greet it again."
+        )
+    return Reader(memoryview(stored)[len(state) :])
 
 
 def _half(advert: KeyAdvert) -> PublicHalf:
