@@ -131,6 +131,11 @@ class SiloSession:
         require_same(known, header.transcript, round_id=header.round_id, step="transcript")
         payload, flight = bytes(invitation.payload), self.keys.ring.round
         if flight is not None and header.transcript == flight.transcript:
+            if not flight.reply:  # whether its noise was drawn is not known
+                raise PeerProtocolError(
+                    f"silo {self.number} has claimed this round already and kept no answer, and a "
+                    "round is answered once. Go on with the next."
+                )
             return SiloInvited(self, header, payload, flight.salt, flight.own_key, flight.reply)
         if flight is not None and header.sequence <= flight.sequence:
             raise PeerProtocolError(
