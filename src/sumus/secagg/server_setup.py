@@ -139,7 +139,7 @@ class ServerAgreeing:
         owed: Mapping[int, list[int]],
     ) -> None:
         self._identity, self._roster, self._terms = identity, roster, terms
-        self._session, self._topology, self._keys_digest = session, topology, keys_digest
+        self.session, self._topology, self._keys_digest = session, topology, keys_digest
         self._owed = owed
         self._sealed: dict[int, dict[int, bytes]] = {}
 
@@ -151,7 +151,7 @@ class ServerAgreeing:
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's encapsulations, if nobody whom it owes one would go without."""
         given = decode(message, Encapsulations, roster=self._roster)
-        require_sender(given.sender, session=self._session, given=given.session, claimed=sender)
+        require_sender(given.sender, session=self.session, given=given.session, claimed=sender)
         if given.keys_digest != self._keys_digest or given.sender not in self._owed:
             raise PeerProtocolError(f"silo {given.sender} speaks of another key set. Ignore it.")
         if given.sender in self._sealed:
@@ -160,7 +160,7 @@ class ServerAgreeing:
         for signed in given.sealed:
             each = decode(signed, Encapsulation, roster=self._roster)
             require_sender(
-                each.sender, session=self._session, given=each.session, claimed=given.sender
+                each.sender, session=self.session, given=each.session, claimed=given.sender
             )
             if each.keys_digest == self._keys_digest:
                 sealed[each.recipient] = signed
@@ -181,7 +181,7 @@ class ServerAgreeing:
         carried = {
             silo: CipherTexts(
                 sender=SERVER,
-                session=self._session,
+                session=self.session,
                 keys_digest=self._keys_digest,
                 sealed=tuple(
                     sealed[silo] for _, sealed in sorted(self._sealed.items()) if silo in sealed
@@ -193,7 +193,7 @@ class ServerAgreeing:
             identity=self._identity,
             roster=self._roster,
             terms=self._terms,
-            session=self._session,
+            session=self.session,
             topology=self._topology,
             members=frozenset(self._sealed),
             keys_digest=self._keys_digest,

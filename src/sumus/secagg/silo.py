@@ -139,8 +139,8 @@ class SiloSession:
             return SiloInvited(self, header, payload, flight.salt, flight.own_key, flight.reply)
         if flight is not None and header.sequence <= flight.sequence:
             raise PeerProtocolError(
-                f"silo {self.number} has answered sum {flight.sequence} already, and none goes "
-                f"back behind it (asked for: {header.sequence}). Go on with the next round."
+                f"silo {self.number} has answered sum {flight.sequence} already, and every sum up "
+                f"to it is answered once (asked for: {header.sequence}). Go on with the next round."
             )
         self._check_participants(header, self.keys.ring.key_set(header.keys_digest).roots)
         return SiloInvited(self, header, payload, self._draw(SALT_BYTES), self._draw(32))
