@@ -153,8 +153,12 @@ class Encapsulation(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Encapsulations(Message):
-    """Silo → server: it has accepted the directory, and one signed `Encapsulation` for every
-    neighbour with a larger number whose advert and its own have an ML-KEM key.
+    """Silo → server: it has accepted the directory, and encapsulates secrets.
+
+    Args:
+        keys_digest: of the key set.
+        sealed: one signed `Encapsulation` for every neighbour with a larger number, where both
+            adverts have an ML-KEM key; often none.
     """
 
     kind = 14
@@ -182,7 +186,7 @@ class Encapsulations(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class CipherTexts(Message):
-    """Server → silo: the `Encapsulation`s for it, in order of their senders' numbers."""
+    """Server → silo: what the others encapsulated to it, in order of their numbers."""
 
     kind = 15
     from_server = True

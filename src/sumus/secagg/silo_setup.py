@@ -80,7 +80,7 @@ class SiloSetup:
         hybrid = has_kem() if post_quantum is None else post_quantum
         seed = random.bytes(KEM_SEED_BYTES) if hybrid else b""
         state = cls(identity, roster, terms, random.bytes(32), seed)
-        return state, state._advert.encode(identity)
+        return state, state.advert.encode(identity)
 
     @classmethod
     def restore(
@@ -100,7 +100,8 @@ class SiloSetup:
         return X25519PrivateKey.from_private_bytes(self._secret)
 
     @cached_property
-    def _advert(self) -> KeyAdvert:
+    def advert(self) -> KeyAdvert:
+        """The public halves."""
         return KeyAdvert(
             sender=self.roster.number(self.identity.name),
             session=session_digest(self.terms, self.roster),
@@ -121,7 +122,7 @@ class SiloSetup:
         Args:
             require_post_quantum: refuse a directory with a pair that rests on X25519 alone.
         """
-        own = self._advert
+        own = self.advert
         directory = decode(message, KeyDirectory, roster=self.roster)
         require_session(own.session, given=directory.session)
         topology = topology_of(self.terms, own.session)
@@ -176,7 +177,7 @@ class SiloSetup:
 
     def _checked(self, directory: KeyDirectory, topology: Topology) -> dict[int, KeyAdvert]:
         """The other silos' adverts, each as its owner signed it."""
-        own = self._advert
+        own = self.advert
         if topology.ring is None and directory.keys_digest != keys_digest_of(directory.adverts):
             raise PeerProtocolError(
                 "the directory does not hold the adverts that it is named after. Refuse the server."
