@@ -72,6 +72,7 @@ PINNED = {
         "to_ring",
     ],
     "sumus.secagg": [
+        "Disagreements",
         "Drop",
         "DroppedSet",
         "FileRoundGuard",
@@ -104,6 +105,7 @@ PINNED = {
         "SiloSubmitted",
         "Terms",
         "Traffic",
+        "UnopenedError",
         "Welcome",
         "Words",
         "add_masks",
@@ -134,6 +136,7 @@ PINNED = {
         "Comparison",
         "LARGEST_WEIGHT_NORM",
         "LiveEpsilon",
+        "Meaning",
         "NoiseDesign",
         "PastRun",
         "STATEMENTS",

@@ -50,6 +50,7 @@ def test_the_model_is_bit_identical_over_superlink_and_supernodes(
         for name in federation.roster.names:
             (federation.state(name) / "SIMULATION").touch()
             own = ("--data", "digits", "--policy", policy, "--plan", plan)
+            own += ("--fingerprint", federation.roster.digest().hex())
             processes._run(name, sumus("join", federation.kit(name), *own))
         kit = ("--kit", federation.kit("admin"))
         done = subprocess.run(

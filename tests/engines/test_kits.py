@@ -33,7 +33,7 @@ from sumus.engines.nvflare.kits import (
     client_command,
     server_command,
 )
-from sumus.engines.nvflare.launcher import RestartingLauncher
+from sumus.engines.nvflare.launcher import GatedServerLauncher, RestartingLauncher
 from sumus.errors import DataError, PlanError
 from sumus.parties import SiloState, Site, agree_on
 from sumus.parties.agreement import declared_facts
@@ -178,6 +178,11 @@ def test_a_party_is_started_with_the_gate_before_it(federation: FederationFolder
     )
     words = RestartingLauncher().get_command({}, context).split()
     assert words[1:] == ["-m", "sumus.engines.nvflare.start", "silo-job", "-n", "1"]
+    words = GatedServerLauncher().get_command({}, context).split()
+    assert words[1:] == ["-m", "sumus.engines.nvflare.start", "server-job", "-n", "1"]
+    components = read(federation.kit("server") / "local" / "resources.json")["components"]
+    launchers = {each["path"] for each in components if each["id"] == "process_launcher"}
+    assert launchers == {"sumus.engines.nvflare.launcher.GatedServerLauncher"}
 
 
 def test_the_server_keeps_nothing_in_a_folder_for_temporary_files(
@@ -248,7 +253,8 @@ def test_an_address_is_host_and_port(text: str) -> None:
 def join(federation: FederationFolder, policy: str, *options: str, capsys) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "policy.toml"
-        rules.write_text(policy)
+        named = f'roster_fingerprint = "{federation.roster.digest().hex()}"\n'
+        rules.write_text(named + policy)
         kit = str(federation.kit("silo-0"))
         code = main(["join", kit, "--data", "digits", "--policy", str(rules), "--check", *options])
     shown = capsys.readouterr()

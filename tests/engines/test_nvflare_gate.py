@@ -4,19 +4,26 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("nvflare")
 
+from nvflare.apis.fl_constant import FLContextKey, MachineStatus, ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType
+from nvflare.fuel.f3.cellnet.utils import encode_payload
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
+from nvflare.private.fed.server.server_command_agent import ServerCommandAgent
 
 from sumus.engines.nvflare import start
 from sumus.engines.nvflare.gate import GatedCell, Route, takes
@@ -33,6 +40,21 @@ CONTROL, COMMAND, STREAM, AUX, NETWORK, BYE = (
     ("cellnet.channel", "bye"),
 )
 BULK = ("cellnet.channel", "bulk")
+ACK, PIECE = ("sm__STREAM", "sm__ACK"), ("sm__STREAM", "sm__DATA")
+
+
+def piece(channel: str, topic: str) -> tuple[str, str, str, str]:
+    """A piece of a streamed message."""
+    return (*PIECE, channel, topic)
+
+
+SYNC, BEAT = (
+    piece("aux_communication", "__sync_runner__"),
+    piece("aux_communication", "__job_heartbeat__"),
+)
+OURS, END = piece("aux_communication", "sumus"), piece("aux_communication", "__end_run__")
+ANSWER, WORK = piece("return_only", "aux_communication:sumus"), piece("server_command", "get_task")
+ABORT, LISTENER = ("server_command", "abort"), ("server_parent_listener", "update_run_status")
 
 # cell, neighbour, origin, destination, (channel, topic): everything that an honest job of five
 # rounds was seen to send
@@ -41,17 +63,54 @@ NEEDED = [
     (SILO, SILO_JOB, SILO_JOB, SILO, ("admin", "train.notify_job_status")),
     (SILO, SILO_JOB, SILO_JOB, SILO, BYE),
     (SILO, "server", "server", SILO, BYE),
-    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, STREAM),
-    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, ("sm__STREAM", "sm__ACK")),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, OURS),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, END),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, piece("return_only", "server_command:get_task")),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, ACK),
     (SILO_JOB, "server", SERVER_JOB, SILO_JOB, AUX),
     (SILO_JOB, SILO, SILO, SILO_JOB, COMMAND),
     (SILO_JOB, SILO, SILO, SILO_JOB, BYE),
     ("server", SILO, SILO, "server", ("task", "heart_beat")),
-    ("server", SILO_JOB, SILO_JOB, SERVER_JOB, STREAM),
+    ("server", SILO, SILO, "server", ("task", "challenge")),
+    ("server", SILO, SILO, "server", ("task", "report_job_failure")),
+    ("server", SILO, SILO, "server", BYE),
+    ("server", SILO_JOB, SILO_JOB, SERVER_JOB, WORK),
     ("server", SILO_JOB, SILO_JOB, "server", BYE),
-    ("server", SERVER_JOB, SERVER_JOB, SILO_JOB, STREAM),
+    ("server", SERVER_JOB, SERVER_JOB, SILO_JOB, OURS),
     ("server", SERVER_JOB, SERVER_JOB, "server", ("server_parent_listener", "heartbeat")),
-    ("server", "_admin_1", "_admin_1", "server", STREAM),
+    (
+        "server",
+        SERVER_JOB,
+        SERVER_JOB,
+        "server",
+        piece("return_only", "server_command:app_command"),
+    ),
+    ("server", SERVER_JOB, SERVER_JOB, "server", ACK),
+    ("server", "_admin_1", "_admin_1", "server", piece("hci_channel", "command")),
+    (
+        "server",
+        "_admin_1",
+        "_admin_1",
+        "server",
+        piece("aux_communication", "ObjectStreamer.Request"),
+    ),
+    (
+        "server",
+        "_admin_1",
+        "_admin_1",
+        "server",
+        piece("download_service__", "download_service__download"),
+    ),
+    ("server", "_admin_1", "_admin_1", "server", ("task", "register")),
+    ("server", "_admin_1", "_admin_1", "server", ACK),
+    (SERVER_JOB, "server", "server", SERVER_JOB, piece("server_command", "app_command")),
+    (SERVER_JOB, "server", "server", SERVER_JOB, ABORT),
+    (SERVER_JOB, "server", "server", SERVER_JOB, ACK),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, SYNC),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, BEAT),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, WORK),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, ANSWER),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, ACK),
 ]
 REFUSED = [
     (SILO, "server", "silo-1", SILO, CONTROL),  # another silo, through the server
@@ -84,13 +143,49 @@ REFUSED = [
     ("server", "silo-1", SERVER_JOB, SILO_JOB, STREAM),
     ("server", "silo-1", SILO, "server", ("task", "quit")),
     ("server", "_admin_1", "_admin_1", SILO, CONTROL),
+    # the server's process of the job, over a stream
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, piece(*NETWORK)),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, piece("aux_communication", "fed.event")),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, piece(*COMMAND)),
+    (SILO_JOB, "server", SERVER_JOB, SILO_JOB, PIECE),  # of nothing that could be looked at
+    (SILO, "server", "server", SILO, piece(*CONTROL)),
+    # silos that command the server, or speak as its job process
+    ("server", SILO, SILO, "server", LISTENER),
+    ("server", SILO_JOB, SILO_JOB, "server", LISTENER),
+    ("server", SILO, SILO, "server", ("_net_manager", "stop")),
+    ("server", SILO, SILO, "server", piece("_net_manager", "stop_cell")),
+    ("server", SILO, SILO, "server", piece("hci_channel", "command")),
+    ("server", SILO_JOB, SILO_JOB, "server", ("task", "quit")),
+    ("server", SILO, SILO, "server", AUX),
+    ("server", SILO, SILO, "server", BULK),
+    ("server", "_admin_1", "_admin_1", "server", LISTENER),
+    ("server", "_admin_1", "_admin_1", "server", NETWORK),
+    # silos that command the server's process of a job
+    (SERVER_JOB, "server", SILO, SERVER_JOB, ABORT),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, ABORT),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, piece(*ABORT)),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, piece("server_command", "shutdown")),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, piece("server_command", "configure_job_log")),
+    # what cannot be decoded would end the job's process
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, piece("server_command", "submit_update")),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, piece("aux_communication", "fed.event")),
+    (SERVER_JOB, "server", SILO_JOB, SERVER_JOB, ("_net_manager", "stop")),
+    (SERVER_JOB, "server", f"silo-1.{OTHER}", SERVER_JOB, WORK),  # of another job
+    (SERVER_JOB, "server", SERVER_JOB, SERVER_JOB, ABORT),
+    (SERVER_JOB, SILO_JOB, SILO_JOB, SERVER_JOB, WORK),  # connected directly
+    (SERVER_JOB, "server", "_admin_1", SERVER_JOB, ABORT),
 ]
 
 
 def route(row: tuple[Any, ...]) -> tuple[str, Route]:
-    me, neighbour, origin, destination, (channel, topic) = row
+    me, neighbour, origin, destination, (channel, topic, *carried) = row
     return me, Route(
-        neighbour=neighbour, origin=origin, destination=destination, channel=channel, topic=topic
+        neighbour=neighbour,
+        origin=origin,
+        destination=destination,
+        channel=channel,
+        topic=topic,
+        carries=tuple(carried) or None,
     )
 
 
@@ -184,6 +279,63 @@ def test_a_silo_connects_to_no_address_that_a_message_offers(
     assert offered == (["tcp://attacker:1"] if connects else [])
 
 
+# -- the server's process of a job
+
+
+class Runner:
+    """The engine's own command agent in the server's process of a job, and a run that it can
+    abort.
+    """
+
+    def __init__(self, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+        CoreCell.ALL_CELLS.pop(SERVER_JOB, None)
+        monkeypatch.setattr(StatsPoolManager, "pools", {})
+        self.aborted, self.engine_info = False, SimpleNamespace(status=MachineStatus.STOPPED)
+        self.cell = kind(
+            fqcn=SERVER_JOB, root_url="tcp://localhost:1", secure=False, credentials={}
+        )
+        ServerCommandAgent(self, self.cell).start()
+
+    @contextlib.contextmanager
+    def new_context(self) -> Iterator[FLContext]:
+        context = FLContext()
+        context.set_prop(FLContextKey.RUNNER, self)
+        context.set_prop(ReservedKey.ENGINE, self)
+        yield context
+
+    def abort(self, **ignored: Any) -> None:
+        self.aborted = True
+
+    def hear(self, origin: str, topic: str) -> None:
+        fields = {
+            MessageHeaderKey.MSG_TYPE: MessageType.REQ,
+            MessageHeaderKey.ORIGIN: origin,
+            MessageHeaderKey.FROM_CELL: "server",
+            MessageHeaderKey.DESTINATION: SERVER_JOB,
+            MessageHeaderKey.CHANNEL: "server_command",
+            MessageHeaderKey.TOPIC: topic,
+            MessageHeaderKey.REQ_ID: "1",
+        }
+        core = self.cell.core_cell
+        message = Message(fields, Shareable())
+        encode_payload(message, fobs_ctx=core.get_fobs_context())
+        core.process_message(Endpoint("server"), None, 1, message)
+
+
+@pytest.mark.parametrize("origin", ["silo-1", f"silo-1.{JOB}"])
+@pytest.mark.parametrize(("kind", "obeys"), [(Cell, True), (GatedCell, False)])
+def test_no_silo_commands_the_servers_process_of_a_job(
+    monkeypatch: pytest.MonkeyPatch, kind: type, obeys: bool, origin: str
+) -> None:
+    """The control: the engine's own cell obeys a silo's word, unasked for any right."""
+    runner = Runner(kind, monkeypatch)
+    runner.hear(origin, "abort")
+    assert runner.aborted == obeys
+    runner.hear("server", "abort")
+    assert runner.aborted
+    CoreCell.ALL_CELLS.pop(SERVER_JOB, None)
+
+
 # -- before the engine starts
 
 
@@ -203,6 +355,9 @@ def test_our_classes_stand_where_the_engine_looks_for_its_own(
     assert fed_client_base.Cell is GatedCell
     assert fed_server.Cell is Cell
     assert start.stand_before(start.SERVER).endswith("server_train")
+    assert fed_server.Cell is GatedCell
+    fed_server.Cell = Cell
+    assert start.stand_before(start.SERVER_JOB).endswith("runner_process")
     assert fed_server.Cell is GatedCell
 
 

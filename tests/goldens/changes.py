@@ -4,6 +4,7 @@
     ADDED      a key of the plan is new, and its default is what the plan meant without it
     REWORDED   a text has other words: only the numbers in it are compared
     INTENDED   a value is another on purpose: it is not compared, and the reason stands here
+    NEW_LINES  a printed text has more lines: those that begin so are left out
     LAST_BITS  floats are computed in another order: compared with a tolerance on every machine
 
 Names are matched by `fnmatch` on the dotted path of a value, under today's names:
@@ -43,9 +44,14 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.{name}": _SESSION for name in _MODEL},
     **{f"*removable.run.rounds.*.{name}": _SESSION for name in _ROUND},
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
+    "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
+    "*.meaning": "accounts say what any membership attack can reach",
 }
 """Path → why the value is another."""
+
+NEW_LINES: tuple[str, ...] = ("  means        ",)
+"""How lines begin that a text has more than the stored one."""
 
 LAST_BITS: dict[str, str] = {}
 """Name of an entry → why its floats have another order, for example `{"own-layer-norm": "…"}`."""

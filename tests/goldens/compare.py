@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from typing import Any
 
-from goldens.changes import INTENDED, LAST_BITS, RENAMED, REWORDED
+from goldens.changes import INTENDED, LAST_BITS, NEW_LINES, RENAMED, REWORDED
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 _HOLD_NOISE = (
@@ -85,11 +85,20 @@ def _walk(
                     yield f"{inner}: {'is new' if key not in stored else 'is gone'}"
                 continue
             yield from _walk(inner, stored[key], made[key], exact=exact, moved=moved, length=length)
-    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
-        for index, (old, new) in enumerate(zip(stored, made, strict=True)):
+    elif (
+        isinstance(stored, list)
+        and isinstance(made, list)
+        and len(_kept(stored)) == len(_kept(made))
+    ):
+        for index, (old, new) in enumerate(zip(_kept(stored), _kept(made), strict=True)):
             yield from _walk(f"{path}.{index}", old, new, exact=exact, moved=moved, length=length)
     elif not _equal(path, stored, made, exact=exact, moved=moved, length=length):
         yield f"{path}: was {stored!r}, is {made!r}"
+
+
+def _kept(items: list[Any]) -> list[Any]:
+    """Without the lines that a text has more."""
+    return [item for item in items if not (isinstance(item, str) and item.startswith(NEW_LINES))]
 
 
 def _equal(path: str, stored: Any, made: Any, *, exact: bool, moved: float, length: int) -> bool:

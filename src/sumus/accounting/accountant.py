@@ -10,9 +10,17 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from sumus.accounting.loss_distribution import epsilon_pld, why_not_composable
+from sumus.accounting.loss_distribution import deltas_pld, epsilon_pld, why_not_composable
 from sumus.accounting.release import Release
-from sumus.accounting.renyi import ORDERS, PAPER_ORDERS, cks_bounds, mironov_bounds, subsampled
+from sumus.accounting.renyi import (
+    ORDERS,
+    PAPER_ORDERS,
+    cks_bounds,
+    cks_deltas,
+    mironov_bounds,
+    mironov_deltas,
+    subsampled,
+)
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Orders, Values
 
@@ -24,6 +32,8 @@ __all__ = [
     "renyi_values",
     "tightest",
 ]
+
+_USUAL_DELTA = 1e-6  # where the width of a privacy-loss bucket is chosen for a whole curve
 
 
 class Accountant(ABC):
@@ -53,6 +63,13 @@ class Accountant(ABC):
             composition and add/remove neighbours.
         """
 
+    @abstractmethod
+    def deltas(self, release: Release, epsilons: Values) -> Values:
+        """δ of the release at every ε, ascending: the whole curve that `epsilon` reads at one δ.
+
+        Guarantee: each is an upper bound, as that of `epsilon`.
+        """
+
     def bounds(self, orders: Orders, values: Values, delta: float) -> Values:
         """ε at δ of a Rényi curve, by its conversion, at every order."""
         return cks_bounds(orders, values, delta)
@@ -77,6 +94,10 @@ class LossDistributions(Accountant):
         interval = _loss_interval(release, RenyiOrders().epsilon(release, delta=delta))
         return epsilon_pld(release, delta, interval=interval)
 
+    def deltas(self, release: Release, epsilons: Values) -> Values:
+        interval = _loss_interval(release, RenyiOrders().epsilon(release, delta=_USUAL_DELTA))
+        return deltas_pld(release, epsilons, interval=interval)
+
     def has_closed_form(self, release: Release) -> bool:
         return all(queries.sampling_rate == 1.0 for queries in release)
 
@@ -94,6 +115,16 @@ class RenyiOrders(Accountant):
         values = renyi_values(release, self.orders)
         return max(0.0, float(np.min(self.bounds(self.orders, values, delta))))
 
+    def deltas(self, release: Release, epsilons: Values) -> Values:
+        values = renyi_values(release, self.orders)
+        return np.array(
+            [min(1.0, float(np.min(self.delta_bounds(values, epsilon)))) for epsilon in epsilons]
+        )
+
+    def delta_bounds(self, values: Values, epsilon: float) -> Values:
+        """δ at ε of a Rényi curve, by its conversion, at every order."""
+        return cks_deltas(self.orders, values, epsilon)
+
 
 @final
 class PaperOrders(RenyiOrders):
@@ -104,6 +135,9 @@ class PaperOrders(RenyiOrders):
 
     def bounds(self, orders: Orders, values: Values, delta: float) -> Values:
         return mironov_bounds(orders, values, delta)
+
+    def delta_bounds(self, values: Values, epsilon: float) -> Values:
+        return mironov_deltas(self.orders, values, epsilon)
 
 
 ACCOUNTANTS: Mapping[str, Accountant] = MappingProxyType(

@@ -19,8 +19,10 @@ from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 
 from sumus.accounting.release import Release
 from sumus.errors import GuaranteeError, PlanError
+from sumus.noise import Values
 
 __all__ = [
+    "deltas_pld",
     "epsilon_gaussian",
     "epsilon_pld",
     "gdp_parameter",
@@ -67,13 +69,46 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
     if all(queries.sampling_rate == 1.0 for queries in release):
         return _epsilon_unsampled(release, delta)
-    transform_error = _TRANSFORM_ERROR * (100 + sum(queries.count for queries in release))
+    transform_error = _transform_error(release)
     if delta < 10.0 * transform_error:
         rule = (
             f"must be at least {10.0 * transform_error:.3g} for the privacy-loss accountant (its "
             "Fourier transforms are no better)"
         )
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
+    composed = _composed(release, interval)
+    epsilon = float(composed.get_epsilon_for_delta(delta - transform_error))
+    if not math.isfinite(epsilon):
+        raise GuaranteeError(f"no finite ε at δ = {delta:g}: the noise is too small for {release}.")
+    return max(epsilon, 0.0)
+
+
+def deltas_pld(release: Release, epsilons: Values, *, interval: float = 1e-4) -> Values:
+    """δ(ε) of an adaptively composed release at every ε, from above.
+
+    Args:
+        epsilons: ascending, at least 0.
+        interval: see `epsilon_pld`.
+    """
+    if (reason := why_not_composable(release)) is not None:
+        raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
+    if all(queries.sampling_rate == 1.0 for queries in release):
+        log_weights, parameters = _gaussian_mixture(release)
+        logs = [
+            float(np.logaddexp.reduce(log_weights + _log_delta(epsilon, parameters)))
+            for epsilon in epsilons
+        ]
+        return np.minimum(np.exp(logs) * (1.0 + _ROUNDING), 1.0)
+    found = np.asarray(_composed(release, interval).get_delta_for_epsilon(epsilons.tolist()))
+    return np.minimum(found + _transform_error(release), 1.0)
+
+
+def _transform_error(release: Release) -> float:
+    return _TRANSFORM_ERROR * (100 + sum(queries.count for queries in release))
+
+
+def _composed(release: Release, interval: float) -> Any:
+    """The privacy-loss distribution of the whole release."""
     composed: Any = None
     for queries in release:
         multiplier = queries.dominating_multiplier
@@ -85,10 +120,7 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         one = _loss_distribution(multiplier, queries.sampling_rate, interval)
         repeated = one.self_compose(queries.count)
         composed = repeated if composed is None else composed.compose(repeated)
-    epsilon = float(composed.get_epsilon_for_delta(delta - transform_error))
-    if not math.isfinite(epsilon):
-        raise GuaranteeError(f"no finite ε at δ = {delta:g}: the noise is too small for {release}.")
-    return max(epsilon, 0.0)
+    return composed
 
 
 def unsampled_mu2(release: Release) -> float:
@@ -102,10 +134,25 @@ def _epsilon_unsampled(release: Release, delta: float) -> float:
 
     δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other queries)
     """
+    if not any(queries.doubling_rate > 0.0 for queries in release):
+        return epsilon_gaussian(math.sqrt(unsampled_mu2(release)), delta)
+    log_weights, parameters = _gaussian_mixture(release)
+    # what is left out has weight below δ·e^-60·T: nothing against the rounding up
+    kept = log_weights > math.log(delta) - 60.0
+    return _root_of(
+        lambda epsilon: float(
+            np.logaddexp.reduce(log_weights[kept] + _log_delta(epsilon, parameters[kept]))
+        ),
+        delta,
+    )
+
+
+def _gaussian_mixture(release: Release) -> tuple[Values, Values]:
+    """(log Binomial(T, p)(j), μ_j) for j = 0 … T; one Gaussian where no sensitivity may double."""
     base2 = unsampled_mu2(release)
     doubling = [queries for queries in release if queries.doubling_rate > 0.0]
     if not doubling:
-        return epsilon_gaussian(math.sqrt(base2), delta)
+        return np.zeros(1), np.array([math.sqrt(base2)])
     (queries,) = doubling
     doubled = np.arange(queries.count + 1)
     kept_single = queries.count - doubled
@@ -115,15 +162,7 @@ def _epsilon_unsampled(release: Release, delta: float) -> float:
         + xlogy(doubled, queries.doubling_rate)
         + xlog1py(kept_single, -queries.doubling_rate)
     )
-    parameters = np.sqrt(base2 + 3.0 * doubled / queries.dominating_multiplier**2)
-    # what is left out has weight below δ·e^-60·T: nothing against the rounding up
-    kept = log_weights > math.log(delta) - 60.0
-    return _root_of(
-        lambda epsilon: float(
-            np.logaddexp.reduce(log_weights[kept] + _log_delta(epsilon, parameters[kept]))
-        ),
-        delta,
-    )
+    return log_weights, np.sqrt(base2 + 3.0 * doubled / queries.dominating_multiplier**2)
 
 
 @lru_cache(maxsize=32)

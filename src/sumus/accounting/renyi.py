@@ -19,11 +19,13 @@ __all__ = [
     "ORDERS",
     "PAPER_ORDERS",
     "cks_bounds",
+    "cks_deltas",
     "doubling_curve",
     "epsilon_cks",
     "gaussian_curve",
     "minimum",
     "mironov_bounds",
+    "mironov_deltas",
     "subsampled",
 ]
 
@@ -127,6 +129,17 @@ def cks_bounds(orders: Orders, values: Values, delta: float) -> Values:
     return _known(
         values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     )
+
+
+def mironov_deltas(orders: Orders, values: Values, epsilon: float) -> Values:
+    """The δ at ε = `epsilon` of Mironov's conversion at every order: its ε solved for δ."""
+    return _known(np.exp(np.minimum((orders - 1) * (values - epsilon), 0.0)))
+
+
+def cks_deltas(orders: Orders, values: Values, epsilon: float) -> Values:
+    """The δ at ε = `epsilon` of Canonne, Kamath and Steinke's conversion at every order."""
+    exponent = (orders - 1) * (values + np.log1p(-1.0 / orders) - epsilon) - np.log(orders)
+    return _known(np.exp(np.minimum(exponent, 0.0)))
 
 
 def _known(bounds: Values) -> Values:

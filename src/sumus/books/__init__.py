@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.books.header import StartedFrom as StartedFrom
     from sumus.books.journal import RunFolder as RunFolder
     from sumus.books.ledger import (
         Ledger as Ledger,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    header="StartedFrom",
     journal="RunFolder",
     ledger="Ledger dataset_of state_directory",
     ledger_entry="LedgerEntry",

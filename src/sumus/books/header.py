@@ -11,9 +11,49 @@ from typing import final
 from sumus import __version__
 from sumus.guarantee import Account
 
-__all__ = ["Header", "software_versions"]
+__all__ = ["Header", "StartedFrom", "software_versions"]
 
 _VERSIONED = ("numpy", "scipy", "dp-accounting", "cryptography", "torch")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StartedFrom:
+    """The released model that a run begins with, and what is known of where it comes from.
+
+    Args:
+        model: "sha256:…" of its parameters, as the plan names it.
+        run: that released it; None: a file of which no run is known.
+        round: of that run.
+        plan_hash: of that run.
+        dataset: of that run.
+        guarantee: of that run in a line; None: it has none.
+        no_ledger: why that run's releases are on no ledger; None where they are.
+    """
+
+    model: str
+    run: str | None = None
+    round: int | None = None
+    plan_hash: str | None = None
+    dataset: str | None = None
+    guarantee: str | None = None
+    no_ledger: str | None = None
+
+    def __str__(self) -> str:
+        if self.run is None:
+            return (
+                f"{self.model[:15]}…, of which no run is known: the starting model is public or "
+                "its ε is accounted elsewhere"
+            )
+        released = f"{self.model[:15]}…, released by {self.run} after round {self.round}"
+        if self.guarantee is None:
+            return f"{released}, which has NO GUARANTEE"
+        books = (
+            f"on the ledger of {self.dataset}"
+            if self.no_ledger is None
+            else f"on no ledger here: {self.no_ledger}"
+        )
+        return f"{released} ({self.guarantee}; {books})"
 
 
 @final
@@ -32,6 +72,7 @@ class Header:
         own_model: class of a module that was given in Python instead of the model that the plan
             names.
         no_ledger: why the run's releases are on no ledger; None where they are.
+        start: the released model that the run begins with; None: a fresh one.
         arithmetic: what the silos' floats depend on besides plan, records and model; empty where
             nobody repeats a round.
     """
@@ -46,6 +87,7 @@ class Header:
     records_are: str | None = None
     own_model: str | None = None
     no_ledger: str | None = None
+    start: StartedFrom | None = None
     arithmetic: Mapping[str, str] = field(default_factory=dict)
 
 

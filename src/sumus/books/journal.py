@@ -9,7 +9,7 @@ and how to go on (`stored_run` has its files).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy.typing as npt
 
 from sumus.books.checkpoint import RunCheckpoint
-from sumus.books.header import software_versions
+from sumus.books.header import StartedFrom, software_versions
 from sumus.books.naming import fresh_directory, run_name
 from sumus.books.round import RoundEntry, round_body
 from sumus.books.stored_run import (
@@ -69,6 +69,7 @@ class RunFolder(StoredRun):
         own_model: str | None = None,
         arithmetic: Mapping[str, str] | None = None,
         no_ledger: str | None = None,
+        start: StartedFrom | None = None,
     ) -> RunFolder:
         """A new folder under `root` that holds the plan and its guarantee, locked for this process.
 
@@ -81,6 +82,7 @@ class RunFolder(StoredRun):
             own_model: class of a module that is trained instead of the model that the plan names.
             arithmetic: what the floats of a repeated round depend on, by name.
             no_ledger: why the run's releases are on no ledger; None where they are.
+            start: the released model that the run begins with.
         """
         if account is not None and account.plan_hash != plan.hash:
             rule = "must be the hash of the plan that runs"
@@ -107,6 +109,8 @@ class RunFolder(StoredRun):
             "no_ledger": no_ledger,
             "arithmetic": dict(arithmetic or {}),
         }
+        if start is not None:
+            begun["start"] = asdict(start)
         lock = FileLock(path / "run.lock")
         lock.acquire(wait=False)
         try:

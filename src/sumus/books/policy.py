@@ -9,6 +9,8 @@ allowed_analyses = ["convex-pass", "split-noise", "single-step", "last-step", "l
 require_proved = true
 allowed_plan_hashes = []         # empty or omitted: any plan
 units = ["record"]
+roster_fingerprint = "…"         # of the roster that this silo's people compared with the others'
+allowed_models = ["clinic.nets:Net"]  # models and features of a plan that are not Sumus's own
 require_post_quantum = false     # true: every neighbour's key exchange must include ML-KEM-768
 
 policy = Policy.load("policy.toml")
@@ -86,6 +88,12 @@ class Policy(RuledTable):
     units: tuple[str, ...] = key(
         _UNITS, names(choice(*_UNITS))
     )  # units of privacy that a guarantee may have
+    roster_fingerprint: str | None = key(
+        None, optional(text())
+    )  # of the roster that this silo takes part in, compared with the others outside of any network; `sumus join` needs it
+    allowed_models: tuple[str, ...] = key(
+        (), names(text())
+    )  # models and feature maps that a plan may name beside Sumus's own, as "package.module:Class"; nothing else is imported
     require_post_quantum: bool = key(
         False, flag()
     )  # refuse keys of silos whose pairs would rest on X25519 alone, without ML-KEM-768
@@ -101,6 +109,15 @@ class Policy(RuledTable):
                     rule,
                     "Copy the hash that `sumus plan` prints.",
                 )
+        if self.roster_fingerprint is not None:
+            plain = self.roster_fingerprint.replace(" ", "").lower()
+            if len(plain) != 64 or set(plain) - set("0123456789abcdef"):
+                raise PlanError(
+                    "policy.roster_fingerprint",
+                    self.roster_fingerprint,
+                    "must be 64 hexadecimal digits, in groups or not",
+                    "Copy the fingerprint that everybody has compared.",
+                )
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -111,6 +128,23 @@ class Policy(RuledTable):
     def from_toml(cls, source: str) -> Policy:
         """Parse a policy from TOML text, refusing keys it does not know."""
         return cls.from_table(parse_toml(source, "policy"))
+
+    def pins(self, digest: bytes) -> bool:
+        """Whether this silo's people have named the roster with this digest."""
+        named = self.roster_fingerprint
+        return named is not None and named.replace(" ", "").lower() == digest.hex()
+
+    def check_imports(self, plan: TrainingPlan) -> None:
+        """Refuse a plan that names code which is not Sumus's own and which this silo's people have
+        not listed; asks nothing of that code, so call it before anything is imported.
+        """
+        training = plan.training
+        for field, name in (("model", training.model), ("features", training.features)):
+            if ":" in name and name not in self.allowed_models:
+                raise PolicyError(
+                    f"training.{field} of the plan is {name!r}, code that this silo's policy does "
+                    f'not list. Read it, then add "{name}" to allowed_models.'
+                )
 
     def check(
         self, account: Account | None, plan: TrainingPlan, ledger: Ledger, *, run: str | None = None

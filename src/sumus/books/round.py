@@ -39,6 +39,8 @@ class RoundEntry:
         bytes_up: sent by all silos together; `bytes_down`: received by them.
         metrics_are: how the metrics left the silos: "simulation-only", "secure" (noisy sums
             that are accounted) or "none".
+        notes: what the operator should know, a line each: silos that disagree about shares, a sum
+            that was refused.
         counts_are: where the three exact counts come from: "simulation-only" (this process plays
             all silos; no guarantee covers the counts, do not publish them for private data) or
             "none" (a real server never sees them, and they are not set).
@@ -65,6 +67,7 @@ class RoundEntry:
     bytes_down: int = 0
     metrics_are: str = "none"
     counts_are: str = "none"
+    notes: tuple[str, ...] = ()
     previous: str = ""
 
     @property

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from sumus.books.checkpoint import RunCheckpoint
-from sumus.books.header import Header
+from sumus.books.header import Header, StartedFrom
 from sumus.books.round import Measurement, RoundEntry
 from sumus.errors import PlanError, StorageError
 from sumus.files import Chain, Link, from_json, read_bytes
@@ -80,6 +80,11 @@ class StoredRun:
     def own_model(self) -> str | None:
         """Class of the module that was given in Python, if one was."""
         return self.header.own_model
+
+    @property
+    def start(self) -> StartedFrom | None:
+        """The released model that the run began with; None: a fresh one."""
+        return self.header.start
 
     @property
     def arithmetic(self) -> Mapping[str, str]:

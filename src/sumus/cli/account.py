@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import (
@@ -18,6 +20,7 @@ from sumus.cli.options import (
     print_json,
     with_overrides,
 )
+from sumus.cli.terminal import Hanging
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import (
     Account,
@@ -75,10 +78,21 @@ def account(
     screen = console()
     screen.print(guarantee_text(made), soft_wrap=True)
     screen.print(spent_text(design.plan))
+    if folder.is_dir():
+        _say_start(screen, folder)
     if completed is not None:
         screen.print(f"  [cyan]rounds[/cyan]       {completed} completed, {asked} accounted")
     if void is not None:
         screen.print(f"[bold red]The guarantee is void for this run:[/bold red] {void}")
+
+
+def _say_start(screen: Console, folder: Path) -> None:
+    """The released model that a run began with, whose ε comes before the run's own."""
+    from sumus.books import RunFolder
+
+    start = RunFolder.open(folder).start
+    if start is not None:
+        screen.print(Hanging(Text(f"  starts from  {start}")))
 
 
 def _as_begun(made: Account, folder: Path) -> Account:

@@ -15,7 +15,14 @@ from rich.table import Table
 from sumus.books import RunFolder
 from sumus.cli.federation_progress import progress
 from sumus.cli.keys import fingerprint, read_public, require_silos_of
-from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.cli.options import (
+    AsJson,
+    Overrides,
+    StartFrom,
+    guarantee_text,
+    load_plan,
+    print_json,
+)
 from sumus.cli.terminal import screen
 from sumus.data import locate
 from sumus.engines import DEFAULT_ENGINE, ENGINES, Address, Kit, make_federation, train_across
@@ -27,6 +34,7 @@ from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
     from sumus.engines import FederationFolder, Watch
+    from sumus.runs import Start
 
 __all__ = ["federation_app"]
 
@@ -152,6 +160,7 @@ def train_command(
             help="Bring up a server and so many silos as processes on this machine.", min=2
         ),
     ] = None,
+    start_from: StartFrom = None,
     out: Annotated[Path, typer.Option(help="Where the run folder is copied to.")] = Path("runs"),
     rounds_per_job: Annotated[
         int, typer.Option(help="Rounds of one job of the engine.", min=1)
@@ -186,20 +195,28 @@ def train_command(
         )
     opened = None if kit is None else Kit.open(kit, "admin")
     console = screen(stderr=json_)
-    agreement = _agreed(plan, set_, local)
+    agreement, start = _started(_agreed(plan, set_, local), start_from, out)
     console.print(guarantee_text(agreement.account))
+    if start is not None:
+        start.require_fit(agreement.design, void=None)
+        console.print(f"starts from {start.origin}", highlight=False, markup=False)
     with progress(agreement, console, quiet=json_) as watch:
         if opened is not None:
             operator = opened.engine.operator(opened.path)
             try:
                 path = train_across(
-                    operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job
+                    operator,
+                    agreement,
+                    out=out,
+                    watch=watch,
+                    rounds_per_job=rounds_per_job,
+                    start=start,
                 )
             finally:
                 operator.close()
         else:
             path = _train_locally(
-                agreement, out, watch, rounds_per_job, keep, engine or DEFAULT_ENGINE
+                agreement, out, watch, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
             )
     run = RunFolder.open(path)
     run.verify()
@@ -210,9 +227,32 @@ def train_command(
         return
     console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost")
     console.print(_measured_text(run, summary))
+    if "model_hash" in summary:
+        console.print(f"model   {summary['model_hash']}", soft_wrap=True)
     console.print(f"run     {path}", soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", soft_wrap=True)
+
+
+def _started(
+    agreement: Agreement, given: Path | None, runs: Path
+) -> tuple[Agreement, Start | None]:
+    """The plan with the released model that it starts from: the one that is given, or the one that
+    the plan names if a run of this machine has released it; otherwise the server looks among its
+    own runs.
+    """
+    if given is None and agreement.plan.training.start_from is None:
+        return agreement, None
+    from sumus.runs import Start, find_start, with_start
+
+    if given is not None:
+        start = Start.read(given)
+        plan = with_start(agreement.plan, start)
+        return agreement if plan == agreement.plan else agree_on(plan), start
+    try:
+        return agreement, find_start(agreement.plan, runs)
+    except PlanError:
+        return agreement, None
 
 
 def _measured_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
@@ -279,6 +319,7 @@ def _train_locally(
     rounds_per_job: int,
     keep: Path | None,
     engine: str,
+    start: Start | None,
 ) -> Path:
     from sumus.engines import LocalProcesses
 
@@ -295,7 +336,12 @@ def _train_locally(
             operator = processes.start_all()
             try:
                 return train_across(
-                    operator, agreement, out=out, watch=watch, rounds_per_job=rounds_per_job
+                    operator,
+                    agreement,
+                    out=out,
+                    watch=watch,
+                    rounds_per_job=rounds_per_job,
+                    start=start,
                 )
             finally:
                 operator.close()

@@ -87,6 +87,9 @@ def progress(agreement: Agreement, console: Console, *, quiet: bool) -> Iterator
                 bar.update(task, completed=record["round"], state=state)
                 if not animates(console) and not quiet:
                     console.print(f"round {record['round']:>3}  {state}")
+                for note in record.get("notes", ()):
+                    line = f"round {record['round']}: {note}"
+                    console.print(line, style="yellow", markup=False, soft_wrap=True)
             for name, reason in news["refusals"].items():
                 if f"{name}: {reason}" not in told:
                     told.add(f"{name}: {reason}")

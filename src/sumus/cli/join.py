@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from sumus.books import Ledger, Policy
-from sumus.cli.keys import fingerprint, require_silos_of
+from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
+from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
 from sumus.engines import Kit
 from sumus.errors import DataError, PolicyError
+from sumus.files import read_toml
 from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
 from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster
@@ -40,6 +42,13 @@ def join_command(
     identity: Annotated[
         Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
     ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="The roster fingerprint that all silos have compared, where the policy does not "
+            "name it; kept after the first time."
+        ),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -53,7 +62,8 @@ def join_command(
     opened = Kit.open(kit, "silo")
     state, console = opened.state, screen()
     me = Identity.parse(_text(identity or state / "identity.key", "--identity"))
-    rules = Policy.load(policy)
+    policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, state / "policy.toml")
+    rules = Policy.from_toml(policy_text)
     if me.name != opened.party:
         raise DataError(
             f"the kit is {opened.party}'s, the identity {me.name}'s. Join with "
@@ -63,10 +73,15 @@ def join_command(
     source = str(Path(data).resolve()) if Path(data).exists() else data
     plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
     console.print(f"silo                {me.name}")
-    console.print(f"roster fingerprint  {fingerprint(roster)}", soft_wrap=True)
+    console.print(f"roster fingerprint  {shown_fingerprint(roster)}", soft_wrap=True)
+    if not check or rules.roster_fingerprint is not None:
+        require_pinned(rules, roster)
     site = Site(data=source)
     ledger = Ledger.of_dataset(site.dataset, state=state)
     for approved in plans:
+        training = approved.training
+        console.print(f"model, features     {training.model}, {training.features}", markup=False)
+        rules.check_imports(approved)
         agreement = agree_on(approved)
         console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
         console.print(guarantee_text(agreement.account))
@@ -91,11 +106,9 @@ def join_command(
             console.print(f"  notice       {line}; nobody else is told", markup=False)
     if check:
         require_unchanged(state, identity=me, roster=roster)
-        console.print("ready to join; nothing was written")
+        _end_check(rules, roster)
         return
-    settle(
-        state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy.read_text()
-    )
+    settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy_text)
     approve(state, plans)
     from sumus.engines import supervise  # needs psutil, which `--check` does not
 
@@ -111,6 +124,18 @@ def join_command(
             console.print("connected to the server")
 
     raise typer.Exit(supervise(command, log=log, tell=tell))
+
+
+def _end_check(rules: Policy, roster: Roster) -> None:
+    """The last words of a dry run."""
+    console = screen()
+    if rules.roster_fingerprint is None:
+        console.print(
+            "compare the roster fingerprint with the other silos by telephone, then join with this "
+            "line in the policy:"
+        )
+        console.print(f"  {pin_line(roster)}", markup=False, soft_wrap=True)
+    console.print("ready to join; nothing was written")
 
 
 def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:

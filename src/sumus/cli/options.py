@@ -27,6 +27,7 @@ __all__ = [
     "Confidence",
     "Overrides",
     "PlotFolder",
+    "StartFrom",
     "console",
     "guarantee_text",
     "load_plan",
@@ -46,6 +47,13 @@ AsJson = Annotated[
 ]
 PlotFolder = Annotated[
     Path | None, typer.Option("--plot", metavar="DIR", help="Write the plot here, as PNG and SVG.")
+]
+StartFrom = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN or FILE",
+        help="Begin with the model that a run has released last; a file is taken as public.",
+    ),
 ]
 Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]
 

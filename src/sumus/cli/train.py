@@ -18,6 +18,7 @@ from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.cli.options import (
     AsJson,
     Overrides,
+    StartFrom,
     guarantee_text,
     load_plan,
     modules_of_current_folder,
@@ -48,6 +49,7 @@ def train_command(
     resume: Annotated[
         Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")
     ] = None,
+    start_from: StartFrom = None,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
     compare: Annotated[
@@ -75,11 +77,11 @@ def train_command(
     json_: AsJson = False,
 ) -> None:
     """Train a model across silos with differential privacy and secure aggregation."""
-    if resume is not None and (plan is not None or set_):
+    if resume is not None and (plan is not None or set_ or start_from is not None):
         raise PlanError(
             "--resume",
             str(resume),
-            "cannot stand beside a plan or --set",
+            "cannot stand beside a plan, --set or --start-from",
             "The run folder holds its plan.",
         )
     console = screen(stderr=json_)
@@ -96,6 +98,7 @@ def train_command(
         root=out,
         name=name,
         resume=resume,
+        start_from=start_from,
         vanishing=vanishing,
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
@@ -216,6 +219,10 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
         console.print(
             f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False
         )
+    stored = RunFolder.open(run.path)
+    if stored.start is not None:
+        console.print(f"start   {stored.start}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"model   {run.model_hash}", highlight=False, soft_wrap=True)
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)

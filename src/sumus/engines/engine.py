@@ -87,11 +87,13 @@ class Operator(Protocol):
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """Train at most `rounds` rounds of a plan in one job, going on after the last finished one.
 
         Args:
             patience: see `PATIENCE`.
+            start: the model to begin with, for `ServerJob`; empty: the server finds it.
             out: where the run folder is copied to.
             watch: is told of every change.
         """

@@ -15,7 +15,7 @@ from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
 from sumus.engines.registry import DEFAULT_ENGINE, engine_named
 from sumus.errors import EngineError
 from sumus.parties import Agreement, approve, settle
-from sumus.secagg import Identity
+from sumus.secagg import Identity, Roster
 
 __all__ = ["LocalProcesses"]
 
@@ -59,7 +59,8 @@ class LocalProcesses(PartyProcesses):
             agreement=agreement,
         )
         for name in names:
-            state, text = self.federation.state(name), (policies or {}).get(name, "")
+            state = self.federation.state(name)
+            text = _trusting(self.federation.roster, (policies or {}).get(name, ""))
             settle(
                 state,
                 identity=Identity.parse((state / "identity.key").read_text()),
@@ -89,3 +90,9 @@ class LocalProcesses(PartyProcesses):
                 f"{self.federation.folder}/*.log."
             )
         return operator
+
+
+def _trusting(roster: Roster, policy: str) -> str:
+    """A trial's policy, which names the roster that was made with it."""
+    named = f'roster_fingerprint = "{roster.digest().hex()}"\n'
+    return policy if Policy.from_toml(policy).roster_fingerprint else named + policy

@@ -15,7 +15,7 @@ from sumus.errors import StorageError, SumusError
 from sumus.files import plain_json, read_bytes
 from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on
 from sumus.plan import TrainingPlan
-from sumus.runs import finish, is_over, open_run
+from sumus.runs import finish, is_over, open_run, start_of
 from sumus.secagg import Identity, Roster
 
 __all__ = ["ServerJob"]
@@ -30,6 +30,7 @@ class ServerJob:
         rounds: the most rounds that this job trains.
         most_incomplete: the job ends after so many rounds with a silo missing. None: it goes on.
         patience: with the silos.
+        start: the model to begin with, as `Start.to_text` wrote it; empty: the server finds it.
         changed: called after every change of the state.
     """
 
@@ -39,11 +40,12 @@ class ServerJob:
         *,
         rounds: int,
         patience: Patience,
+        start: str = "",
         most_incomplete: int | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._rounds, self._patience = plan, rounds, patience
-        self._most_incomplete, self._changed = most_incomplete, changed
+        self._start, self._most_incomplete, self._changed = start, most_incomplete, changed
         self._lock = threading.Lock()
         self._state: dict[str, Any] = {
             "phase": "starting",
@@ -97,13 +99,18 @@ class ServerJob:
         runs: Path,
         stopped: Callable[[], bool],
     ) -> None:
-        party = ServerParty(agreement, summing)
+        start = start_of(agreement, runs, self._start)
+        party = ServerParty(
+            agreement,
+            summing,
+            start=None if start is None else start.parameters,
+        )
         self._tell(phase="greeting")
         try:
             party.greet()
         finally:
             self._tell(refusals=dict(party.refusals), present=list(party.present))
-        with open_run(agreement, roster, runs, simulated=party.simulated) as run:
+        with open_run(agreement, roster, runs, simulated=party.simulated, start=start) as run:
             lines = [_line(record) for record in run.rounds()]
             self._tell(phase="training", run=str(run.path), rounds=lines)
             if run.summary is None:
@@ -138,7 +145,16 @@ def _own_identity(path: Path) -> Identity:
 
 def _line(record: Any) -> dict[str, Any]:
     measured = ("metrics", "metrics_plus_minus")
-    kept = ("round", "epsilon_spent", "delta", "survivors", "dropped", "seconds", *measured)
+    kept = (
+        "round",
+        "epsilon_spent",
+        "delta",
+        "survivors",
+        "dropped",
+        "notes",
+        "seconds",
+        *measured,
+    )
     promised = math.isfinite(record.epsilon_spent)
     return {key: getattr(record, key) for key in kept} | (
         {} if promised else {"epsilon_spent": None}

@@ -11,10 +11,13 @@ from typing import Any
 from sumus.engines.engine import Operator, Watch
 from sumus.errors import EngineError
 from sumus.parties import Agreement
+from sumus.runs import Start
 
 __all__ = ["train_across"]
 
 _MOST_IDLE_JOBS = 3
+_LONGEST_START = 12 << 20
+"""Characters: a silo takes no job above 16 MiB."""
 
 
 def train_across(
@@ -25,12 +28,23 @@ def train_across(
     watch: Watch,
     rounds_per_job: int = 50,
     patience: Mapping[str, float] | None = None,
+    start: Start | None = None,
 ) -> Path:
     """Train a plan to its end and return the run folder, copied to `out`.
 
     Guarantee: a job that fails costs no privacy (the silos answer every round once) and no finished
         round; after three jobs in a row without a new round the last reason is raised.
+
+    Args:
+        start: the released model to begin with, where the server does not hold it.
     """
+    sent = "" if start is None else start.to_text()
+    if len(sent) > _LONGEST_START:
+        raise EngineError(
+            f"a starting model of {len(sent) >> 20} MiB does not go with a job "
+            f"(at most {_LONGEST_START >> 20}). Copy its run folder below sumus/runs of the "
+            "server's kit, and leave --start-from out."
+        )
     idle = best = reached = 0
 
     def watching(news: Mapping[str, Any]) -> None:
@@ -45,6 +59,7 @@ def train_across(
             patience=operator.PATIENCE if patience is None else patience,
             out=out,
             watch=watching,
+            start=sent,
         )
         if outcome.finished and outcome.run is not None:
             return outcome.run

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sumus.files.rules import (
         bit_count as bit_count,
         choice as choice,
+        digest as digest,
         flag as flag,
         name_or_place as name_or_place,
         names as names,
@@ -59,7 +60,7 @@ __getattr__, __dir__, __all__ = door(
     doors="door",
     machine_code="compiled",
     named="object_at",
-    rules="bit_count choice flag name_or_place names number optional table text whole",
+    rules="bit_count choice digest flag name_or_place names number optional table text whole",
     tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",
 )

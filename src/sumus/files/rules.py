@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,7 @@ __all__ = [
     "Rule",
     "bit_count",
     "choice",
+    "digest",
     "flag",
     "name_or_place",
     "names",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 SINGLE_QUOTES = "Write a path with backslashes in single quotes: 'C:\\data\\x.csv'."
 
 
@@ -126,6 +129,18 @@ def choice(*options: str) -> Rule:
                 name, value, f"must be one of {', '.join(options)}", "Choose one of them."
             )
         return str(value)
+
+    return Rule(check)
+
+
+def digest() -> Rule:
+    """A SHA-256, in hexadecimal behind its name."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+            rule = 'must be "sha256:" and 64 hexadecimal digits'
+            raise PlanError(name, value, rule, "Copy it from the model line of the run.")
+        return value
 
     return Rule(check)
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
     from sumus.guarantee.layout import SiloDesign as SiloDesign
     from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
+    from sumus.guarantee.meaning import Meaning as Meaning
     from sumus.guarantee.mechanisms import draws_are_exact as draws_are_exact
     from sumus.guarantee.metrics import (
         measurements_until as measurements_until,
@@ -69,6 +70,7 @@ __getattr__, __dir__, __all__ = door(
     joint="PastRun joint_epsilon",
     layout="SiloDesign",
     live="LiveEpsilon",
+    meaning="Meaning",
     mechanisms="draws_are_exact",
     metrics="measurements_until metrics_epsilon metrics_spent",
     notebook="as_table labelled",

@@ -24,6 +24,7 @@ from sumus.guarantee.claims import Analysis
 from sumus.guarantee.delta import delta_caution, protected_units, refuse_large_delta, units_in_words
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import Inexactness
+from sumus.guarantee.meaning import Meaning, meaning_of, worst_of
 from sumus.guarantee.mechanisms import draws_are_exact
 from sumus.guarantee.metrics import (
     least_metrics_noise,
@@ -83,6 +84,8 @@ class Account:
             are measured securely, or "silos".
         delta_times_units: δ·n, how many of them δ allows to be exposed whole.
         cautions: what whoever relies on the account should heed.
+        meaning: what any membership attack can reach, for the worst silo, by the headline analysis
+            of one run.
     """
 
     epsilon: float
@@ -111,6 +114,7 @@ class Account:
     protected_kind: str | None = None
     delta_times_units: float | None = None
     cautions: tuple[str, ...] = ()
+    meaning: Meaning | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -127,6 +131,8 @@ class Account:
             f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, "
             f"{self.local_noise_multiplier:.4g} per silo",
         ]
+        if self.meaning is not None:
+            lines.append(f"  means        {self.meaning}")
         if self.delta_times_units is not None:
             lines.append(
                 f"  δ times n    {self.delta_times_units:.2g} of {self.protected_units:,} "
@@ -177,6 +183,11 @@ class Account:
         return as_table(" ".join(title.split()), labelled(lines))
 
 
+START_IS_ACCOUNTED = (
+    "the starting model is public or its ε is accounted elsewhere: a run on the same records is on "
+    "their ledger, which adds up"
+)
+"""Of a plan with `training.start_from`: what follows from a released model costs nothing more."""
 _ACCOUNTANT_NAMES = {
     "pld": "privacy-loss distribution",
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
@@ -282,10 +293,29 @@ def account_of(design: NoiseDesign) -> Account:
         cautions=tuple(
             line for line in (delta_caution(plan), collusion_caution(plan)) if line is not None
         ),
+        meaning=_meaning(design, head.name),
         plan_hash=plan.hash,
         records_per_silo=() if design.facts is None else design.facts.records_per_silo,
         columns=() if design.facts is None else design.facts.columns,
-        assumptions=() if design.facts is None else design.facts.assumptions,
+        assumptions=_assumptions(design),
+    )
+
+
+def _assumptions(design: NoiseDesign) -> tuple[str, ...]:
+    known = () if design.facts is None else design.facts.assumptions
+    return known if design.plan.training.start_from is None else (*known, START_IS_ACCOUNTED)
+
+
+def _meaning(design: NoiseDesign, analysis: str) -> Meaning:
+    """What one analysis of a design means for the units of every silo."""
+    drawn, accountant = design.mechanism.inexactness(), design.plan.privacy.accountant
+    return worst_of(
+        [
+            meaning_of(claim.release(), accountant=accountant, drawn=drawn)
+            for silo in distinct_silos(design)
+            for claim in design.mechanism.claims(silo)
+            if claim.name == analysis
+        ]
     )
 
 

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
         require_unchanged as require_unchanged,
         settle as settle,
     )
-    from sumus.parties.sums import round_identifier as round_identifier
+    from sumus.parties.sums import (
+        model_hash as model_hash,
+        round_identifier as round_identifier,
+    )
     from sumus.parties.vanishing import DropOuts as DropOuts
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
 
@@ -64,7 +67,7 @@ __getattr__, __dir__, __all__ = door(
     server="ServerParty measurement_asked",
     silo="SiloParty work_on",
     site="Site approve open_party own_releases require_unchanged settle",
-    sums="round_identifier",
+    sums="model_hash round_identifier",
     vanishing="DropOuts",
     watchers="SimulationMetrics Telling",
 )

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from sumus.books import EnteredOnce, Releases
 from sumus.guarantee import NoiseDesign
 from sumus.parties.agreement import Agreement
+from sumus.parties.blame import Blame
 from sumus.parties.driver import Driver
 from sumus.parties.keyed_memory import Bits, KeyedMemory, enrol
 from sumus.parties.round import Invited, Summed
@@ -160,6 +161,8 @@ class SumsInProcess:
         self._driver: Driver = Vanishing(self._silos, vanishing) if vanishing else self._silos
         self._keyed: tuple[object, SecureSum | TrustedSum] | None = None
         self.refusals: dict[str, str] = {}
+        # everybody in this process is honest
+        self.blame = Blame(agreement.names, colluding=agreement.plan.colluding)
 
     @property
     def simulated(self) -> bool:

@@ -26,6 +26,7 @@ from typing import Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from sumus.parties.blame import Blame
 from sumus.tasks import Metrics
 from sumus.training import LocalUpdate, Server
 
@@ -59,6 +60,7 @@ class Summed:
         total_grid: Σ of the survivors' vectors, lifted to centred integers, noise that nobody
             needed taken off.
         survivors: places in the plan of the silos that are in the sum.
+        notes: what the operator should know of the silos' shares, a line each.
         bytes_up: sent by all silos together; `bytes_down`: received by them.
         seconds: of each exchange, in order.
     """
@@ -66,6 +68,7 @@ class Summed:
     round_id: bytes
     total_grid: Vector
     survivors: frozenset[int]
+    notes: tuple[str, ...] = ()
     bytes_up: int = 0
     bytes_down: int = 0
     seconds: tuple[float, ...] = ()
@@ -89,6 +92,11 @@ class Summing(Protocol):
     @property
     def refusals(self) -> Mapping[str, str]:
         """Why silos do not take part, by name."""
+        ...
+
+    @property
+    def blame(self) -> Blame:
+        """Who disagreed with whom in the rounds of this run."""
         ...
 
     def greet(self) -> None:

@@ -5,7 +5,8 @@
 
 Whoever misses an exchange is left out of the next round until it answers a greeting again; then all
 are greeted, and fresh keys go round. A round that was interrupted is asked for again under the keys
-that it was first asked for, whichever went round since.
+that it was first asked for, whichever went round since. Whoever lied is left out for good
+(`blame`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from sumus import __version__
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
 from sumus.parties.agreement import Agreement
+from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.round import Invited, Summed
 from sumus.parties.sums import pack_model, round_identifier, sequence_of
@@ -29,6 +31,7 @@ from sumus.parties.wire import readable
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     SERVER,
+    Disagreements,
     Encapsulations,
     Greeting,
     Identity,
@@ -39,6 +42,7 @@ from sumus.secagg import (
     RoundSum,
     ServerSession,
     ServerSetup,
+    UnopenedError,
     Welcome,
     decode,
     head_of,
@@ -47,7 +51,14 @@ from sumus.secagg import (
 )
 from sumus.training import lifted_sum
 
-__all__ = ["Patience", "RoundLostError", "SecureSum", "TooFewSilosError", "secure_round"]
+__all__ = [
+    "Patience",
+    "RoundLostError",
+    "SecureSum",
+    "SpoiledRoundError",
+    "TooFewSilosError",
+    "secure_round",
+]
 
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
@@ -61,6 +72,10 @@ class TooFewSilosError(RoundAborted):
 
 class RoundLostError(RoundAborted):
     """A round cannot be asked for again word for word: a silo of it is gone."""
+
+
+class SpoiledRoundError(RoundLostError):
+    """Wrong shares kept a sum closed; the same silos would give the same shares again."""
 
 
 @final
@@ -119,7 +134,9 @@ class SecureSum:
         self._session: ServerSession | None = None
         self._present: frozenset[int] = frozenset()
         self._absences: dict[int, int] = {}
+        self._untold: tuple[str, ...] = ()
         self.refusals: dict[str, str] = {}
+        self.blame = Blame(agreement.names, colluding=agreement.plan.colluding)
         self.simulated = False
 
     @property
@@ -161,11 +178,13 @@ class SecureSum:
 
     def there(self, number: int, *, again: Invited | None = None) -> Invited:
         """See `Summing.there`."""
-        if again is not None and not again.silos <= self.present:
+        least = self._terms.minimum_survivors
+        if again is not None and not again.silos <= self.present - self.blame.liars:
             raise RoundLostError(f"round {number + 1} cannot be repeated: not all silos are there.")
         newest = b"" if self._session is None else self._session.keys_digest
-        invited = again or Invited(self.present, newest)
-        if len(invited.silos) < self._terms.minimum_survivors:
+        chosen = self.blame.invited(self.present, number, least=least)
+        invited = again or Invited(chosen, newest)
+        if len(invited.silos) < least:
             raise TooFewSilosError(self._too_few())
         return invited
 
@@ -269,13 +288,16 @@ class SecureSum:
         }
 
     def _too_few(self) -> str:
-        there = len(self._present if self._session else self._adverts)
+        there = len(self.present - self.blame.liars) if self._session else len(self._adverts)
         refused = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refusals.items()))
-        why = (
-            f"Refused: {refused}"
-            if refused
-            else "Nobody refused; check that the silos have joined."
+        liars = ", ".join(self._agreement.names[place] for place in sorted(self.blame.liars))
+        why = "; ".join(
+            [
+                *([f"Refused: {refused}"] if refused else []),
+                *([f"left out because they lied: {liars}"] if liars else []),
+            ]
         )
+        why = why or "Nobody refused; check that the silos have joined."
         return (
             f"{there} of {self._terms.silos} silos take part, a round needs "
             f"{self._terms.minimum_survivors}. {why}"
@@ -326,14 +348,21 @@ class SecureSum:
                 sequence=sequence_of(number, purpose),
                 keys_digest=invited.keys or None,
             )
+        except UnopenedError as error:
+            lines = self.blame.note(number, self._placed(error.disagreements))
+            self._untold += lines
+            raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
+        notes = self._untold + self.blame.note(number, self._placed(opened.disagreements))
+        self._untold = ()
         # removable noise is the model's alone
         removed = opened.removed_seeds if purpose == "model" else {}
         return Summed(
             round_id=identifier,
             total_grid=lifted_sum(self._agreement.design, opened.total, removed),
             survivors=self._in_plan(opened.survivors),
+            notes=notes,
             bytes_up=self._driver.bytes_up,
             bytes_down=self._driver.bytes_down,
             seconds=tuple(self._driver.seconds),
@@ -370,6 +399,13 @@ class SecureSum:
 
     def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
         return frozenset(self._places[silo] for silo in silos)
+
+    def _placed(self, noticed: Disagreements) -> Disagreements:
+        return Disagreements(
+            pairs=frozenset((self._places[a], self._places[b]) for a, b in noticed.pairs),
+            liars=self._in_plan(noticed.liars),
+            unopened=self._in_plan(noticed.unopened),
+        )
 
     def _name(self, silo: int) -> str:
         return self._agreement.names[self._places[silo]]

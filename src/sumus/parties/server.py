@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, final
 
+import numpy as np
+import numpy.typing as npt
+
 from sumus.books import Measurement, RoundEntry, RunFolder
 from sumus.errors import EngineError, ProtocolError, RoundAborted
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
 from sumus.parties.entries import restore
 from sumus.parties.round import Invited, RoundOutcome, Summed, Summing, Watching, one_round
-from sumus.parties.secure_sum import RoundLostError, TooFewSilosError
+from sumus.parties.secure_sum import RoundLostError, SpoiledRoundError, TooFewSilosError
 from sumus.parties.server_model import prepared_without_records
 from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
 from sumus.tasks import Metrics
@@ -41,6 +44,7 @@ class ServerParty:
         agreement: the plan, as this server computes it.
         summing: the silos, and what carries bytes to them and back.
         prepared: the model; None: made from the plan alone, as by a server that holds no record.
+        start: parameters to begin with instead of the model's first ones.
         attempts: at a sum before the run is given up; a round is repeated once.
         epsilon: rounds → what they have spent; None: computed here.
         measuring: watchers that add to a round's outcome.
@@ -52,13 +56,15 @@ class ServerParty:
         summing: Summing,
         *,
         prepared: Prepared | None = None,
+        start: npt.NDArray[np.float64] | None = None,
         attempts: int = 3,
         epsilon: Callable[[int], float] | None = None,
         measuring: Callable[[Server], tuple[Watching, ...]] = lambda server: (Stopwatch(),),
     ) -> None:
         self.agreement, self.summing, self._attempts = agreement, summing, attempts
         self._prepared = prepared or prepared_without_records(agreement)
-        self.server = Server(agreement.design, self._prepared.first_parameters)
+        first = self._prepared.first_parameters if start is None else start
+        self.server = Server(agreement.design, first)
         self._epsilon = epsilon or (
             LiveEpsilon(agreement.design) if agreement.certified is not None else _nothing_promised
         )
@@ -123,6 +129,7 @@ class ServerParty:
         restore(self.server, run)
         if run.summary is not None:
             return
+        self.summing.blame.recall(run.events)
         journal = Journal(
             run,
             self.agreement.design,
@@ -137,20 +144,24 @@ class ServerParty:
         while number < self.agreement.rounds and (rounds is None or finished < rounds):
             try:
                 one_round(number, self.server, self.summing, watch, again=again)
-            except RoundLostError:
-                number, again = number + 1, None
-                continue
             except TooFewSilosError:
                 raise
             except ProtocolError as error:
+                spoiled = isinstance(error, SpoiledRoundError)
+                if isinstance(error, RoundLostError) and not spoiled:
+                    number, again = number + 1, None
+                    continue
                 run.note("aborted", {"round": number + 1, "reason": str(error)})
+                self._note_blame(run)
                 aborts += 1
                 if aborts >= self._attempts:
                     raise self._given_up(error, aborts) from None
                 _, asked = self._where_to_go_on(run)
-                number, again = (number, asked) if again is None else (number + 1, None)
+                repeated = again is None and not spoiled
+                number, again = (number, asked) if repeated else (number + 1, None)
                 continue
             measured = self._measure(journal, number)
+            self._note_blame(run)
             number, again, aborts, finished = number + 1, None, 0, finished + 1
             entry = journal.committed if measured is None else measured.added_to(journal.committed)
             watch.tell(entry)
@@ -162,6 +173,11 @@ class ServerParty:
         ):
             # the last round was lost: what is released is the model of an earlier one
             self._measure(journal, number - 1)
+
+    def _note_blame(self, run: RunFolder) -> None:
+        """Whoever resumes the run must know who is left out."""
+        for event, detail in self.summing.blame.unwritten():
+            run.note(event, detail)
 
     def _given_up(self, error: ProtocolError, attempts: int) -> ProtocolError:
         if attempts == 1:

@@ -34,7 +34,7 @@ from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import Memory, SessionNotes
-from sumus.parties.sums import model_bytes, sequence_of, unpack_model
+from sumus.parties.sums import model_bytes, require_start, sequence_of, unpack_model
 from sumus.parties.wire import pack_vector, plain, plain_body
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -159,6 +159,7 @@ class SiloParty:
         self._trusting: tuple[Agreement, Releases] | None = None
         self._works: dict[str, Work] = {}
         self._set_up: tuple[bytes, bytes] = (b"", b"")
+        self._misled: set[str] = set()  # plans that a server began with another model
 
     def handle(self, message: bytes) -> bytes:
         """The answer to one message of the server."""
@@ -382,6 +383,7 @@ class SiloParty:
                 f"silo {self._name!r} has answered round {last // 2 + 1} already, and a round is "
                 "answered once. Go on with the next."
             )
+        self._require_start(agreement, asked)
         work = self._work(agreement)  # before the round counts: records that do not load cost none
         # from here on this round's noise counts as drawn, and no earlier round can be opened
         invited.claim()
@@ -393,6 +395,16 @@ class SiloParty:
         reply = invited.submit(residues)[1]
         session.keep_answer(reply)
         return reply
+
+    def _require_start(self, agreement: Agreement, asked: _Asked) -> None:
+        """A plan that starts from a released model is begun with that one; a server that began with
+        another is refused until it does.
+        """
+        plan_hash, first = agreement.plan.hash, (asked.number, asked.purpose) == (0, "model")
+        if agreement.asked is None and (first or plan_hash in self._misled):
+            self._misled.add(plan_hash)
+            require_start(agreement.plan, asked.parameters)
+            self._misled.discard(plan_hash)
 
     def _plain(self, body: bytes) -> bytes:
         """The vector itself, where the plan trusts whoever adds up."""
@@ -406,6 +418,7 @@ class SiloParty:
             self._trusting = agreement, self._open_releases(agreement)
         agreement, releases = self._trusting
         asked = _Asked.read(body[64:], agreement)
+        self._require_start(agreement, asked)
         releases.enter(asked.number, body[32:64], asked.purpose)
         return pack_vector(self._vector(agreement, self._work(agreement), asked))
 

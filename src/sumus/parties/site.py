@@ -144,9 +144,20 @@ def open_party(folder: Path) -> SiloParty:
             f'{folder / "site.toml"} must say data = "…". Run `sumus join` again.'
         ) from None
     policy = Policy.load(folder / "policy.toml")
+    if policy.roster_fingerprint is not None and not policy.pins(state.roster.digest()):
+        raise StorageError(
+            f"{folder / 'roster.toml'} is not the roster that {folder / 'policy.toml'} names. Run "
+            "`sumus join` again."
+        )
     ledger = Ledger.of_dataset(site.dataset, state=folder)
+
+    def agree(plan: TrainingPlan) -> Agreement:
+        policy.check_imports(plan)
+        return agree_on(plan)
+
     return SiloParty(
         state,
+        agree=agree,
         work=work_on(site.load),
         releases=lambda agreement: own_releases(agreement, ledger, policy),
         require_post_quantum=policy.require_post_quantum,

@@ -17,7 +17,9 @@ from sumus.secagg import Terms
 __all__ = [
     "PURPOSES",
     "model_bytes",
+    "model_hash",
     "pack_model",
+    "require_start",
     "round_identifier",
     "sequence_of",
     "terms_of",
@@ -82,6 +84,23 @@ def unpack_model(payload: bytes) -> tuple[int, str, npt.NDArray[np.float64]]:
     if not np.isfinite(parameters).all():
         raise PeerProtocolError("the model that arrived holds NaN or infinity. Refuse the server.")
     return number, PURPOSES[purpose], parameters
+
+
+def model_hash(parameters: npt.NDArray[np.float64]) -> str:
+    """A model's name in plans: SHA-256 over its parameters as silos receive them, little-endian
+    float32 in the order of the flat vector.
+    """
+    return f"sha256:{hashlib.sha256(np.asarray(parameters, dtype='<f4').tobytes()).hexdigest()}"
+
+
+def require_start(plan: TrainingPlan, parameters: npt.NDArray[np.float64]) -> None:
+    """Refuse a first model that is not the one which the plan starts from, where it names one."""
+    named = plan.training.start_from
+    if named is not None and (sent := model_hash(parameters)) != named:
+        raise PeerProtocolError(
+            f"the plan starts from the model {named[:15]}…, the model of round 1 is {sent[:15]}…. "
+            "Give the server that model with --start-from."
+        )
 
 
 def round_identifier(

@@ -52,7 +52,7 @@ class TrustedSum:
         vectors = [unpack_vector(plain_body(answers[silo]) or b"") for silo in sorted(survivors)]
         bits = plan.aggregation.modulus_bits
         size = len(survivors) * len(parameters) * bits // 8
-        return Summed(identifier, _total(vectors, bits), survivors, size, size)
+        return Summed(identifier, _total(vectors, bits), survivors, bytes_up=size, bytes_down=size)
 
 
 def too_few(agreement: Agreement, present: int) -> str | None:

@@ -12,6 +12,7 @@ from sumus.files import (
     RuledTable,
     bit_count,
     choice,
+    digest,
     flag,
     key,
     name_or_place,
@@ -158,6 +159,8 @@ class TrainingSectionPlan(RuledTable):
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))
     # of the first model; public: that model is no secret
     init_seed: int = key(0, whole(low=0, high=_MOST_SEED))
+    # the released model that round 1 begins with, by the hash of its parameters; omitted: a fresh one
+    start_from: str | None = key(None, optional(digest()))
     # mlp: widths of the hidden layers
     hidden: tuple[int, ...] = key((64,), names(whole(low=1, high=10**9)))
 

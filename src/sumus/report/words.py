@@ -108,6 +108,8 @@ def statement_of(run: RunFolder) -> Statement:
                 f"{guarantee.delta_times_units:.2g} of {guarantee.protected_units:,} {whose}",
             ),
         )
+    if guarantee.meaning is not None:
+        terms += (("Means", str(guarantee.meaning)),)
     runs = "" if guarantee.tuning_epsilon is None else ", with the accounted tuning runs"
     if guarantee.participant_epsilon is not None:
         against = f"against one of the silos, who knows its own noise{runs}"
@@ -159,6 +161,7 @@ def _void(run: RunFolder, guarantee: Account, rounds: list[RoundEntry], reason: 
             ("Void because", reason),
             ("Spent so far", f"no bound holds, after {done}"),
             ("The plan otherwise", promise),
+            *_started(run),
         ),
         brief=f"void for this run: {reason}",
         meaning=_meaning(run, guarantee, "void"),
@@ -180,10 +183,16 @@ def _records(run: RunFolder, guarantee: Account) -> tuple[tuple[str, str], ...]:
     terms += tuple(
         ("Warning" if doubt else "Assumed", line) for doubt, line in zip(doubts, shown, strict=True)
     )
+    terms += _started(run)
     total = (run.summary or {}).get("ledger")
     if isinstance(total, dict):
         terms += (("All runs", _spent_by_all_runs(total)),)
     return terms
+
+
+def _started(run: RunFolder) -> tuple[tuple[str, str], ...]:
+    """The released model that the run began with."""
+    return () if run.start is None else (("Starts from", str(run.start)),)
 
 
 def _spent_by_all_runs(total: Mapping[str, Any]) -> str:
@@ -209,6 +218,7 @@ def _without_guarantee(run: RunFolder) -> Statement:
         terms=(
             ("Protects", "nothing"),
             ("Analysis", f'none applies to "{run.plan.training.algorithm}"'),
+            *_started(run),
         ),
         brief="no noise, no guarantee",
         meaning=(text,),
@@ -238,16 +248,7 @@ def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...
         if guarantee.unit == "record"
         else "the records of one particular silo"
     )
-    detected, guessed = (
-        math.ceil(1000.0 * most_detected(epsilon, delta)) / 10.0,
-        f"{100.0 * _FALSE_ALARMS:g}\u00a0%",
-    )
-    second = (
-        f"For example, a test for {subject} that raises a false alarm in {guessed} of all cases "
-        "finds a true case at most "
-        f"{detected:g}\u00a0% of the time. Blind guessing finds {guessed}; no protection allows "
-        "100\u00a0%."
-    )
+    second = _example(guarantee, subject)
     third = f"This counts on {guarantee.trust}."
     if "honest-but-curious" in guarantee.trust:
         third += (
@@ -270,6 +271,30 @@ def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...
     }[verdict]
     return (
         (warning, first, second, third) if verdict != "proved" else (first, second, third, warning)
+    )
+
+
+def _example(guarantee: Account, subject: str) -> str:
+    """What a test for one unit can find: from the whole curve, or from ε and δ of a journal that has
+    none.
+    """
+    meaning = guarantee.meaning
+    if meaning is None:
+        found, alarms = [most_detected(guarantee.epsilon, guarantee.delta)], [_FALSE_ALARMS]
+    else:
+        found, alarms = list(meaning.true_positive_rates), list(meaning.false_positive_rates)
+    rates = " / ".join(f"{100.0 * alarm:g}" for alarm in alarms) + "\u00a0%"
+    hits = " / ".join(rounded_up(100.0 * hit) for hit in found) + "\u00a0%"
+    example = (
+        f"For example, a test for {subject} that raises a false alarm in {rates} of all cases "
+        f"finds a true case at most {hits} of the time. Blind guessing finds {rates}; no "
+        "protection allows 100\u00a0%."
+    )
+    if meaning is None:
+        return example
+    return (
+        f"{example} At no rate of false alarms does it gain more than "
+        f"{rounded_up(100.0 * meaning.advantage)}\u00a0% over guessing."
     )
 
 

@@ -1,7 +1,8 @@
 """`sumus.train`: parties, books and report tied together.
 
 `run` trains in this process, `options` says how, `trained` is what is left; `server_run` is the
-server's side of a run across machines; `finishing` ends both.
+server's side of a run across machines; `starting` is the released model that
+a run begins with, `finishing` ends both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from sumus.runs.baselines import without_noise as without_noise
     from sumus.runs.options import RunOptions as RunOptions
     from sumus.runs.run import train as train
-    from sumus.runs.server_run import finish as finish, is_over as is_over, open_run as open_run
+    from sumus.runs.server_run import (
+        finish as finish,
+        is_over as is_over,
+        open_run as open_run,
+        start_of as start_of,
+    )
+    from sumus.runs.starting import (
+        Start as Start,
+        find_start as find_start,
+        with_start as with_start,
+    )
     from sumus.runs.trained import TrainedRun as TrainedRun
 
 __getattr__, __dir__, __all__ = door(
@@ -23,6 +34,7 @@ __getattr__, __dir__, __all__ = door(
     baselines="without_noise",
     options="RunOptions",
     run="Simulation train",
-    server_run="finish is_over open_run",
+    server_run="finish is_over open_run start_of",
+    starting="Start find_start with_start",
     trained="TrainedRun",
 )

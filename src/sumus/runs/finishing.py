@@ -9,17 +9,22 @@ import torch
 from torch import nn
 
 from sumus.books import RunFolder
-from sumus.parties import ServerParty, Telling, write_model
+from sumus.parties import ServerParty, Telling, model_hash, write_model
 from sumus.purity import released_model
-from sumus.training import load_flat
+from sumus.training import flat_parameters, load_flat
 
-__all__ = ["finish", "loaded_model"]
+__all__ = ["finish", "hash_of", "loaded_model"]
 
 
 def loaded_model(party: ServerParty) -> nn.Module:
     """The module with the released parameters in it."""
     load_flat(party.model, torch.tensor(party.server.released, dtype=torch.float64))
     return released_model(party.model)
+
+
+def hash_of(model: nn.Module) -> str:
+    """What `training.start_from` of a later plan calls a model."""
+    return model_hash(flat_parameters(model).double().numpy())
 
 
 def finish(

@@ -21,6 +21,8 @@ class RunOptions:
         root: where run folders go.
         name: first part of the folder's name.
         resume: a run folder to continue.
+        start_from: run folder or file with the model to begin with; omitted: what
+            `training.start_from` of the plan names is looked for in `root`.
         threads: silos that compute at the same time.
         vanishing: drop-outs to simulate; of a round that is repeated the same again, or its sum is
             one over other silos.
@@ -33,6 +35,7 @@ class RunOptions:
     root: Path = Path("runs")
     name: str | None = None
     resume: Path | None = None
+    start_from: Path | None = None
     threads: int = field(default_factory=lambda: max(1, os.cpu_count() or 1))
     vanishing: DropOuts = field(default_factory=dict)
     compare: bool = False

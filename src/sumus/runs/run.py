@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from torch import nn
@@ -27,7 +27,7 @@ from sumus.books import (
     dataset_of,
 )
 from sumus.data import FederatedData, data_folder
-from sumus.errors import GuaranteeError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
@@ -38,6 +38,7 @@ from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
 from sumus.runs.secret import secret_of
+from sumus.runs.starting import Start, find_start, with_start
 from sumus.runs.trained import TrainedRun
 from sumus.training import Prepared, arithmetic, flat_parameters, named_model, prepare
 
@@ -91,14 +92,18 @@ def train(
         plan, data = with_records(
             plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes
         )
+    start = _start(plan, options)
+    plan = plan if start is None else with_start(plan, start)
     design = _designed(with_model(plan, model), data, model)
+    if start is not None:
+        start.require_fit(design, void=None if simulation is None else _VOID)
     account = certify(design) if design.resolved.rules.private else None
     if begun is not None:
         begun(design, account, data)
-    prepared = _prepared(design, data, model)
+    prepared = _prepared(design, data, model, start)
     epsilon = LiveEpsilon(design) if account is not None else _nothing_promised
     open_releases = _releases(design, account, options, simulation, epsilon)
-    run = _opened(design, account, options, simulation, open_releases, data, model)
+    run = _opened(design, account, options, simulation, open_releases, data, model, start)
     if silos is None and not options.resume:
         run.note_data_folder(data_folder(plan))
     with _kept(run):
@@ -130,7 +135,7 @@ def train(
             loaded_model(party),
             tuple(run.rounds()),
             compared,
-            data.assumptions,
+            data.assumptions if account is None else account.assumptions,
             time.perf_counter() - began,
             run.void,
             None if isinstance(releases, NoLedger) else releases.total(),
@@ -148,7 +153,24 @@ def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) 
     return calibrated(plan, facts)
 
 
-def _prepared(design: NoiseDesign, data: FederatedData, model: nn.Module | None) -> Prepared:
+def _start(plan: TrainingPlan, options: RunOptions) -> Start | None:
+    """The released model to begin with, if the plan or the options name one; a run that goes on
+    has it in its checkpoint.
+    """
+    if options.resume is not None:
+        if options.start_from is not None:
+            rule = "cannot stand beside resume: a run begins once"
+            raise PlanError("start_from", str(options.start_from), rule, "Leave it out.")
+        if RunFolder.open(options.resume).read_checkpoint() is not None:
+            return None
+    if options.start_from is not None:
+        return Start.read(options.start_from)
+    return None if plan.training.start_from is None else find_start(plan, options.root)
+
+
+def _prepared(
+    design: NoiseDesign, data: FederatedData, model: nn.Module | None, start: Start | None
+) -> Prepared:
     """Records and model, ready; refuses a model of another size than the plan accounts for."""
     prepared = prepare(design.plan, data, model=model)
     if len(prepared.first_parameters) != design.resolved.dimension:
@@ -157,7 +179,7 @@ def _prepared(design: NoiseDesign, data: FederatedData, model: nn.Module | None)
             f"{len(prepared.first_parameters)}"
         )
         raise GuaranteeError(f"training.dimension promises {rule}. Omit it to have it counted.")
-    return prepared
+    return prepared if start is None else replace(prepared, first_parameters=start.parameters)
 
 
 def _releases(
@@ -198,6 +220,7 @@ def _opened(
     releases: object,
     data: FederatedData,
     model: nn.Module | None,
+    start: Start | None,
 ) -> RunFolder:
     """The run's folder, new or to go on with."""
     if options.resume:
@@ -212,6 +235,7 @@ def _opened(
         own_model=None if model is None else class_of(model),
         arithmetic=arithmetic(),
         no_ledger=releases.reason if isinstance(releases, NoLedger) else None,
+        start=None if start is None else start.origin,
     )
 
 

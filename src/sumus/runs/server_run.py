@@ -10,9 +10,10 @@ from sumus.books import JOURNAL, RunFolder
 from sumus.errors import EngineError
 from sumus.parties import Agreement, ServerParty, measurement_asked, summary_of
 from sumus.runs import finishing
+from sumus.runs.starting import Start, find_start
 from sumus.secagg import Roster
 
-__all__ = ["existing_run", "finish", "is_over", "open_run"]
+__all__ = ["existing_run", "finish", "is_over", "open_run", "start_of"]
 
 _VOID = "the silos' noise comes from a public seed (simulation)"
 
@@ -23,13 +24,39 @@ def existing_run(agreement: Agreement, runs: Path) -> Path | None:
     return folders[-1] if folders else None
 
 
-def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: bool) -> RunFolder:
-    """Go on with the plan's run, or begin it. A plan is run once in a federation: its silos answer
-    each of its rounds once.
+def start_of(agreement: Agreement, runs: Path, sent: str) -> Start | None:
+    """The released model that the plan's run begins with; None where it has begun, or begins with a
+    fresh one.
+
+    Args:
+        sent: the model as the operator sent it; empty: looked for among the server's own runs.
     """
     folder = existing_run(agreement, runs)
+    if agreement.plan.training.start_from is None or (
+        folder is not None and RunFolder.open(folder).read_checkpoint() is not None
+    ):
+        return None
+    return Start.from_text(sent) if sent else find_start(agreement.plan, runs)
+
+
+def open_run(
+    agreement: Agreement,
+    roster: Roster,
+    runs: Path,
+    *,
+    simulated: bool,
+    start: Start | None = None,
+) -> RunFolder:
+    """Go on with the plan's run, or begin it. A plan is run once in a federation: its silos answer
+    each of its rounds once.
+
+    Args:
+        start: see `start_of`.
+    """
+    folder, void = existing_run(agreement, runs), _VOID if simulated else None
+    if start is not None:
+        start.require_fit(agreement.design, void=void)
     if folder is None:
-        void = _VOID if simulated else None
         return RunFolder.create(
             agreement.plan,
             agreement.account,
@@ -37,6 +64,7 @@ def open_run(agreement: Agreement, roster: Roster, runs: Path, *, simulated: boo
             silos=agreement.names,
             void=void,
             no_ledger="entered by every silo on a ledger of its own",
+            start=None if start is None else start.origin,
         )
     finished = RunFolder.open(folder)
     run = finished if finished.summary is not None else RunFolder.open(folder, resume=True)
@@ -72,4 +100,5 @@ def finish(run: RunFolder, party: ServerParty) -> None:
         void=run.void,
         seconds=sum(sum(entry.seconds.values()) for entry in rounds),
     )
-    finishing.finish(run, finishing.loaded_model(party), summary)
+    model = finishing.loaded_model(party)
+    finishing.finish(run, model, summary | {"model_hash": finishing.hash_of(model)})

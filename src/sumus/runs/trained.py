@@ -13,6 +13,7 @@ from sumus.books import DatasetTotal, RoundEntry
 from sumus.guarantee import Account, as_table, labelled
 from sumus.parties import summary_of
 from sumus.plan import TrainingPlan
+from sumus.runs.finishing import hash_of
 
 __all__ = ["TrainedRun"]
 
@@ -33,6 +34,11 @@ class TrainedRun:
     void: str | None = None  # why the guarantee does not hold for this run, if it does not
     # of the data set on its ledger, this run included; None if the run was not entered
     spent: DatasetTotal | None = None
+
+    @property
+    def model_hash(self) -> str:
+        """What `training.start_from` of a later plan calls the released model."""
+        return hash_of(self.model)
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -83,6 +89,7 @@ class TrainedRun:
         )
         return summary | {
             "run": str(self.path),
+            "model_hash": self.model_hash,
             "baselines": self.baselines,
             "assumptions": list(self.assumptions),
             "ledger": None if self.spent is None else asdict(self.spent),

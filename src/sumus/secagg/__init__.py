@@ -60,6 +60,10 @@ if TYPE_CHECKING:
         decode_any as decode_any,
         verify as verify,
     )
+    from sumus.secagg.recovery import (
+        Disagreements as Disagreements,
+        UnopenedError as UnopenedError,
+    )
     from sumus.secagg.schedule import (
         PublicHalf as PublicHalf,
         agree as agree,
@@ -115,6 +119,7 @@ __getattr__, __dir__, __all__ = door(
     keys="Identity Roster SERVER_NAME session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
+    recovery="Disagreements UnopenedError",
     schedule="PublicHalf agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",

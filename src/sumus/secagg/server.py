@@ -36,9 +36,10 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
 )
-from sumus.secagg.schedule import TAG_BYTES, seed_tag
+from sumus.secagg.recovery import Disagreements, Recovery, Sealed, UnopenedError
+from sumus.secagg.schedule import TAG_BYTES
 from sumus.secagg.secrets import SecretLayout, pair_sign
-from sumus.secagg.sharing import ELEMENT_BYTES, recover
+from sumus.secagg.sharing import ELEMENT_BYTES
 from sumus.secagg.terms import Terms
 
 __all__ = [
@@ -64,12 +65,14 @@ class RoundSum:
         removed_seeds: of each survivor, the removable seeds that were not needed, by index; expand
             and subtract them.
         certificate: the signed `SetCertificate` by which the silos opened it.
+        disagreements: whose shares did not fit; the sum is right all the same.
     """
 
     total: Words
     survivors: frozenset[int]
     removed_seeds: Mapping[int, Mapping[int, bytes]]
     certificate: bytes
+    disagreements: Disagreements = field(default_factory=Disagreements)
 
 
 @final
@@ -137,16 +140,6 @@ class ServerSession:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Sealed:
-    """One survivor's salt, corrections and tags, kept until its secrets are opened."""
-
-    salt: bytes
-    corrections: bytes
-    tags: bytes
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class _Inputs:
     """What exchange 1 leaves for the states after it.
 
@@ -162,7 +155,7 @@ class _Inputs:
     header: RoundHeader
     dropped: frozenset[int]
     masked_sum: Words
-    sealed: Mapping[int, _Sealed]
+    sealed: Mapping[int, Sealed]
 
 
 @final
@@ -175,7 +168,7 @@ class ServerCollecting:
         self._sum: Words = np.zeros(
             session.terms.length, dtype=word_type(session.terms.modulus_bits)
         )
-        self._sealed: dict[int, _Sealed] = {}
+        self._sealed: dict[int, Sealed] = {}
 
     @property
     def waiting_for(self) -> frozenset[int]:
@@ -211,7 +204,7 @@ class ServerCollecting:
             unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length),
             out=self._sum,
         )
-        self._sealed[silo] = _Sealed(given.salt, bytes(given.corrections), bytes(given.tags))
+        self._sealed[silo] = Sealed(given.salt, bytes(given.corrections), bytes(given.tags))
 
     def close(self) -> tuple[ServerCertifying, bytes]:
         """Whoever has not delivered has dropped out; have that signed."""
@@ -332,8 +325,9 @@ class ServerUnmasking:
         """Open what the certificate allows and take it off the sum."""
         masks: list[tuple[bytes, int]] = []
         removed: dict[int, dict[int, bytes]] = {}
+        seeds_of, disagreements = self._open_all()
         for owner, layout in self._layouts.items():
-            seeds = self._open(owner)
+            seeds = seeds_of[owner]
             pairs = layout.opened_pairs(self._inputs.dropped)
             masks += [
                 (seeds[0], -1),
@@ -351,40 +345,46 @@ class ServerUnmasking:
             survivors=self._survivors,
             removed_seeds=removed,
             certificate=self._certificate,
+            disagreements=disagreements,
         )
+
+    def _open_all(self) -> tuple[dict[int, dict[int, bytes]], Disagreements]:
+        """All survivors' opened seeds, and who disagreed with whom about them."""
+        session = self._inputs.session
+        recovery = Recovery(threshold=session.topology.threshold, liars=session.terms.colluding)
+        recovery.bind(part for pads in self._pads.values() for part in pads.values())
+        seeds_of: dict[int, dict[int, bytes]] = {}
+        for owner in self._layouts:
+            seeds = self._open(recovery, owner)
+            if seeds is not None:
+                seeds_of[owner] = seeds
+        closed = sorted(set(self._layouts) - set(seeds_of))
+        if closed:
+            raise UnopenedError(
+                f"the secrets of silos {closed} cannot be opened: wrong tags or too many wrong "
+                "shares. Start a new round without them.",
+                recovery.disagreements,
+            )
+        return seeds_of, recovery.disagreements
 
     def _opened(self, owner: int) -> list[int]:
         return self._layouts[owner].opened(self._inputs.dropped, missing=self._missing)
 
-    def _open(self, owner: int) -> dict[int, bytes]:
-        """One survivor's opened seeds by index, each checked against its tag."""
-        layout, threshold = self._layouts[owner], self._inputs.session.topology.threshold
-        helpers = sorted(self._pads[owner])[:threshold]
-        if len(helpers) < threshold:
+    def _open(self, recovery: Recovery, owner: int) -> dict[int, bytes] | None:
+        """One survivor's opened seeds by index, each checked against its tag; None if that fails."""
+        pads, threshold = self._pads[owner], self._inputs.session.topology.threshold
+        if len(pads) < threshold:
             raise RoundAborted(
-                f"{len(helpers)} silos helped to unmask silo {owner}, {threshold} must. Start a "
+                f"{len(pads)} silos helped to unmask silo {owner}, {threshold} must. Start a "
                 "new round; no input is lost."
             )
-        sealed = self._inputs.sealed[owner]
-        size = (len(layout.holders) - threshold + 1) * ELEMENT_BYTES
-        points = [layout.holders.index(helper) + 1 for helper in helpers]
-        seeds = {}
-        for place, index in enumerate(self._opened(owner)):
-            part = slice(place * ELEMENT_BYTES, (place + 1) * ELEMENT_BYTES)
-            pads = {
-                point: self._pads[owner][helper][part]
-                for point, helper in zip(points, helpers, strict=True)
-            }
-            seed = recover(
-                pads, sealed.corrections[index * size : (index + 1) * size], threshold=threshold
-            )
-            if seed_tag(seed) != sealed.tags[index * TAG_BYTES : (index + 1) * TAG_BYTES]:
-                raise PeerProtocolError(
-                    f"a share of silo {owner}'s secret {index} is wrong, so the sum would be. "
-                    "Start a new round."
-                )
-            seeds[index] = seed
-        return seeds
+        return recovery.open(
+            owner,
+            self._layouts[owner].holders,
+            pads,
+            sealed=self._inputs.sealed[owner],
+            opened=self._opened(owner),
+        )
 
 
 def _member(

@@ -33,7 +33,14 @@ import numpy.typing as npt
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.files import compiled
 
-__all__ = ["ELEMENT_BYTES", "FIELD_PRIME", "corrections", "recover"]
+__all__ = [
+    "ELEMENT_BYTES",
+    "FIELD_PRIME",
+    "corrections",
+    "recover",
+    "recover_shares",
+    "shares_of",
+]
 
 FIELD_PRIME = 2**256 - 189
 ELEMENT_BYTES = 32
@@ -146,6 +153,31 @@ def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(weights)
 
 
+def shares_of(
+    pads: Mapping[int, bytes], own_corrections: bytes, *, threshold: int
+) -> dict[int, int]:
+    """The share f(i) of every holder that revealed its pad, by its point, as a field element.
+
+    Args:
+        pads: 32 bytes by the holder's point 1 … h.
+        own_corrections: the h − t + 1 corrections of this secret.
+        threshold: t.
+    """
+    shares = {}
+    for point, pad in pads.items():
+        start = (point - threshold) * ELEMENT_BYTES
+        correction = own_corrections[start : start + ELEMENT_BYTES] if point >= threshold else b""
+        share = int.from_bytes(pad, "little") + int.from_bytes(correction, "little")
+        shares[point] = share % FIELD_PRIME
+    return shares
+
+
+def recover_shares(points: tuple[int, ...], shares: Sequence[int]) -> bytes:
+    """The secret from the shares at t points; further shares are not looked at."""
+    secret: int = sum(map(mul, _weights_at_zero(points), shares)) % FIELD_PRIME
+    return secret.to_bytes(ELEMENT_BYTES, "little")
+
+
 def recover(pads: Mapping[int, bytes], own_corrections: bytes, *, threshold: int) -> bytes:
     """The secret from the pads of t holders.
 
@@ -159,10 +191,5 @@ def recover(pads: Mapping[int, bytes], own_corrections: bytes, *, threshold: int
             f"{len(pads)} pads cannot open a secret with threshold {threshold}. Wait for more "
             "silos."
         )
-    shares = []
-    for point, pad in pads.items():
-        start = (point - threshold) * ELEMENT_BYTES
-        correction = own_corrections[start : start + ELEMENT_BYTES] if point >= threshold else b""
-        shares.append(int.from_bytes(pad, "little") + int.from_bytes(correction, "little"))
-    secret: int = sum(map(mul, _weights_at_zero(tuple(pads)), shares)) % FIELD_PRIME
-    return secret.to_bytes(ELEMENT_BYTES, "little")
+    shares = shares_of(pads, own_corrections, threshold=threshold)
+    return recover_shares(tuple(shares), list(shares.values()))

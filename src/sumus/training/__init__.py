@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         prepare as prepare,
     )
     from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
-    from sumus.training.server import Server as Server
+    from sumus.training.server import Server as Server, released_from as released_from
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -47,5 +47,5 @@ __getattr__, __dir__, __all__ = door(
     noise="lifted_sum",
     preparation="Prepared named_model prepare",
     sampling="poisson_batch select_silos",
-    server="Server",
+    server="Server released_from",
 )

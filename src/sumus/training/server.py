@@ -4,6 +4,7 @@ Post-processing, so it costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from sumus.errors import StorageError
 from sumus.guarantee import NoiseDesign
 
-__all__ = ["Server"]
+__all__ = ["Server", "released_from"]
 
 Vector = npt.NDArray[np.float64]
 _SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of it
@@ -44,8 +45,7 @@ class Server:
     @property
     def released(self) -> Vector:
         """The model that users get: the iterate, or its running mean where the plan asks for it."""
-        weight = self._design.plan.training.iterate_average
-        return (1.0 - weight) * self._iterate + weight * self._mean
+        return released_from(self.state(), self._design.plan.training.iterate_average)
 
     def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
         """Decode the sum of `survivors` silos and take one server step; returns the averaged
@@ -99,6 +99,15 @@ class Server:
         self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
         self._first, self._second = state["first"].copy(), state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
+
+
+def released_from(state: Mapping[str, Vector], weight: float) -> Vector:
+    """The model that users get, from what a checkpoint holds.
+
+    Args:
+        weight: `training.iterate_average` of the plan.
+    """
+    return (1.0 - weight) * state["iterate"] + weight * state["mean"]
 
 
 def _within(parameters: Vector, radius: float) -> Vector:

@@ -32,13 +32,18 @@ _ENDED = "finished"
 
 
 def write_app(
-    folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+    folder: Path,
+    agreement: Agreement,
+    *,
+    rounds: int,
+    patience: Mapping[str, float],
+    start: str = "",
 ) -> Path:
     """A Flower app without a line of code in it: it names the installed apps of ours and carries
     the plan for the server's side.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"plan": agreement.plan.to_toml(), "rounds": rounds, **patience}
+    config = {"plan": agreement.plan.to_toml(), "rounds": rounds, "start": start, **patience}
     lines = [
         "[project]",
         'name = "sumus-federation"',
@@ -84,10 +89,13 @@ class FlowerOperator:
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """See `Operator.run`."""
         with tempfile.TemporaryDirectory(prefix="sumus-app-") as folder:
-            app = write_app(Path(folder) / "app", agreement, rounds=rounds, patience=patience)
+            app = write_app(
+                Path(folder) / "app", agreement, rounds=rounds, patience=patience, start=start
+            )
             run = str(self._asked("run", str(app))["run-id"])
         told, asked, status = 0, time.monotonic(), ""
         while True:

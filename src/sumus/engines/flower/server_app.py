@@ -43,6 +43,7 @@ def main(grid: Grid, context: Context) -> None:
             stage=float(config["stage_seconds"]),
             retry=0.5,
         ),
+        start=str(config["start"]),
         changed=tell,
     )
     try:

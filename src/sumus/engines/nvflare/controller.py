@@ -38,6 +38,7 @@ class ServerController(Controller):  # type: ignore[misc]
         set_up_seconds: patience with silos that join.
         update_seconds: patience with local steps.
         stage_seconds: patience with answers that need no computation.
+        start: the model to begin with, as the operator sends it; empty: the server finds it.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class ServerController(Controller):  # type: ignore[misc]
         set_up_seconds: float = 120.0,
         update_seconds: float = 600.0,
         stage_seconds: float = 60.0,
+        start: str = "",
     ) -> None:
         super().__init__()
         self._job = ServerJob(
             plan,
             rounds=rounds,
             patience=Patience(set_up=set_up_seconds, update=update_seconds, stage=stage_seconds),
+            start=start,
             most_incomplete=_ROUNDS_WITHOUT_SOMEBODY,
         )
         self._driver: NvflareDriver | None = None

@@ -5,10 +5,17 @@ A cell answers on many channels (control, network management, streams, tasks), l
 messages through it, and connects to whatever address a message offers. Ours is deaf to all but
 this:
 
-    a silo        the server on the control channel, where `SiloAgent` decides; its job processes
-    a silo's job  the server's process of the same job; commands of its own silo
-    the server    whoever speaks in their own name; nothing passes from one silo to another
+    a silo          the server on the control channel, where `SiloAgent` decides; its job processes
+    a silo's job    messages of ours from the server's process of the same job; commands of its own
+                    silo
+    the server      whoever speaks in their own name: silos that register, report and take their
+                    leave, the operator's commands, its own job processes; nothing passes from one
+                    silo to another
+    a server's job  commands of the server; silos' processes of the same job that ask for work and
+                    answer
 
+A message that is streamed in pieces bears what it carries on every piece, and every piece is looked
+at.
 The name that a connection goes by is bound to its certificate by the engine; the origin that a
 message bears is not, so both must agree.
 """
@@ -19,6 +26,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, final
 
+from nvflare.apis.fl_constant import ReservedTopic, ServerCommandNames
 from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.defs import (
     CellChannel,
@@ -29,11 +37,34 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
-from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL
+from nvflare.fuel.f3.streaming.download_service import OBJ_DOWNLOADER_CHANNEL
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_ACK_TOPIC,
+    STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
+    STREAM_ERROR_TOPIC,
+    StreamHeaderKey,
+)
+
+from sumus.engines.nvflare.executor import TOPIC
 
 __all__ = ["GatedCell", "Route", "takes"]
 
 _SERVER = FQCN.ROOT_SERVER
+_OPERATOR = "_admin_"
+"""How the names of operators' cells begin; no silo may be called so."""
+_ABOUT_STREAMS = (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
+_OPERATOR_CHANNELS = frozenset(
+    {
+        CellChannel.HCI,
+        CellChannel.SERVER_MAIN,
+        CellChannel.AUX_COMMUNICATION,
+        CellChannel.RETURN_ONLY,
+        OBJ_DOWNLOADER_CHANNEL,
+    }
+)
+_SERVER_SAYS = frozenset({TOPIC, ReservedTopic.END_RUN})
+_SILO_ASKS = frozenset({ReservedTopic.SYNC_RUNNER, ReservedTopic.JOB_HEART_BEAT})
 
 
 @final
@@ -47,6 +78,7 @@ class Route:
         destination: for whom.
         channel: on which of the destination's channels.
         topic: what about.
+        carries: channel and topic of the message of which it streams a piece.
     """
 
     neighbour: str
@@ -54,6 +86,17 @@ class Route:
     destination: str
     channel: str
     topic: str
+    carries: tuple[str, str] | None = None
+
+    @property
+    def says(self) -> tuple[str, str]:
+        """Channel and topic of the whole message."""
+        return (self.channel, self.topic) if self.carries is None else self.carries
+
+    @property
+    def is_about_streams(self) -> bool:
+        """Whether it acknowledges a stream that this cell sends, or gives one up."""
+        return self.channel == STREAM_CHANNEL and self.topic in _ABOUT_STREAMS
 
     @property
     def is_goodbye(self) -> bool:
@@ -65,17 +108,51 @@ class Route:
 
 
 def takes(me: str, route: Route) -> bool:
-    """Whether the cell `me` ("server", "NAME" or "NAME.job") takes a request in."""
-    if me == _SERVER:
-        return _server_takes(route)
+    """Whether the cell `me` ("server", "NAME" or either with ".job") takes a request in."""
     parent, _, job = me.partition(".")
+    if route.channel == STREAM_CHANNEL and (route.carries is None) != route.is_about_streams:
+        return False
+    if parent == _SERVER:
+        return _server_job_takes(me, job, route) if job else _server_takes(route)
     return _job_takes(me, parent, job, route) if job else _silo_takes(me, route)
 
 
 def _server_takes(route: Route) -> bool:
     speaker, listener = _family(route.origin), _family(route.destination)
-    return speaker == _family(route.neighbour) and (
-        speaker == listener or _SERVER in (speaker, listener)
+    if speaker != _family(route.neighbour):
+        return False
+    if route.destination != _SERVER:
+        return speaker == listener or _SERVER in (speaker, listener)
+    channel, _ = route.says
+    if route.is_goodbye:
+        return True
+    if route.origin.startswith(_OPERATOR):
+        return route.is_about_streams or channel in _OPERATOR_CHANNELS
+    if speaker == _SERVER:
+        return route.is_about_streams or channel in (
+            CellChannel.SERVER_PARENT_LISTENER,
+            CellChannel.RETURN_ONLY,
+        )
+    return route.origin == speaker and route.carries is None and channel == CellChannel.SERVER_MAIN
+
+
+def _server_job_takes(me: str, job: str, route: Route) -> bool:
+    if route.destination != me or route.neighbour != _SERVER:
+        return False
+    channel, topic = route.says
+    if route.origin == _SERVER:
+        return (
+            route.is_goodbye
+            or route.is_about_streams
+            or channel in (CellChannel.SERVER_COMMAND, CellChannel.RETURN_ONLY)
+        )
+    if route.origin == me or route.origin != FQCN.join([_family(route.origin), job]):
+        return False
+    return (
+        route.is_about_streams
+        or channel == CellChannel.RETURN_ONLY
+        or (channel == CellChannel.AUX_COMMUNICATION and topic in _SILO_ASKS)
+        or (channel, topic) == (CellChannel.SERVER_COMMAND, ServerCommandNames.GET_TASK)
     )
 
 
@@ -94,7 +171,12 @@ def _job_takes(me: str, parent: str, job: str, route: Route) -> bool:
     if route.destination != me or route.neighbour not in (_SERVER, parent):
         return False
     if route.origin == FQCN.join([_SERVER, job]):
-        return route.channel in (STREAM_CHANNEL, CellChannel.AUX_COMMUNICATION)
+        channel, topic = route.says
+        return (
+            route.is_about_streams
+            or channel == CellChannel.RETURN_ONLY
+            or (channel == CellChannel.AUX_COMMUNICATION and topic in _SERVER_SAYS)
+        )
     return route.is_goodbye or (
         route.neighbour == route.origin == parent and route.channel == CellChannel.CLIENT_COMMAND
     )
@@ -121,12 +203,19 @@ class GatedCell(Cell):  # type: ignore[misc]
 
     def _refusal(self, message: Any) -> Any:
         header = message.get_header
+        piece = (header(MessageHeaderKey.CHANNEL), header(MessageHeaderKey.TOPIC)) == (
+            STREAM_CHANNEL,
+            STREAM_DATA_TOPIC,
+        )
         route = Route(
             neighbour=message.get_prop(MessagePropKey.ENDPOINT).name,
             origin=header(MessageHeaderKey.ORIGIN),
             destination=header(MessageHeaderKey.DESTINATION),
             channel=header(MessageHeaderKey.CHANNEL, ""),
             topic=header(MessageHeaderKey.TOPIC, ""),
+            carries=(header(StreamHeaderKey.CHANNEL, ""), header(StreamHeaderKey.TOPIC, ""))
+            if piece
+            else None,
         )
         if takes(self.core_cell.get_fqcn(), route):
             return None

@@ -35,13 +35,18 @@ _AWAY_SECONDS = 300.0
 
 
 def write_job(
-    folder: Path, agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+    folder: Path,
+    agreement: Agreement,
+    *,
+    rounds: int,
+    patience: Mapping[str, float],
+    start: str = "",
 ) -> Path:
     """A job folder without a line of code in it."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     plan = agreement.plan
-    arguments = {"plan": plan.to_toml(), "rounds": rounds, **patience}
+    arguments = {"plan": plan.to_toml(), "rounds": rounds, "start": start, **patience}
     files = {
         folder / "meta.json": {
             "name": f"sumus-{plan.hash[:8]}",
@@ -94,9 +99,10 @@ class NvflareOperator:
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """See `Operator.run`."""
-        with job_folder(agreement, rounds=rounds, patience=patience) as job:
+        with job_folder(agreement, rounds=rounds, patience=patience, start=start) as job:
             ended = self.run_job(job, watch, silos=[silo.name for silo in agreement.design.silos])
         return Outcome(
             finished=ended["phase"] == "finished",
@@ -267,8 +273,10 @@ def _moment(seconds: Any) -> str:
 
 @contextlib.contextmanager
 def job_folder(
-    agreement: Agreement, *, rounds: int, patience: Mapping[str, float]
+    agreement: Agreement, *, rounds: int, patience: Mapping[str, float], start: str = ""
 ) -> Iterator[Path]:
     """A job folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="sumus-job-") as folder:
-        yield write_job(Path(folder) / "job", agreement, rounds=rounds, patience=patience)
+        yield write_job(
+            Path(folder) / "job", agreement, rounds=rounds, patience=patience, start=start
+        )

@@ -54,6 +54,8 @@ SERVER_CLASS = "sumus.engines.nvflare.controller.ServerController"
 """What a job of ours names, and all that it may name. (An entry of the engine's list also opens
 what is *below* it: nothing.)
 """
+_SILO_LAUNCHER = "sumus.engines.nvflare.launcher.RestartingLauncher"
+_SERVER_LAUNCHER = "sumus.engines.nvflare.launcher.GatedServerLauncher"
 _AMONG_ITSELF = {
     "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}
 }
@@ -146,7 +148,7 @@ def close_down_silo(kit: Path) -> None:
         "allow_log_streaming": False,
     }
     resources["components"] = [
-        _silo_component(component)
+        _started_by(_SILO_LAUNCHER, component)
         for component in resources["components"]
         if component["id"] != "site_log_streamer"
     ]
@@ -155,13 +157,10 @@ def close_down_silo(kit: Path) -> None:
     _write_rights(kit)
 
 
-def _silo_component(component: Mapping[str, Any]) -> dict[str, Any]:
+def _started_by(launcher: str, component: Mapping[str, Any]) -> dict[str, Any]:
+    """A component of the engine, or our launcher in the place of its own."""
     if component["id"] == "process_launcher":
-        return {
-            "id": "process_launcher",
-            "path": "sumus.engines.nvflare.launcher.RestartingLauncher",
-            "args": {},
-        }
+        return {"id": "process_launcher", "path": launcher, "args": {}}
     return dict(component)
 
 
@@ -178,7 +177,7 @@ def close_down_server(kit: Path) -> None:
         storage / "snapshots"
     )
     resources["components"] = [
-        dict(component)
+        _started_by(_SERVER_LAUNCHER, component)
         for component in resources["components"]
         if component["id"] != "log_receiver"
     ]

@@ -1,5 +1,5 @@
-"""Starts a site's job process with our gate before it, and again when it is killed; by default
-NVIDIA FLARE ends the whole job.
+"""Start a party's job process with our gate before it; a silo's is started again when it is killed
+(by default NVIDIA FLARE ends the whole job).
 
 The new process finds everything it needs in the silo's folder and goes on in the middle of the
 round.
@@ -13,10 +13,11 @@ from typing import Any, final
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.job_launcher_spec import JobHandleSpec, JobProcessArgs, JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 
 from sumus.engines.nvflare import start
 
-__all__ = ["RestartingHandle", "RestartingLauncher"]
+__all__ = ["GatedServerLauncher", "RestartingHandle", "RestartingLauncher"]
 
 _MOST_RESTARTS = 20
 
@@ -62,8 +63,7 @@ class RestartingLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
 
     def get_command(self, job_meta: dict[str, Any], fl_ctx: Any) -> str:
         """The engine's command line, for our program."""
-        arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
-        arguments[JobProcessArgs.EXE_MODULE] = ("-m", f"{start.__name__} {start.SILO_JOB}")
+        _run_ours(start.SILO_JOB, fl_ctx)
         return str(super().get_command(job_meta, fl_ctx))
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> RestartingHandle:
@@ -71,3 +71,18 @@ class RestartingLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
         return RestartingHandle(
             lambda: super(RestartingLauncher, self).launch_job(job_meta, fl_ctx)
         )
+
+
+@final
+class GatedServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
+    """What the server's kit names as its process launcher."""
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: Any) -> str:
+        """The engine's command line, for our program."""
+        _run_ours(start.SERVER_JOB, fl_ctx)
+        return str(super().get_command(job_meta, fl_ctx))
+
+
+def _run_ours(program: str, fl_ctx: Any) -> None:
+    arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
+    arguments[JobProcessArgs.EXE_MODULE] = ("-m", f"{start.__name__} {program}")

@@ -17,18 +17,20 @@ from sumus.engines.nvflare.control import SiloAgent
 from sumus.engines.nvflare.gate import GatedCell
 from sumus.errors import EngineError
 
-__all__ = ["SERVER", "SILO", "SILO_JOB", "stand_before"]
+__all__ = ["SERVER", "SERVER_JOB", "SILO", "SILO_JOB", "stand_before"]
 
-SERVER, SILO, SILO_JOB = "server", "silo", "silo-job"
+SERVER, SERVER_JOB, SILO, SILO_JOB = "server", "server-job", "silo", "silo-job"
 _RELEASE = "2.9.0"
 _PRIVATE = "nvflare.private.fed"
 _PROGRAMS = {
     SERVER: f"{_PRIVATE}.app.server.server_train",
+    SERVER_JOB: f"{_PRIVATE}.app.server.runner_process",
     SILO: f"{_PRIVATE}.app.client.client_train",
     SILO_JOB: f"{_PRIVATE}.app.client.worker_process",
 }
 _NAMES: dict[str, dict[str, dict[str, type]]] = {
     SERVER: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
+    SERVER_JOB: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
     SILO: {
         f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell},
         f"{_PRIVATE}.client.admin": {"FedAdminAgent": SiloAgent},

@@ -44,10 +44,11 @@ class SqliteOperator:
         patience: Mapping[str, float],
         out: Path,
         watch: Watch,
+        start: str = "",
     ) -> Outcome:
         """See `Operator.run`."""
         self._wait_for_server()
-        request = {"plan": agreement.plan.to_toml(), "rounds": rounds, **patience}
+        request = {"plan": agreement.plan.to_toml(), "rounds": rounds, "start": start, **patience}
         number, told = self._mailbox.submit(request), 0
         while True:
             state, ended = next(

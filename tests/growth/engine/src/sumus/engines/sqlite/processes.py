@@ -42,6 +42,7 @@ def _train(mailbox: Mailbox, folder: Path, number: int, request: dict[str, float
             stage=float(request["stage_seconds"]),
             retry=0.5,
         ),
+        start=str(request["start"]),
         changed=lambda: mailbox.tell(number, job.state(), ended=False),
     )
     try:
