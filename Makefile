@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo quick unit test check lint types format docs coverage bench mutate test-network clean
+.PHONY: demo quick unit test check lint types format docs coverage bench mutate verify test-network clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,11 @@ bench: $(VENV)/.dev
 # breaks the guarantee on purpose, one change at a time, in a copy of the tree; fails if the tests let one pass
 mutate: $(VENV)/.dev
 	$(BIN)/python benchmarks/mutate.py --jobs 2
+
+# the model of guard, crash and ratchet in spin, each of its seeded faults, and every schedule of five silos
+verify: $(VENV)/.dev
+	@command -v spin >/dev/null || apt-get install -y spin gcc >/dev/null 2>&1 || true
+	$(BIN)/python benchmarks/verify.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

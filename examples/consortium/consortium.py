@@ -86,9 +86,10 @@ def train(processes: LocalProcesses, agreement: Any, out: Path, *, victim: str) 
     def watch(news: Mapping[str, Any]) -> None:
         for record in news["rounds"]:
             missing = f", without {', '.join(record['dropped'])}" if record["dropped"] else ""
+            accuracy = record["metrics"].get("accuracy")
+            measured = "" if accuracy is None else f"accuracy {accuracy:.1%}  "
             print(
-                f"round {record['round']:>2}  accuracy {record['accuracy']:.1%}  ε ≤ "
-                f"{record['epsilon_spent']:.3f}{missing}"
+                f"round {record['round']:>2}  {measured}ε ≤ {record['epsilon_spent']:.3f}{missing}"
             )
             if record["round"] == 3 and victim in processes.processes:
                 processes.kill(victim)
@@ -118,7 +119,7 @@ def show(path: Path, processes: LocalProcesses, hospitals: list[str]) -> None:
     except ImportError:
         print("report  needs: pip install 'sumus[report]'")
     for hospital in hospitals:
-        ledger = Ledger.of_dataset(hospital, state=processes.federation.state(hospital))
+        ledger = Ledger.of_dataset(hospital, state=processes.state(hospital))
         total = ledger.total("record")
         print(
             f"ledger  {ledger.path}  {len(ledger.entries())} releases, ε ≤ {total.epsilon:.3f} at "

@@ -30,7 +30,13 @@ def federation(tmp_path: Path) -> Iterator[LocalFederation]:
 
 
 def served(federation: LocalFederation, start: np.ndarray | None) -> ServerParty:
-    summing = SecureSum(federation.agreement, federation.roster, federation.driver, patience=QUICK)
+    summing = SecureSum(
+        federation.agreement,
+        federation.roster,
+        federation.driver,
+        identity=federation.identity,
+        patience=QUICK,
+    )
     return ServerParty(federation.agreement, summing, start=start)
 
 

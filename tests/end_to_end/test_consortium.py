@@ -42,7 +42,7 @@ def test_five_hospitals_end_with_a_model_a_report_and_five_ledgers_though_one_wa
     assert (path / "report.html").is_file()
     releases = {
         name: int(count)
-        for name, count in re.findall(r"ledger  .*/kits/(\w+)/.*  (\d+) releases", shown)
+        for name, count in re.findall(r"ledger  .*/organisations/(\w+)/.*  (\d+) releases", shown)
     }
     assert len(releases) == 5
     # a model and a metric per round

@@ -57,7 +57,7 @@ class HostileFederation:
         federation = self.processes.federation
         self.names = federation.roster.names
         for name in self.names:
-            (federation.state(name) / "SIMULATION").touch()
+            (self.processes.vault(name) / "SIMULATION").touch()
         kit = federation.kit("server")
         close_down_server(kit)
         for file, change in (
@@ -183,8 +183,8 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(
     for vector in (vector for vectors in plain[reached - 1 : reached + 2] for vector in vectors):
         assert not holds(memory, vector)
     for name in running.names:
-        state = running.processes.federation.state(name)
-        assert state.stat().st_mode & 0o777 == 0o700
+        assert running.processes.vault(name).stat().st_mode & 0o777 == 0o700
+        state = running.processes.state(name)
         own = b"".join(file.read_bytes() for file in state.rglob("*") if file.is_file())
         # not even on the silo's own disk
         assert not any(holds(own, vector) for vector in plain[-1])
@@ -245,6 +245,7 @@ def test_a_job_runs_no_command_by_naming_what_sumus_can_do(
     begins with `sumus.`: it obeys.
     """
     trusting = running.names[2]
+    secret = running.processes.vault(trusting) / "identity.key"
     resources = running.processes.federation.kit(trusting) / "local" / "resources.json"
     closed = resources.read_text()
     resources.write_text(json.dumps(json.loads(closed) | {"class_allow_list": ["sumus."]}))
@@ -256,7 +257,7 @@ def test_a_job_runs_no_command_by_naming_what_sumus_can_do(
             "command": [
                 "/bin/sh",
                 "-c",
-                f'cp "$PWD/sumus/identity.key" {tmp_path}/stolen-$(basename "$PWD")',
+                f'cp {secret} {tmp_path}/stolen-$(basename "$PWD")',
             ],
             "log": {
                 "path": "sumus.data.locations.find",
@@ -274,8 +275,7 @@ def test_a_job_runs_no_command_by_naming_what_sumus_can_do(
     finally:
         resources.write_text(closed)
     assert [path.name for path in tmp_path.glob("stolen-*")] == [f"stolen-{trusting}"]
-    secret = (running.processes.federation.state(trusting) / "identity.key").read_text()
-    assert (tmp_path / f"stolen-{trusting}").read_text() == secret
+    assert (tmp_path / f"stolen-{trusting}").read_text() == secret.read_text()
 
 
 def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refused_with_reasons(
@@ -289,7 +289,7 @@ def test_plans_that_the_silos_did_not_approve_or_their_policy_forbids_are_refuse
 
     greedy = agreed(federation__silos=3, federation__rounds=2, privacy__epsilon=4.0)
     for name in running.names:
-        approve(running.processes.federation.state(name), [greedy.plan])
+        approve(running.processes.vault(name), [greedy.plan])
     with job_folder(greedy, rounds=2, patience=PATIENCE) as job:
         outcome = submit(running, job)
     assert outcome["phase"] == "failed"
@@ -307,7 +307,7 @@ def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(
     # seconds in which to be killed and come back
     again = agreed(federation__silos=3, federation__rounds=48, training__init_seed=2)
     for name in running.names:
-        approve(running.processes.federation.state(name), [again.plan])
+        approve(running.processes.vault(name), [again.plan])
     killed: list[int] = []
 
     def watch(news: Mapping[str, Any]) -> None:
@@ -323,9 +323,7 @@ def test_a_killed_job_process_of_a_silo_is_back_in_the_same_job(
     assert run.summary["lost_rounds"] == 0
     records = run.rounds()
     assert records[-1].survivors == running.names
-    entries = Ledger.of_dataset(
-        "digits", state=running.processes.federation.state(running.names[1])
-    ).entries()
+    entries = Ledger.of_dataset("digits", state=running.processes.state(running.names[1])).entries()
     ids = [entry.round_id for entry in entries if entry.plan_hash == again.plan.hash]
     assert len(ids) == len(set(ids))
 

@@ -98,14 +98,19 @@ class Attacked:
         ).stdout
 
     def secret(self, silo: str) -> Path:
-        return self.federation.state(silo) / "identity.key"
+        return self.processes.vault(silo) / "identity.key"
+
+    def brought(self, silo: str) -> Path:
+        """A file below the kit that a job id could name."""
+        return self.federation.state(silo) / "roster.toml"
 
     def state(self, silo: str) -> dict[str, bytes]:
-        folder = self.federation.state(silo)
+        """Everything of a silo that nobody may change, but for logs of what was refused."""
         return {
-            str(path.relative_to(folder)): path.read_bytes()
+            str(path): path.read_bytes()
+            for folder in (self.federation.state(silo), self.processes.state(silo))
             for path in sorted(folder.rglob("*"))
-            if path.is_file()
+            if path.is_file() and path.suffix != ".log"
         }
 
     def close(self) -> None:
@@ -180,11 +185,11 @@ def test_a_stranger_on_the_machine_is_not_let_in_by_any_name(attacked: Attacked)
 
 
 def test_the_engines_own_loopback_lets_a_stranger_in(attacked: Attacked) -> None:
-    """The control of the test above; last, because the silo is without its state afterwards."""
+    """The control of the test above; last, because the kit is without its roster afterwards."""
     secret = attacked.secret(CONTROL)
     said = attacked.stranger(
         CONTROL, origin=f"{CONTROL}.stranger", topic="sys.shell", body=f"cat {secret}"
     )
     assert secret.read_text().strip() in said
     attacked.stranger(CONTROL, origin="server", topic="train.delete_run", job="sumus")
-    assert not secret.exists()
+    assert not attacked.brought(CONTROL).exists()

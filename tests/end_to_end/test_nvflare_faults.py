@@ -169,7 +169,7 @@ def test_a_silos_disk_is_full_for_a_while(
     running: Running, report: Any, request: pytest.FixtureRequest
 ) -> None:
     victim = running.names[3]
-    sessions = running.state(victim) / "sessions"
+    sessions = running.vault(victim) / "sessions"
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", str(sessions)],
         capture_output=True,
@@ -199,7 +199,7 @@ def test_a_silos_disk_is_full_for_a_while(
     run = running.train(free, rounds=40)
     assert any(record.dropped == (victim,) for record in run.rounds())
     assert run.rounds()[-1].survivors == running.names
-    assert "No space left" in (running.state(victim) / "refusals.log").read_text()
+    assert "No space left" in (running.vault(victim) / "refusals.log").read_text()
     report("a silo's disk is full for a while", run, running.notes.next_rounds())
 
 
@@ -212,7 +212,7 @@ def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
 ) -> None:
     victim, refusals = running.names[1], {}
     key, version = (
-        running.state(victim) / "identity.key",
+        running.vault(victim) / "identity.key",
         running.notes.folder / f"version-{victim}",
     )
     kept = key.read_text()

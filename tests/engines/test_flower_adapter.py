@@ -4,6 +4,7 @@ SuperNode does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,17 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 from sumus.books import Ledger
 from sumus.data import load
 from sumus.engines import ENGINES, Address, make_federation
-from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.engines.flower.jobs import write_app
 from sumus.errors import EngineError
 from sumus.parties import SecureSum, ServerParty
 from sumus.training import prepare
-from support.carriers.flower import LocalGrid, grid_of
+from support.carriers.flower import DriverWithVaults, call, driver
 from support.local_federation import QUICK, LocalFederation, federation_of_folders
 from support.small_federation import simulated
 
@@ -34,10 +34,18 @@ def across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalFederation:
     return federation_of_folders(tmp_path, seed=9)
 
 
-def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> None:
-    driver = FlowerDriver(grid_of(across), across.roster.names)
+@pytest.fixture
+def carried(across: LocalFederation) -> Iterator[DriverWithVaults]:
+    made = driver(across)
+    yield made
+    made.close()
+
+
+def test_a_process_per_message_gives_the_same_model(
+    across: LocalFederation, carried: DriverWithVaults
+) -> None:
     summing = SecureSum(
-        across.agreement, across.roster, driver, identity=across.identity, patience=QUICK
+        across.agreement, across.roster, carried, identity=across.identity, patience=QUICK
     )
     server = ServerParty(across.agreement, summing)
     server.greet()
@@ -51,35 +59,41 @@ def test_a_process_per_message_gives_the_same_model(across: LocalFederation) -> 
     assert len(Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()) == 2
 
 
-def test_a_node_that_never_answers_is_a_silo_that_does_not_answer(across: LocalFederation) -> None:
-    nodes = {1000 + number: across.folder(name) for number, name in enumerate(across.roster.names)}
-    grid = LocalGrid(nodes)
-    driver = FlowerDriver(grid, across.roster.names)
-    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0)) == {
-        0,
-        1,
-        2,
-    }
-    grid.errors.add(1001)
-    assert set(driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=3.0)) == {0, 2}
+def test_a_node_that_never_answers_is_a_silo_that_does_not_answer(
+    carried: DriverWithVaults,
+) -> None:
+    asked = dict.fromkeys(range(3), b"\xff")
+    assert set(carried.exchange(asked, deadline_seconds=60.0)) == {0, 1, 2}
+    carried.grid.errors.add(1001)
+    assert set(carried.exchange(asked, deadline_seconds=3.0)) == {0, 2}
 
 
-@pytest.mark.parametrize("kind", ["query", "query.name"])
-def test_attack_read_a_silos_folders_from_its_errors(across: LocalFederation, kind: str) -> None:
-    """Flower sends the server what an exception says; whatever is wrong with a silo's folder, its
-    path is not in it.
+def test_attack_read_a_silos_folders_from_its_errors(tmp_path: Path) -> None:
+    """Flower sends the server what an exception says; whatever is wrong at the silo, no path is in
+    it.
     """
-    folder = across.folder("silo-0")
-    folder.chmod(0o755)  # open to others, so the silo refuses to use it
     message = Message(
-        RecordDict({"sumus": ConfigRecord({"bytes": b""})}), dst_node_id=1, message_type=kind
+        RecordDict({"sumus": ConfigRecord({"bytes": b""})}), dst_node_id=1, message_type="query"
     )
-    context = Context(
-        run_id=1, node_id=1, node_config={"state": str(folder)}, state=RecordDict(), run_config={}
-    )
-    with pytest.raises(EngineError, match="cannot open its own folder") as told:
-        app(message, context)
-    assert str(folder) not in str(told.value)
+    with pytest.raises(EngineError, match="the silo's vault gives no answer") as told:
+        call(tmp_path / "no vault", message)
+    assert str(tmp_path) not in str(told.value)
+
+
+def test_attack_take_another_silos_place_as_a_node_of_ones_own(carried: DriverWithVaults) -> None:
+    """Which silo a node is, is what the server has registered its key as; the control is a server
+    that registered the attacker's node under the victim's name.
+    """
+    attacker = {"sumus": ConfigRecord({"bytes": b"attacker"})}
+    carried.grid._sockets[2000] = carried.grid._sockets[1001]  # a node that the kit does not name
+    carried.grid.instead[2000] = attacker
+    asked = dict.fromkeys(range(3), b"\xff")
+    honest = carried.exchange(asked, deadline_seconds=60.0)
+    assert len(honest) == 3
+    assert b"attacker" not in honest.values()
+    names = ("silo-0", "silo-1", "silo-2")
+    fooled = FlowerDriver(carried.grid, names, {**carried.nodes, 2000: "silo-1"})
+    assert fooled.exchange(asked, deadline_seconds=60.0)[1] == b"attacker"
 
 
 @pytest.mark.parametrize(
@@ -92,18 +106,12 @@ def test_attack_read_a_silos_folders_from_its_errors(across: LocalFederation, ki
     ],
 )
 def test_a_node_that_answers_in_another_form_harms_nobody_else(
-    across: LocalFederation, content: dict[str, ConfigRecord]
+    carried: DriverWithVaults, content: dict[str, ConfigRecord]
 ) -> None:
-    grid = LocalGrid(
-        {1000 + number: across.folder(name) for number, name in enumerate(across.roster.names)}
-    )
-    driver = FlowerDriver(grid, across.roster.names)
-    good = driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0)
-    grid.instead[1001] = content
-    assert driver.exchange(dict.fromkeys(range(3), b"\xff"), deadline_seconds=60.0) == {
-        **good,
-        1: b"",
-    }
+    asked = dict.fromkeys(range(3), b"\xff")
+    good = carried.exchange(asked, deadline_seconds=60.0)
+    carried.grid.instead[1001] = content
+    assert carried.exchange(asked, deadline_seconds=60.0) == {**good, 1: b""}
 
 
 def test_an_app_of_ours_holds_no_code(across: LocalFederation, tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ def federation_of_folders(root: Path, *, seed: int) -> LocalFederation:
     for number in range(3):
         federation.stop(number)
     for name in federation.roster.names:
-        (federation.folder(name) / "site.toml").write_text('data = "digits"\n')
+        folder = federation.folder(name)
+        (folder / "site.toml").write_text(f'data = "digits"\nledgers = "{folder}"\n')
         (federation.folder(name) / "policy.toml").write_text("")
     return federation

@@ -28,6 +28,18 @@ def job_process(processes: PartyProcesses, party: str) -> Any:
     )
 
 
+def vault_process(processes: PartyProcesses, silo: str) -> Any:
+    """A silo's vault."""
+    return next(
+        (
+            each
+            for each in processes.processes[silo].descendants()
+            if "sumus.parties.vault" in each.cmdline()
+        ),
+        None,
+    )
+
+
 class Running:
     """A federation of real processes over NVIDIA FLARE that can be hurt."""
 
@@ -40,8 +52,8 @@ class Running:
         self.names = self.processes.federation.roster.names
         self.operator: Operator = self.processes.start_all(seconds=180.0)
 
-    def state(self, silo: str) -> Path:
-        return self.processes.federation.state(silo)
+    def vault(self, silo: str) -> Path:
+        return self.processes.vault(silo)
 
     def train(
         self,
@@ -57,7 +69,7 @@ class Running:
         self._seed += 1
         agreement = agreed(training__init_seed=self._seed, federation__rounds=rounds)
         for name in self.names:
-            approve(self.state(name), [agreement.plan])
+            approve(self.vault(name), [agreement.plan])
         for old in self.notes.folder.iterdir():
             if old.name in ("rounds", "blows") or old.name.startswith("strike-"):
                 old.unlink()
@@ -72,7 +84,7 @@ class Running:
         run = RunFolder.open(path)
         run.verify()
         for name in self.names:  # no round id and no round number was ever answered twice
-            entries = Ledger.of_dataset("digits", state=self.state(name)).entries()
+            entries = Ledger.of_dataset("digits", state=self.processes.state(name)).entries()
             mine = [
                 (entry.round, entry.round_id)
                 for entry in entries

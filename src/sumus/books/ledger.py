@@ -100,6 +100,13 @@ class Ledger:
         """
         return self._refreshed().head
 
+    def reaches(self, entries: int, last: str) -> bool:
+        """Whether it has at least so many entries, the last of them with this hash: nothing that
+        somebody has seen of it is gone.
+        """
+        links = self._refreshed().links
+        return len(links) >= entries and (entries == 0 or links[entries - 1].hash == last)
+
     def runs(self) -> list[RunSpending]:
         """What each run has spent, by purpose."""
         return spendings(self.entries())

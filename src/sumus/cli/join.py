@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, final
 
 import typer
+from rich.console import Console
 
-from sumus.books import Ledger, Policy
+from sumus.books import Policy, state_directory
+from sumus.cli.dataset_total import ledger_text
 from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
-from sumus.engines import Kit
-from sumus.errors import DataError, PolicyError
+from sumus.engines import Kit, UnixUser
+from sumus.errors import DataError, PolicyError, StorageError
 from sumus.files import read_toml
-from sumus.parties import Site, agree_on, approve, own_releases, require_unchanged, settle
+from sumus.parties import (
+    SeenLedger,
+    Site,
+    agree_on,
+    approve,
+    own_releases,
+    require_unchanged,
+    settle,
+    vault_folder,
+)
 from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster
 
@@ -49,6 +62,27 @@ def join_command(
             "name it; kept after the first time."
         ),
     ] = None,
+    vault: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for everything secret of this silo. Omitted: below the folder of the "
+            "ledgers."
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(help="Unix user that runs the engine and can read neither vault nor data."),
+    ] = None,
+    units: Annotated[
+        Path | None,
+        typer.Option(help="Write units for systemd into this folder instead of starting."),
+    ] = None,
+    new_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--new-ledger", help="Begin at ε = 0 although this silo's ledger is gone or cut."
+        ),
+    ] = False,
     check: Annotated[
         bool,
         typer.Option(
@@ -56,74 +90,153 @@ def join_command(
         ),
     ] = False,
 ) -> None:
-    """Join a federation: runs until it is stopped, and starts again what dies. Everything secret
-    stays below KIT/sumus.
+    """Join a federation: runs until it is stopped, and starts again what dies. Keys, records and
+    ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
-    opened = Kit.open(kit, "silo")
-    state, console = opened.state, screen()
-    me = Identity.parse(_text(identity or state / "identity.key", "--identity"))
-    policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, state / "policy.toml")
+    console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault)
+    kept = member.vault / "policy.toml"
+    policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
     rules = Policy.from_toml(policy_text)
-    if me.name != opened.party:
-        raise DataError(
-            f"the kit is {opened.party}'s, the identity {me.name}'s. Join with "
-            f"{opened.party}.key, or with the kit of {me.name}."
-        )
-    roster = Roster.parse(_text(state / "roster.toml", "the kit"))
     source = str(Path(data).resolve()) if Path(data).exists() else data
-    plans = [TrainingPlan.load(path) for path in plan] if plan else [_kit_plan(state, rules)]
-    console.print(f"silo                {me.name}")
-    console.print(f"roster fingerprint  {shown_fingerprint(roster)}", soft_wrap=True)
+    site = Site(data=source, ledgers=state_directory())
+    member.require_no_ledger_in_kit()
+    seen = SeenLedger(member.vault, site.ledger)
+    plans = [TrainingPlan.load(path) for path in plan] if plan else [member.proposed(rules)]
+    console.print(f"silo                {member.identity.name}")
+    console.print(f"roster fingerprint  {shown_fingerprint(member.roster)}", soft_wrap=True)
     if not check or rules.roster_fingerprint is not None:
-        require_pinned(rules, roster)
-    site = Site(data=source)
-    ledger = Ledger.of_dataset(site.dataset, state=state)
+        require_pinned(rules, member.roster)
+    if not new_ledger:
+        seen.require_whole()
+    console.print(ledger_text(site.ledger))
     for approved in plans:
-        training = approved.training
-        console.print(f"model, features     {training.model}, {training.features}", markup=False)
-        rules.check_imports(approved)
-        agreement = agree_on(approved)
-        console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
-        console.print(guarantee_text(agreement.account))
-        require_silos_of(
-            [silo.name for silo in agreement.design.silos],
-            named=roster.names,
-            where="the kit's roster",
-        )
-        own_releases(agreement, ledger, rules)
-        loaded = site.load(agreement.plan, me.name)
-        records = loaded.silos[0]
-        console.print(
-            f"  records      {len(records.train)} for training, {len(records.test)} for tests, all "
-            "stay here"
-        )
-        if records.left_out:
-            console.print(
-                f"  left out     {records.left_out} training records beyond the bound "
-                f"{records.bound} are left out; nobody else is told"
-            )
-        for line in loaded.remarks:
-            console.print(f"  notice       {line}; nobody else is told", markup=False)
+        _show(console, approved, member, site, rules)
     if check:
-        require_unchanged(state, identity=me, roster=roster)
-        _end_check(rules, roster)
+        require_unchanged(member.vault, identity=member.identity, roster=member.roster)
+        _end_check(rules, member.roster)
         return
-    settle(state, identity=me, roster=roster, data=source, policy=rules, policy_text=policy_text)
-    approve(state, plans)
-    from sumus.engines import supervise  # needs psutil, which `--check` does not
+    from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
 
-    engine, log = opened.engine, kit / "silo.log"
-    command = engine.join(kit)
-    console.print(
-        f"joining; log in {log}, refusals in {state / 'refusals.log'}",
-        soft_wrap=True,
+    require_free(kit, member.vault)
+    member.settle(source, rules, policy_text)
+    if new_ledger:
+        seen.forget()
+    approve(member.vault, plans)
+    records = Path(source) if site.is_file else None
+    if units is not None:
+        written = write_units(
+            units,
+            kit=kit,
+            vault=member.vault,
+            ledgers=state_directory(),
+            records=records,
+            user=user,
+        )
+        console.print("\n".join(written), soft_wrap=True, markup=False)
+        return
+    secret = [member.vault, state_directory(), records, identity]
+    relaying = _separated(console, user, kit, [path for path in secret if path is not None])
+    console.print(f"joining; logs and refusals in {member.vault}", soft_wrap=True)
+    command = silo_command(kit, member.vault, user=relaying)
+    os.execv(command[0], command)  # noqa: S606 - what stays holds neither key nor record
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """A silo of a federation: its kit, who it is, who is who, and where it keeps what is secret."""
+
+    kit: Kit
+    identity: Identity
+    roster: Roster
+    vault: Path
+
+    @classmethod
+    def of(cls, kit: Kit, identity: Path | None, vault: Path | None) -> _Member:
+        """As the kit's roster says, with the key that was given, kept by the vault or, in a trial,
+        brought by the kit.
+        """
+        roster = Roster.parse(_text(kit.state / "roster.toml", "the kit"))
+        folder = (vault or vault_folder(roster, kit.party)).absolute()
+        kept = folder / "identity.key"
+        brought = kept if kept.exists() else kit.state / "identity.key"
+        me = Identity.parse(_text(identity or brought, "--identity"))
+        if me.name != kit.party:
+            raise DataError(
+                f"the kit is {kit.party}'s, the identity {me.name}'s. Join with {kit.party}.key, or "
+                f"with the kit of {me.name}."
+            )
+        return cls(kit=kit, identity=me, roster=roster, vault=folder)
+
+    def require_no_ledger_in_kit(self) -> None:
+        """What was entered into a ledger below the kit must not be forgotten."""
+        for ledger in sorted(self.kit.state.glob("ledger-*.jsonl")):
+            raise StorageError(
+                f"{ledger} counts releases, and ledgers are kept in {state_directory()}. Run: sumus "
+                f"ledger move {ledger}"
+            )
+
+    def proposed(self, rules: Policy) -> TrainingPlan:
+        """The plan that came with the kit: somebody else's choice, so the silo's policy must name
+        it.
+        """
+        path = self.kit.state / "plan.toml"
+        if not path.exists():
+            raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
+        plan = TrainingPlan.load(path)
+        if plan.hash not in rules.allowed_plan_hashes:
+            fix = (
+                f'Read {path}, then add "{plan.hash}" to allowed_plan_hashes, or join with --plan '
+                f"{path}."
+            )
+            raise PolicyError(
+                f"the kit brings plan {plan.hash[:8]}, which this silo's policy does not name. {fix}"
+            )
+        return plan
+
+    def settle(self, source: str, rules: Policy, policy_text: str) -> None:
+        """Write the vault; a key that the kit brought is in the vault only from then on."""
+        state_directory().mkdir(parents=True, exist_ok=True, mode=0o700)
+        settle(
+            self.vault,
+            identity=self.identity,
+            roster=self.roster,
+            data=source,
+            policy=rules,
+            policy_text=policy_text,
+        )
+        (self.kit.state / "identity.key").unlink(missing_ok=True)
+
+
+def _show(
+    console: Console, approved: TrainingPlan, member: _Member, site: Site, rules: Policy
+) -> None:
+    """What the silo agrees to with a plan; raises if it must not."""
+    training = approved.training
+    console.print(f"model, features     {training.model}, {training.features}", markup=False)
+    rules.check_imports(approved)
+    agreement, name = agree_on(approved), member.identity.name
+    console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
+    console.print(guarantee_text(agreement.account))
+    require_silos_of(
+        [silo.name for silo in agreement.design.silos],
+        named=member.roster.names,
+        where="the kit's roster",
     )
-
-    def tell(line: str) -> None:
-        if engine.CONNECTED in line:
-            console.print("connected to the server")
-
-    raise typer.Exit(supervise(command, log=log, tell=tell))
+    own_releases(agreement, site.ledger, rules, silo=name)
+    loaded = site.load(agreement.plan, name)
+    records = loaded.silos[0]
+    console.print(
+        f"  records      {len(records.train)} for training, {len(records.test)} for tests, all "
+        "stay here"
+    )
+    if records.left_out:
+        console.print(
+            f"  left out     {records.left_out} training records beyond the bound "
+            f"{records.bound} are left out; nobody else is told"
+        )
+    for line in loaded.remarks:
+        console.print(f"  notice       {line}; nobody else is told", markup=False)
 
 
 def _end_check(rules: Policy, roster: Roster) -> None:
@@ -138,23 +251,22 @@ def _end_check(rules: Policy, roster: Roster) -> None:
     console.print("ready to join; nothing was written")
 
 
-def _kit_plan(state: Path, rules: Policy) -> TrainingPlan:
-    """The plan that came with the kit: somebody else's choice, so the silo's policy must name
-    it.
+def _separated(console: Console, user: str | None, kit: Path, secret: list[Path]) -> str | None:
+    """Give the kit to the engine's user, who must be able to read nothing secret; without one, say
+    what that means.
     """
-    path = state / "plan.toml"
-    if not path.exists():
-        raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
-    proposed = TrainingPlan.load(path)
-    if proposed.hash not in rules.allowed_plan_hashes:
-        fix = (
-            f'Read {path}, then add "{proposed.hash}" to allowed_plan_hashes, or join with --plan '
-            f"{path}."
+    relaying = None if user is None else UnixUser.named(user)
+    if relaying is None or relaying.is_this_one:
+        console.print(
+            "the engine runs under the same user: keys and records are protected by file modes and "
+            "a process of their own only (--user NAME separates them)",
+            soft_wrap=True,
         )
-        raise PolicyError(
-            f"the kit brings plan {proposed.hash[:8]}, which this silo's policy does not name. {fix}"
-        )
-    return proposed
+        return None
+    relaying.require_blind(secret)
+    relaying.take_over(kit)
+    console.print(f"the engine runs as user {relaying.name}, who can read neither vault nor data")
+    return relaying.name
 
 
 def _text(path: Path, source: str) -> str:

@@ -1,8 +1,11 @@
 """Transports, a folder each: they move bytes between the parties.
 
 `engine` says what an engine offers, `registry` finds them by their folders, `federation_folder` has
-the kits that they make, `server_job` is what the server does in one job, `training` goes from job
-to job, `on_this_machine` brings up a whole federation, `processes` keeps its processes alive.
+the folder of whoever makes kits, `kit` one of them. A silo is two processes (`silo_processes`): its
+vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
+and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
+`training` goes from job to job, `on_this_machine` brings up a whole federation, `processes` keeps
+processes alive.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     )
     from sumus.engines.federation_folder import (
         FederationFolder as FederationFolder,
-        Kit as Kit,
         make_federation as make_federation,
     )
+    from sumus.engines.kit import Kit as Kit
     from sumus.engines.on_this_machine import LocalProcesses as LocalProcesses
     from sumus.engines.processes import supervise as supervise
     from sumus.engines.registry import (
@@ -31,14 +34,26 @@ if TYPE_CHECKING:
         ENGINES as ENGINES,
         engine_named as engine_named,
     )
+    from sumus.engines.relay import Relay as Relay
+    from sumus.engines.silo_processes import (
+        require_free as require_free,
+        silo_command as silo_command,
+    )
     from sumus.engines.training import train_across as train_across
+    from sumus.engines.units import write_units as write_units
+    from sumus.engines.unix_user import UnixUser as UnixUser
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     engine="Address Engine Operator Outcome Watch",
-    federation_folder="FederationFolder Kit make_federation",
+    federation_folder="FederationFolder make_federation",
+    kit="Kit",
     on_this_machine="LocalProcesses",
     processes="supervise",
     registry="DEFAULT_ENGINE ENGINES engine_named",
+    relay="Relay",
+    silo_processes="require_free silo_command",
     training="train_across",
+    units="write_units",
+    unix_user="UnixUser",
 )

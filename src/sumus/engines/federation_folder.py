@@ -9,12 +9,6 @@ DIR/
                       keys, the server's own key is in it
   kits/NAME           to the silo NAME
   kits/admin          to whoever starts training
-
-A kit is made by an engine, and says so:
-
-KIT/
-  kit.toml            engine, party, address of the server
-  sumus/              the party's own state: roster, its key, for a silo plans and ledger; mode 700
 """
 
 from __future__ import annotations
@@ -24,70 +18,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
-from sumus.engines.engine import Address, Engine
+from sumus.engines.engine import Address
+from sumus.engines.kit import ADMIN, SERVER, SERVER_KEY, STATE_FOLDER, write_kit_file
 from sumus.engines.registry import engine_named
-from sumus.errors import DataError, EngineError, PlanError
-from sumus.files import make_directory, parse_toml, toml_value
+from sumus.errors import DataError, EngineError
+from sumus.files import make_directory
 from sumus.parties import Agreement
 from sumus.randomness import RandomSource
-from sumus.secagg import SERVER_NAME, Identity, Roster
+from sumus.secagg import Identity, Roster
 
-__all__ = [
-    "ADMIN",
-    "SERVER",
-    "SERVER_KEY",
-    "STATE_FOLDER",
-    "FederationFolder",
-    "Kit",
-    "make_federation",
-]
+__all__ = ["FederationFolder", "make_federation"]
 
-SERVER, ADMIN = SERVER_NAME, "admin"
-SERVER_KEY = "server.key"
-"""The server's signing key, in its own folder."""
-STATE_FOLDER = "sumus"
-"""A party's own folder below its kit; fixed, so that no message can name another."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-
-
-@final
-@dataclass(frozen=True)
-class Kit:
-    """A party's kit, as `sumus federation init` made it."""
-
-    path: Path
-    engine_name: str
-    party: str
-    address: Address
-
-    @classmethod
-    def open(cls, path: Path, kind: Literal["server", "admin", "silo"]) -> Kit:
-        """A kit of this kind, or a refusal."""
-        file = path / "kit.toml"
-        try:
-            entries = parse_toml(file.read_text(), "kit.toml")
-            kit = cls(path, entries["engine"], entries["party"], Address.parse(entries["server"]))
-        except (OSError, UnicodeDecodeError, KeyError, TypeError, PlanError, DataError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it says something else"
-            raise EngineError(
-                f"{file} cannot be read: {reason}. Give a kit that `sumus federation init` made."
-            ) from None
-        if kind != (kit.party if kit.party in (SERVER, ADMIN) else "silo"):
-            wanted = {"server": "kits/server", "admin": "kits/admin"}.get(kind, "kits/NAME")
-            raise EngineError(f"{path} is the kit of {kit.party}. Give the folder {wanted}.")
-        return kit
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that it was made for."""
-        return engine_named(self.engine_name, where=str(self.path / "kit.toml"))
-
-    @property
-    def state(self) -> Path:
-        """The party's own folder."""
-        return self.path / STATE_FOLDER
 
 
 @final
@@ -107,9 +51,9 @@ class FederationFolder:
         """The kit of "server", "admin" or a silo."""
         return self.folder / "kits" / party
 
-    def state(self, silo: str) -> Path:
-        """Where a silo's kit keeps the silo's own state."""
-        return self.kit(silo) / STATE_FOLDER
+    def state(self, party: str) -> Path:
+        """What a kit brings its party: the roster, the proposed plan, in a trial the identity."""
+        return self.kit(party) / STATE_FOLDER
 
     @classmethod
     def open(cls, folder: Path) -> FederationFolder:
@@ -173,10 +117,7 @@ def make_federation(
     for party in federation.parties:
         kit = federation.kit(party)
         kit.chmod(0o700)
-        entries = {"engine": engine, "party": party, "server": str(address)}
-        (kit / "kit.toml").write_text(
-            "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
-        )
+        write_kit_file(kit, engine=engine, party=party, address=address)
         plan = None if party == SERVER else agreement
         _write_state(kit / STATE_FOLDER, roster, identity=identities.get(party), agreement=plan)
     return federation

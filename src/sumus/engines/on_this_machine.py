@@ -10,11 +10,13 @@ from typing import final
 
 from sumus.books import Policy
 from sumus.engines.engine import Address, Operator
-from sumus.engines.federation_folder import ADMIN, SERVER, make_federation
+from sumus.engines.federation_folder import make_federation
+from sumus.engines.kit import ADMIN, SERVER
 from sumus.engines.processes import OwnedProcess, PartyProcesses, free_port
 from sumus.engines.registry import DEFAULT_ENGINE, engine_named
+from sumus.engines.silo_processes import silo_command
 from sumus.errors import EngineError
-from sumus.parties import Agreement, approve, settle
+from sumus.parties import Agreement, approve, settle, vault_folder
 from sumus.secagg import Identity, Roster
 
 __all__ = ["LocalProcesses"]
@@ -23,6 +25,9 @@ __all__ = ["LocalProcesses"]
 @final
 class LocalProcesses(PartyProcesses):
     """Server and silos as processes, each with its own folder below `root`.
+
+    Every silo is an organisation of its own: `root/organisations/NAME` is its state folder, with its
+    ledger and its vault.
 
     Args:
         root: a folder for kits, states and logs; must not exist yet.
@@ -33,6 +38,7 @@ class LocalProcesses(PartyProcesses):
         environment: added to every process.
         host: where the silos find the server.
         prefixes: silo → what its command begins with, for example to enter a network namespace.
+        user: Unix user of the silos' engines; None: this process's own.
     """
 
     def __init__(
@@ -46,9 +52,10 @@ class LocalProcesses(PartyProcesses):
         environment: Mapping[str, str] | None = None,
         host: str = "localhost",
         prefixes: Mapping[str, Sequence[str]] | None = None,
+        user: str | None = None,
     ) -> None:
         super().__init__(root, environment or {})
-        self._engine, self._prefixes = engine_named(engine), dict(prefixes or {})
+        self._engine, self._prefixes, self._user = engine_named(engine), dict(prefixes or {}), user
         names = [silo.name for silo in agreement.design.silos]
         self.federation = make_federation(
             root,
@@ -59,22 +66,37 @@ class LocalProcesses(PartyProcesses):
             agreement=agreement,
         )
         for name in names:
-            state = self.federation.state(name)
+            key = self.federation.state(name) / "identity.key"
             text = _trusting(self.federation.roster, (policies or {}).get(name, ""))
+            self.state(name).mkdir(parents=True, mode=0o700)
             settle(
-                state,
-                identity=Identity.parse((state / "identity.key").read_text()),
+                self.vault(name),
+                identity=Identity.parse(key.read_text()),
                 roster=self.federation.roster,
                 data=data if isinstance(data, str) else data[name],
                 policy=Policy.from_toml(text),
                 policy_text=text,
+                ledgers=self.state(name),
             )
-            approve(state, [agreement.plan])
+            key.unlink()
+            approve(self.vault(name), [agreement.plan])
+
+    def state(self, silo: str) -> Path:
+        """The state folder of a silo's organisation: ledgers, vaults."""
+        return self.federation.folder.resolve() / "organisations" / silo
+
+    def vault(self, silo: str) -> Path:
+        """Everything secret of a silo."""
+        return vault_folder(self.federation.roster, silo, state=self.state(silo))
 
     def start(self, party: str) -> OwnedProcess:
         """Start the server or a silo."""
         kit = self.federation.kit(party)
-        command = self._engine.serve(kit) if party == SERVER else self._engine.join(kit)
+        command = (
+            self._engine.serve(kit)
+            if party == SERVER
+            else silo_command(kit, self.vault(party), user=self._user)
+        )
         return self._run(party, [*self._prefixes.get(party, ()), *command])
 
     def start_all(self, *, seconds: float = 90.0) -> Operator:
@@ -87,7 +109,7 @@ class LocalProcesses(PartyProcesses):
             operator.close()
             raise EngineError(
                 f"only {sorted(there)} of {list(self.federation.roster.names)} connected. See "
-                f"{self.federation.folder}/*.log."
+                f"{self.federation.folder}/*.log and the silos' engine.log below organisations/."
             )
         return operator
 

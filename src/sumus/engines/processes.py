@@ -12,16 +12,28 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Self, final
+from typing import Any, Self, final
 
 import psutil  # type: ignore[import-untyped]
 
-__all__ = ["OwnedProcess", "PartyProcesses", "end_with_parent", "free_port", "supervise"]
+__all__ = [
+    "KeptProcess",
+    "NewLines",
+    "OwnedProcess",
+    "PartyProcesses",
+    "end_with_parent",
+    "free_port",
+    "supervise",
+    "until_stopped",
+]
 
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
+_LONG_SECONDS = 20.0
+"""A process that lived so long was well; one that dies earlier is started again later and later."""
+_MOST_LOG_BYTES = 64 << 20
 
 
 def free_port() -> int:
@@ -47,21 +59,31 @@ class OwnedProcess:
         command: what to run.
         log: file for its output.
         environment: added to this process's own.
+        without: variables that it does not get.
+        options: of `subprocess.Popen`, such as the user.
     """
 
     def __init__(
-        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        without: Collection[str] = (),
+        **options: Any,
     ) -> None:
         self.log = log
+        inherited = {name: value for name, value in os.environ.items() if name not in without}
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 list(command),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **(environment or {})},
+                env={**inherited, **(environment or {})},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
+                **options,
             )
 
     @property
@@ -144,39 +166,117 @@ class PartyProcesses:
         self.close()
 
 
-def supervise(
-    command: Sequence[str], *, log: Path, tell: Callable[[str], None] = lambda line: None
-) -> int:
-    """Run a command until this process is asked to stop; when it dies, start it again after a pause
-    that grows to half a minute.
+@final
+class KeptProcess:
+    """A process that is started again when it dies, after a pause that grows to half a minute while
+    it dies early.
 
     Args:
-        tell: called with every new line of the log.
+        command: what to run.
+        log: file for its output; cut when it is full.
+        options: of `OwnedProcess`.
     """
+
+    def __init__(self, command: Sequence[str], *, log: Path, **options: Any) -> None:
+        self._command, self._log, self._options = command, log, options
+        self._child: OwnedProcess | None = None
+        self._began = self._not_before = 0.0
+        self._pause = 1.0
+
+    def tend(self) -> bool:
+        """Start it if it is not running and its pause is over; returns whether it has just
+        ended.
+        """
+        if self._child is not None and self._child.running:
+            if self._log.stat().st_size > _MOST_LOG_BYTES:
+                os.truncate(self._log, 0)  # whoever writes it could fill the disk
+            return False
+        now, ended = time.monotonic(), self._child is not None
+        if self._child is not None:
+            self._child.stop()  # what it has started
+            self._child = None
+            self._pause = 1.0 if now - self._began > _LONG_SECONDS else min(2 * self._pause, 30.0)
+            self._not_before = now + self._pause
+        elif now >= self._not_before:
+            self._began = now
+            self._child = OwnedProcess(self._command, log=self._log, **self._options)
+        return ended
+
+    def stop(self) -> None:
+        """End it with everything it started."""
+        if self._child is not None:
+            self._child.stop()
+            self._child = None
+
+
+@final
+class NewLines:
+    """The lines that are added to a file from now on, even if it is cut or replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._rest = path, b""
+        self._inode, self._at = self._about()
+
+    def _about(self) -> tuple[int, int]:
+        try:
+            about = self._path.stat()
+        except OSError:
+            return 0, 0
+        return about.st_ino, about.st_size
+
+    def __iter__(self) -> Iterator[str]:
+        inode, size = self._about()
+        if inode != self._inode or size < self._at:
+            self._inode, self._at, self._rest = inode, 0, b""
+        if size == self._at:
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            added = file.read(size - self._at)
+        self._at += len(added)
+        *lines, self._rest = (self._rest + added).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+
+
+@contextlib.contextmanager
+def until_stopped() -> Iterator[Callable[[], bool]]:
+    """A block that ends in order when this process is asked to stop: yields whether it was."""
     stopping: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopping.append(number)
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    pause = 1.0
-    log.touch()
     try:
-        with log.open(errors="replace") as written:
-            written.seek(0, os.SEEK_END)
-            while not stopping:
-                began = time.monotonic()
-                child = OwnedProcess(command, log=log)
-                while child.running and not stopping:
-                    time.sleep(0.2)
-                    for line in written:
-                        tell(line)
-                child.stop()
-                pause = 1.0 if time.monotonic() - began > 60.0 else min(2.0 * pause, 30.0)
-                until = time.monotonic() + pause
-                while not stopping and time.monotonic() < until:
-                    time.sleep(0.1)
+        yield lambda: bool(stopping)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def supervise(
+    command: Sequence[str],
+    *,
+    log: Path,
+    tell: Callable[[str], None] = lambda line: None,
+    watch: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a command until this process is asked to stop, and start it again when it dies.
+
+    Args:
+        tell: called with every new line of the log.
+        watch: called several times a second.
+    """
+    log.touch()
+    lines, kept = NewLines(log), KeptProcess(command, log=log)
+    with until_stopped() as stopped:
+        try:
+            while not stopped():
+                kept.tend()
+                time.sleep(0.2)
+                watch()
+                for line in lines:
+                    tell(line)
+        finally:
+            kept.stop()
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from sumus.engines.federation_folder import SERVER_KEY
+from sumus.engines.kit import SERVER_KEY
 from sumus.errors import StorageError, SumusError
 from sumus.files import plain_json, read_bytes
 from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on

@@ -2,7 +2,8 @@
 
 Durable and atomic writes (`atomic`), a hash chain of JSON lines (`chain`), values as typed JSON
 (`values`), TOML tables under rules (`tables`, `rules`), objects named `package.module:NAME`
-(`named`), and machine code that is kept on disk until its source changes (`machine_code`).
+(`named`), pieces of bytes over a socket (`streams`), and machine code that is kept on disk until
+its source changes (`machine_code`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.files.atomic import (
         FileLock as FileLock,
+        FolderLock as FolderLock,
         append_durably as append_durably,
         decode_arrays as decode_arrays,
         encode_arrays as encode_arrays,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         text as text,
         whole as whole,
     )
+    from sumus.files.streams import receive_sized as receive_sized, send_sized as send_sized
     from sumus.files.tables import (
         RuledTable as RuledTable,
         closest as closest,
@@ -53,14 +56,15 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     atomic=(
-        "FileLock append_durably decode_arrays encode_arrays make_directory name_of_file "
-        "read_bytes replace_atomically sync_directory"
+        "FileLock FolderLock append_durably decode_arrays encode_arrays make_directory "
+        "name_of_file read_bytes replace_atomically sync_directory"
     ),
     chain="Chain Link",
     doors="door",
     machine_code="compiled",
     named="object_at",
     rules="bit_count choice digest flag name_or_place names number optional table text whole",
+    streams="receive_sized send_sized",
     tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",
 )

@@ -27,6 +27,7 @@ from sumus.errors import StorageError
 
 __all__ = [
     "FileLock",
+    "FolderLock",
     "append_durably",
     "decode_arrays",
     "encode_arrays",
@@ -212,6 +213,39 @@ class FileLock:
             yield
         finally:
             self.release()
+
+
+@final
+class FolderLock:
+    """A folder held by one process at a time, without a file in it; let go of when the block ends
+    or the process dies.
+
+    Args:
+        kept: over the start of another program in this process.
+    """
+
+    def __init__(self, path: Path, *, kept: bool = False) -> None:
+        self.path, self._kept = path, kept
+
+    def __enter__(self) -> None:
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} cannot be opened: {error.strerror}. Check the path and its "
+                "permissions."
+            ) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise StorageError(
+                f"{self.path} is in use by another process. Wait until it ends, or stop it."
+            ) from None
+        os.set_inheritable(self._descriptor, self._kept)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
 # -- checked arrays

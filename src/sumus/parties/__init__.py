@@ -3,7 +3,7 @@
 `round` is the algorithm on one page, `server` and `silo` are its two ends, `secure_sum` and
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
-`watchers` who is told, `entries` what is written down, `site` a silo's folder.
+`watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         one_round as one_round,
     )
     from sumus.parties.secure_sum import Patience as Patience, SecureSum as SecureSum
+    from sumus.parties.seen_ledger import SeenLedger as SeenLedger
     from sumus.parties.server import (
         ServerParty as ServerParty,
         measurement_asked as measurement_asked,
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
         own_releases as own_releases,
         require_unchanged as require_unchanged,
         settle as settle,
+        vault_folder as vault_folder,
     )
     from sumus.parties.sums import (
         model_hash as model_hash,
         round_identifier as round_identifier,
     )
     from sumus.parties.vanishing import DropOuts as DropOuts
+    from sumus.parties.vault import Vault as Vault, listen as listen
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
 
 __getattr__, __dir__, __all__ = door(
@@ -64,10 +67,12 @@ __getattr__, __dir__, __all__ = door(
     memory="SiloState",
     round="Invited RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
+    seen_ledger="SeenLedger",
     server="ServerParty measurement_asked",
     silo="SiloParty work_on",
-    site="Site approve open_party own_releases require_unchanged settle",
+    site="Site approve open_party own_releases require_unchanged settle vault_folder",
     sums="model_hash round_identifier",
     vanishing="DropOuts",
+    vault="Vault listen",
     watchers="SimulationMetrics Telling",
 )

@@ -1,31 +1,48 @@
-"""A silo's folder, filled in by its own people: identity, roster, approved plans, where its records
-are, and its policy.
+"""A silo's vault, filled in by its own people: identity, roster, approved plans, where its records
+and its ledger are, and its policy.
 
-`sumus join` writes it, every process of the silo opens it, and nothing that comes from a server is
-ever written to it.
+`sumus join` writes it, the vault's process opens it, and nothing that comes from a server is ever
+written to it. It is outside of the kit, and the ledger is outside of it: kits and rosters come and
+go, what a data set has spent stays.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from sumus.books import Ledger, LedgerReleases, Policy
+from sumus.books import Ledger, LedgerReleases, Policy, state_directory
 from sumus.data import FederatedData, load_silo
 from sumus.errors import DataError, StorageError
 from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster
 
-__all__ = ["Site", "approve", "open_party", "own_releases", "require_unchanged", "settle"]
+__all__ = [
+    "Site",
+    "approve",
+    "open_party",
+    "own_releases",
+    "require_unchanged",
+    "settle",
+    "vault_folder",
+]
+
+
+def vault_folder(roster: Roster, silo: str, *, state: Path | None = None) -> Path:
+    """Where a silo of a federation keeps its vault: below the organisation's state folder, apart
+    from those of other federations.
+    """
+    return (state or state_directory()) / "silos" / roster.digest().hex()[:16] / silo
 
 
 @final
@@ -36,9 +53,28 @@ class Site:
     Args:
         data: a CSV or Parquet file of this silo's records, or the name of an embedded data set for
             trials.
+        ledgers: the organisation's state folder; None: as the environment says.
     """
 
     data: str
+    ledgers: Path | None = None
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Site:
+        """What `settle` wrote."""
+        path = folder / "site.toml"
+        try:
+            entries = tomllib.loads(read_bytes(path).decode())
+            return cls(data=str(entries["data"]), ledgers=Path(str(entries["ledgers"])))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError):
+            raise StorageError(
+                f'{path} must say data = "…" and ledgers = "…". Run `sumus join` again.'
+            ) from None
+
+    @property
+    def ledger(self) -> Ledger:
+        """Of the data set, in the organisation's state folder."""
+        return Ledger.of_dataset(self.dataset, state=self.ledgers)
 
     @property
     def is_file(self) -> bool:
@@ -78,8 +114,10 @@ def settle(
     data: str,
     policy: Policy | None,
     policy_text: str,
+    ledgers: Path | None = None,
 ) -> SiloState:
-    """Write who this silo is, whom it trusts to be who, where its records are and what it allows.
+    """Write who this silo is, whom it trusts to be who, where its records and its ledger are and
+    what it allows.
 
     An identity and a roster that are there already must be the same: a silo does not change them by
         accident.
@@ -88,7 +126,9 @@ def settle(
     require_unchanged(folder, identity=identity, roster=roster)
     for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
         replace_atomically(folder / name, text.encode(), secret=True)
-    replace_atomically(folder / "site.toml", f"data = {json.dumps(data)}\n".encode())
+    places = {"data": data, "ledgers": str((ledgers or state_directory()).absolute())}
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
+    replace_atomically(folder / "site.toml", lines.encode())
     if policy is not None:
         replace_atomically(folder / "policy.toml", policy_text.encode())
     (folder / "plans").mkdir(exist_ok=True, mode=0o700)
@@ -118,47 +158,54 @@ def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:
     return agreements
 
 
-def own_releases(agreement: Agreement, ledger: Ledger, policy: Policy) -> LedgerReleases:
+def own_releases(
+    agreement: Agreement, ledger: Ledger, policy: Policy, *, silo: str = ""
+) -> LedgerReleases:
     """A silo's own ledger for one plan; refuses a plan whose whole run, measurements included,
     would not fit the silo's policy.
+
+    Args:
+        silo: tells the runs of several silos that share a ledger apart.
     """
     releases = LedgerReleases(
         ledger=ledger,
         policy=policy,
         plan=agreement.plan,
         account=agreement.account,
-        run=f"federation-{agreement.plan.hash[:16]}",  # a plan runs once in a federation
+        # a plan runs once in a federation
+        run=f"federation-{agreement.plan.hash[:16]}" + (f"-{silo}" if silo else ""),
         spent=LiveEpsilon(agreement.design),
     )
     policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
     return releases
 
 
-def open_party(folder: Path) -> SiloParty:
-    """The silo's party, from what its own people wrote."""
-    state = SiloState(folder)
-    try:
-        site = Site(data=str(tomllib.loads(read_bytes(folder / "site.toml").decode())["data"]))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError):
-        raise StorageError(
-            f'{folder / "site.toml"} must say data = "…". Run `sumus join` again.'
-        ) from None
-    policy = Policy.load(folder / "policy.toml")
+def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agree_on) -> SiloParty:
+    """The silo's party, from what its own people wrote.
+
+    Args:
+        agree: from a plan to what follows from it.
+    """
+    state, site = SiloState(folder), Site.of_folder(folder)
+    policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)
     if policy.roster_fingerprint is not None and not policy.pins(state.roster.digest()):
         raise StorageError(
             f"{folder / 'roster.toml'} is not the roster that {folder / 'policy.toml'} names. Run "
             "`sumus join` again."
         )
-    ledger = Ledger.of_dataset(site.dataset, state=folder)
+    seen.require_whole()
 
-    def agree(plan: TrainingPlan) -> Agreement:
+    def allowed(plan: TrainingPlan) -> Agreement:
         policy.check_imports(plan)
-        return agree_on(plan)
+        return agree(plan)
+
+    def releases(agreement: Agreement) -> Noted:
+        return Noted(own_releases(agreement, seen.ledger, policy, silo=state.name), seen)
 
     return SiloParty(
         state,
-        agree=agree,
         work=work_on(site.load),
-        releases=lambda agreement: own_releases(agreement, ledger, policy),
+        releases=releases,
+        agree=allowed,
         require_post_quantum=policy.require_post_quantum,
     )

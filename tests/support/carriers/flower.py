@@ -1,10 +1,11 @@
-"""Flower's driver over a grid in this process: every message starts a silo from its disk, as a
+"""Flower's driver over a grid in this process: every message starts a relay to the silo's vault, as a
 SuperNode does.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -12,23 +13,44 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from sumus.engines.flower.client_app import app
 from sumus.engines.flower.driver import FlowerDriver
+from sumus.engines.relay import VARIABLE
 from support.local_federation import LocalFederation
+from support.vaults import VaultInThread
 
 # what a task's process of the engine knows of itself
 TaskIdentity._task_id = TaskIdentity._run_id = TaskIdentity._node_id = 1
 
 
+def call(path: Path | str, message: Message, node: int = 1) -> Message:
+    """A silo's app in the environment of its node."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(path)
+    context = Context(
+        run_id=1,
+        node_id=node,
+        node_config={},
+        state=RecordDict(),
+        run_config={"vault": "/chosen/by/the/server"},
+    )
+    try:
+        return app(message, context)
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
 class LocalGrid:
     """What the driver uses of Flower's grid, with the silos' apps called on the spot."""
 
-    def __init__(self, folders: dict[int, Path]) -> None:
-        self._folders, self._numbers = folders, itertools.count()
+    def __init__(self, sockets: dict[int, Path]) -> None:
+        self._sockets, self._numbers = sockets, itertools.count()
         self._replies: dict[str, Message] = {}
         self.errors: set[int] = set()
         self.instead: dict[int, dict[str, ConfigRecord]] = {}
 
     def get_node_ids(self) -> list[int]:
-        return list(self._folders)
+        return list(self._sockets)
 
     def push_messages(self, messages: list[Message]) -> list[str]:
         identifiers = []
@@ -38,15 +60,7 @@ class LocalGrid:
             node = message.metadata.dst_node_id
             if node in self.errors:
                 continue
-            config = {"state": str(self._folders[node])}
-            context = Context(
-                run_id=1,
-                node_id=node,
-                node_config=config,
-                state=RecordDict(),
-                run_config={"state": "/chosen/by/the/server"},
-            )
-            self._replies[identifier] = app(message, context)
+            self._replies[identifier] = call(self._sockets[node], message, node)
             if node in self.instead:
                 self._replies[identifier] = Message(
                     RecordDict(self.instead[node]), reply_to=message
@@ -61,12 +75,27 @@ class LocalGrid:
         ]
 
 
-def grid_of(federation: LocalFederation) -> LocalGrid:
-    """A grid whose nodes are numbered in another order than the silos."""
-    names = reversed(federation.roster.names)
-    return LocalGrid({1000 + number: federation.folder(name) for number, name in enumerate(names)})
+class DriverWithVaults:
+    """The driver over a grid whose nodes are numbered in another order than the silos; closing it
+    ends the vaults too.
+    """
+
+    def __init__(self, federation: LocalFederation) -> None:
+        names = federation.roster.names
+        self.nodes = {1000 + number: name for number, name in enumerate(reversed(names))}
+        self._vaults = {
+            node: VaultInThread(federation.folder(name)) for node, name in self.nodes.items()
+        }
+        self.grid = LocalGrid({node: vault.path for node, vault in self._vaults.items()})
+        self._driver = FlowerDriver(self.grid, names, self.nodes)
+        self.exchange = self._driver.exchange
+
+    def close(self) -> None:
+        self._driver.close()
+        for vault in self._vaults.values():
+            vault.close()
 
 
-def driver(federation: LocalFederation) -> FlowerDriver:
+def driver(federation: LocalFederation) -> DriverWithVaults:
     """The driver to silos that are opened from their folders."""
-    return FlowerDriver(grid_of(federation), federation.roster.names)
+    return DriverWithVaults(federation)

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from sumus.engines.flower.client_app import BODY, NAME_ACTION, RECORD
+from sumus.engines.flower.client_app import BODY, RECORD
 
 __all__ = ["FlowerDriver"]
 
@@ -21,56 +21,62 @@ _PAUSE_SECONDS = 0.2
 class FlowerDriver:
     """Carries messages to the SuperNodes.
 
+    Guarantee: a silo is the node whose key the server's kit has under the silo's name; no node
+        takes another's place by what it says.
+
     Args:
         grid: the run's grid.
         names: name of every silo number.
-        locate_seconds: how long to ask nodes for their names.
+        nodes: name of every node, as the server registered their keys.
+        locate_seconds: how long to wait for nodes to be online.
     """
 
-    def __init__(self, grid: Any, names: tuple[str, ...], *, locate_seconds: float = 90.0) -> None:
+    def __init__(
+        self,
+        grid: Any,
+        names: tuple[str, ...],
+        nodes: Mapping[int, str],
+        *,
+        locate_seconds: float = 90.0,
+    ) -> None:
         self._grid, self._names, self._locate_seconds = grid, names, locate_seconds
-        self._node_of: dict[str, int] = {}
-        self._asked: set[int] = set()
+        self._node_of = {name: node for node, name in nodes.items()}
 
     def exchange(
         self, messages: Mapping[int, bytes], *, deadline_seconds: float
     ) -> Mapping[int, bytes]:
         """See `Driver.exchange`."""
         until = time.monotonic() + deadline_seconds
-        self._locate(
-            [self._names[silo] for silo in messages],
+        online = self._online(
+            {self._node_of[self._names[silo]] for silo in messages if self._knows(silo)},
             until=min(until, time.monotonic() + self._locate_seconds),
         )
         there = {
             self._node_of[self._names[silo]]: silo
             for silo in messages
-            if self._names[silo] in self._node_of
+            if self._knows(silo) and self._node_of[self._names[silo]] in online
         }
-        answers = self._ask(
-            {node: messages[silo] for node, silo in there.items()}, "query", until=until
-        )
+        answers = self._ask({node: messages[silo] for node, silo in there.items()}, until=until)
         return {there[node]: answer for node, answer in answers.items()}
 
-    def _locate(self, wanted: list[str], *, until: float) -> None:
-        """Ask nodes that are new for their names."""
-        while any(name not in self._node_of for name in wanted) and time.monotonic() < until:
-            fresh = set(self._grid.get_node_ids()) - self._asked
-            if not fresh:
-                if self._asked and len(self._asked) >= len(self._names):
-                    return
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            names = self._ask(dict.fromkeys(fresh, b""), f"query.{NAME_ACTION}", until=until)
-            self._asked |= set(names)
-            self._node_of |= {name.decode("utf-8", "replace"): node for node, name in names.items()}
+    def _knows(self, silo: int) -> bool:
+        return self._names[silo] in self._node_of
 
-    def _ask(self, bodies: Mapping[int, bytes], kind: str, *, until: float) -> dict[int, bytes]:
+    def _online(self, wanted: set[int], *, until: float) -> set[int]:
+        """Which nodes are there; waits for those that are wanted."""
+        while not wanted <= (online := set(self._grid.get_node_ids())):
+            if time.monotonic() >= until:
+                break
+            time.sleep(_PAUSE_SECONDS)
+        return online
+
+    def _ask(self, bodies: Mapping[int, bytes], *, until: float) -> dict[int, bytes]:
         left = max(until - time.monotonic(), 1.0)
         asked = [
             Message(
                 RecordDict({RECORD: ConfigRecord({BODY: body})}),
                 dst_node_id=node,
-                message_type=kind,
+                message_type="query",
                 ttl=left + 60.0,
             )
             for node, body in bodies.items()

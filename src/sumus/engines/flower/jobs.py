@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from sumus.engines.engine import Outcome, Watch
-from sumus.engines.federation_folder import SERVER, STATE_FOLDER, Kit
-from sumus.engines.flower.kits import flwr
+from sumus.engines.flower.kits import flwr, registered
 from sumus.engines.flower.server_app import PROGRESS
-from sumus.engines.flower.start import NODES
+from sumus.engines.kit import SERVER, STATE_FOLDER, Kit
 from sumus.errors import EngineError
 from sumus.files import toml_value
 from sumus.parties import Agreement
@@ -148,11 +147,11 @@ class FlowerOperator:
     def _connected(self) -> dict[str, str]:
         """The silos whose nodes are online, with the time since when."""
         nodes = self._asked("supernode", "list")["nodes"]
-        names = _read(self._server / NODES) or {}
+        names = registered(self._server)
         return {
-            names[str(node["node-id"])]: str(node["online-at"])
+            names[int(node["node-id"])]: str(node["online-at"])
             for node in nodes
-            if node["status"] == "online" and str(node["node-id"]) in names
+            if node["status"] == "online" and int(node["node-id"]) in names
         }
 
     def _status(self, run: str) -> str:

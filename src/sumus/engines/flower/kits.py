@@ -15,18 +15,22 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sumus.engines.engine import Address
-from sumus.engines.federation_folder import SERVER, FederationFolder, Kit
-from sumus.engines.flower.certificates import make_certificates, make_node_key
+from sumus.engines.kit import SERVER, Kit
 from sumus.errors import EngineError
+
+if TYPE_CHECKING:
+    from sumus.engines.federation_folder import FederationFolder
 
 __all__ = [
     "CONNECTION",
+    "NODES",
     "environment",
     "flwr",
     "installed",
+    "registered",
     "server_command",
     "silo_command",
     "write_kits",
@@ -34,11 +38,15 @@ __all__ = [
 
 CONNECTION = "sumus"
 """The server's name in the configuration of Flower's command line."""
+NODES = "nodes.json"
+"""In the server's state: name of every node by its number."""
 _START = "sumus.engines.flower.start"
 
 
 def write_kits(folder: FederationFolder, address: Address) -> None:
     """Certificates for the server and a key for every silo's node."""
+    from sumus.engines.flower.certificates import make_certificates, make_node_key
+
     _require_this_machine(address)
     for party in folder.parties:
         folder.kit(party).mkdir(parents=True, mode=0o700)
@@ -78,6 +86,13 @@ def environment(kit: Path) -> dict[str, str]:
         "FLWR_HOME": str(kit.resolve() / "flwr"),
         "PATH": commands,
     }
+
+
+def registered(state: Path) -> dict[int, str]:
+    """The nodes whose keys the server has registered, by number; `state` is the server's."""
+    path = state / NODES
+    nodes = json.loads(path.read_text()) if path.is_file() else {}
+    return {int(node): str(name) for node, name in nodes.items()}
 
 
 def installed(command: Sequence[str]) -> list[str]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from sumus.engines.federation_folder import STATE_FOLDER
 from sumus.engines.flower.driver import FlowerDriver
+from sumus.engines.flower.kits import registered
+from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.server_job import ServerJob
 from sumus.files import replace_atomically
 from sumus.parties import Patience
@@ -47,6 +48,6 @@ def main(grid: Grid, context: Context) -> None:
         changed=tell,
     )
     try:
-        job.run(folder, lambda names: FlowerDriver(grid, names))
+        job.run(folder, lambda names: FlowerDriver(grid, names, registered(folder)))
     finally:
         tell(ended=True)

@@ -13,16 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-from sumus.engines.federation_folder import Kit
-from sumus.engines.flower.kits import environment, flwr, installed
+from sumus.engines.flower.kits import NODES, environment, flwr, installed, registered
+from sumus.engines.kit import Kit
 from sumus.engines.processes import end_with_parent, free_port
 from sumus.errors import EngineError
 from sumus.files import replace_atomically
 
-__all__ = ["NODES", "run_server", "run_silo"]
+__all__ = ["run_server", "run_silo"]
 
-NODES = "nodes.json"
-"""In the server's state: name of every node by its number."""
 _PAUSE_SECONDS = 1.0
 
 
@@ -36,14 +34,13 @@ def run_server(path: Path) -> int:
         *("--database", str(path / "state.db"), "--disable-runtime-dependency-installation"),
     ]
     process = _started(command, path)
-    registered = kit.state / NODES
-    nodes = dict(json.loads(registered.read_text())) if registered.is_file() else {}
+    nodes = registered(kit.state)
     for key in sorted((path / "nodes").glob("*.pub")):
         while key.stem not in nodes.values() and process.poll() is None:
             with contextlib.suppress(EngineError):  # it is not up yet
                 node = flwr(kit, "supernode", "register", str(key))["node-id"]
-                nodes[str(node)] = key.stem
-                replace_atomically(registered, json.dumps(nodes).encode())
+                nodes[int(node)] = key.stem
+                replace_atomically(kit.state / NODES, json.dumps(nodes).encode())
                 break
             time.sleep(_PAUSE_SECONDS)
     return process.wait()
@@ -55,8 +52,7 @@ def run_silo(path: Path) -> int:
     command = [
         *("flower-supernode", "--superlink", f"127.0.0.1:{kit.address.port}"),
         *("--root-certificates", str(path / "ca.crt")),
-        *("--auth-supernode-private-key", str(path / "node")),
-        *("--node-config", f'state="{kit.state.resolve()}"', "--port"),
+        *("--auth-supernode-private-key", str(path / "node"), "--port"),
     ]
     while True:
         _started([*command, str(free_port())], path).wait()

@@ -12,7 +12,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
-from sumus.engines.federation_folder import STATE_FOLDER
+from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.nvflare.driver import NvflareDriver
 from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.server_job import ServerJob

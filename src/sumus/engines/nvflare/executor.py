@@ -1,11 +1,9 @@
-"""The silo's end: hands every message to the silo's party and its answer back. Takes no arguments:
+"""The silo's end: hands every message to the silo's vault and its answer back. Takes no arguments:
 they would come from the server.
 """
 
 from __future__ import annotations
 
-import threading
-from pathlib import Path
 from typing import Any, final
 
 from nvflare.apis.event_type import EventType
@@ -15,10 +13,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from sumus.engines.federation_folder import STATE_FOLDER
 from sumus.engines.nvflare.orphans import end_with_parent
-from sumus.errors import SumusError
-from sumus.parties import SiloParty, open_party
+from sumus.engines.relay import Relay
 
 __all__ = ["BODY", "TOPIC", "SiloExecutor"]
 
@@ -32,19 +28,17 @@ class SiloExecutor(Executor):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._party: SiloParty | None = None
-        self._opening = threading.Lock()
-        self._folder: Path | None = None
+        self._relay = Relay.of_environment()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen while the job runs."""
         if event_type == EventType.START_RUN:
             end_with_parent()
-            engine = fl_ctx.get_engine()
-            self._folder = Path(engine.get_workspace().get_root_dir()) / STATE_FOLDER
-            engine.register_aux_message_handler(topic=TOPIC, message_handle_func=self._handle)
-        elif event_type == EventType.END_RUN and self._party is not None:
-            self._party.close()
+            fl_ctx.get_engine().register_aux_message_handler(
+                topic=TOPIC, message_handle_func=self._handle
+            )
+        elif event_type == EventType.END_RUN:
+            self._relay.close()
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -56,19 +50,9 @@ class SiloExecutor(Executor):  # type: ignore[misc]
         message = request.get(BODY)
         if not isinstance(message, bytes | bytearray):
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
-        try:
-            party = self._open()
-        except (SumusError, OSError) as error:
-            self.logger.error(f"the silo's folder {self._folder} cannot be opened: {error}")
+        answer = self._relay.handle(bytes(message))
+        if answer is None:
             return make_reply(ReturnCode.SERVICE_UNAVAILABLE)
         reply: Any = Shareable()
-        reply[BODY] = party.handle(bytes(message))
+        reply[BODY] = answer
         return reply
-
-    def _open(self) -> SiloParty:
-        with self._opening:
-            if self._party is None:
-                if self._folder is None:
-                    raise OSError("the job has not started")
-                self._party = open_party(self._folder)
-            return self._party

@@ -24,11 +24,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sumus.engines.engine import Address
-from sumus.engines.federation_folder import ADMIN, SERVER, FederationFolder
+from sumus.engines.kit import ADMIN, SERVER
 from sumus.errors import EngineError
+
+if TYPE_CHECKING:
+    from sumus.engines.federation_folder import FederationFolder
 
 __all__ = [
     "OPERATOR",

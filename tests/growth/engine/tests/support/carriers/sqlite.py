@@ -1,14 +1,15 @@
-"""SQLite's driver, with a thread in this process that answers for the silos."""
+"""SQLite's driver, with a thread in this process that relays for the silos."""
 
 from __future__ import annotations
 
 import threading
 
+from sumus.engines.relay import Relay
 from sumus.engines.sqlite.driver import SqliteDriver
 from sumus.engines.sqlite.mailbox import Mailbox
 from sumus.engines.sqlite.processes import answer_letters
-from sumus.parties import open_party
 from support.local_federation import LocalFederation
+from support.vaults import VaultInThread
 
 
 class DriverWithSilos(SqliteDriver):
@@ -21,12 +22,13 @@ class DriverWithSilos(SqliteDriver):
         self._silos.start()
 
     def _answer(self, federation: LocalFederation) -> None:
-        parties = {name: open_party(federation.folder(name)) for name in self._names}
+        vaults = {name: VaultInThread(federation.folder(name)) for name in self._names}
+        relays = {name: Relay(str(vault.path)) for name, vault in vaults.items()}
         while not self._closed.wait(0.01):
-            for name, party in parties.items():
-                answer_letters(self._mailbox, name, party)
-        for party in parties.values():
-            party.close()
+            for name, relay in relays.items():
+                answer_letters(self._mailbox, name, relay)
+        for vault in vaults.values():
+            vault.close()
 
     def close(self) -> None:
         self._closed.set()

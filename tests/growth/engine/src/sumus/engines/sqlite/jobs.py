@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from sumus.engines.engine import Outcome, Watch
-from sumus.engines.federation_folder import Kit
+from sumus.engines.kit import Kit
 from sumus.engines.sqlite.kits import mailbox_of
 from sumus.errors import EngineError
 from sumus.parties import Agreement

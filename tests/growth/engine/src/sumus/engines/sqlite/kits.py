@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from sumus.engines.engine import Address
-from sumus.engines.federation_folder import FederationFolder, Kit
+from sumus.engines.federation_folder import FederationFolder
+from sumus.engines.kit import Kit
 from sumus.engines.sqlite.mailbox import Mailbox
 from sumus.errors import EngineError
 

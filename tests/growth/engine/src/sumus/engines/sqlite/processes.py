@@ -6,13 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from sumus.engines.federation_folder import Kit
-from sumus.engines.server_job import ServerJob
+from sumus.engines.kit import Kit
+from sumus.engines.relay import Relay
 from sumus.engines.sqlite import CONNECTED
 from sumus.engines.sqlite.driver import SqliteDriver
 from sumus.engines.sqlite.kits import mailbox_of
 from sumus.engines.sqlite.mailbox import Mailbox
-from sumus.parties import Patience, SiloParty, open_party
 
 __all__ = ["answer_letters", "run_server", "run_silo"]
 
@@ -33,6 +32,9 @@ def run_server(path: Path) -> None:
 
 
 def _train(mailbox: Mailbox, folder: Path, number: int, request: dict[str, float | str]) -> None:
+    from sumus.engines.server_job import ServerJob  # the silo's process loads no party
+    from sumus.parties import Patience
+
     job = ServerJob(
         str(request["plan"]),
         rounds=int(request["rounds"]),
@@ -52,22 +54,24 @@ def _train(mailbox: Mailbox, folder: Path, number: int, request: dict[str, float
 
 
 def run_silo(path: Path) -> None:
-    """Hand every letter to the silo's party. The folder is the kit's own, and no letter names it."""
+    """Hand every letter to the silo's vault, which the environment names and no letter."""
     kit, mailbox = Kit.open(path, "silo"), mailbox_of(path)
     while not mailbox.path.exists():
         time.sleep(_PAUSE_SECONDS)
     mailbox.create()
-    party = open_party(kit.state)
+    relay = Relay.of_environment()
     sys.stdout.write(f"{kit.party}: {CONNECTED}\n")
     while True:
-        answer_letters(mailbox, kit.party, party)
+        answer_letters(mailbox, kit.party, relay)
         time.sleep(_PAUSE_SECONDS)
 
 
-def answer_letters(mailbox: Mailbox, silo: str, party: SiloParty) -> None:
+def answer_letters(mailbox: Mailbox, silo: str, relay: Relay) -> None:
     """Answer what is there for a silo."""
     for letter, body in mailbox.waiting(silo):
-        mailbox.answer(letter, party.handle(body))
+        answer = relay.handle(body)
+        if answer is not None:
+            mailbox.answer(letter, answer)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,207 @@
+"""The vault: a silo's party as a process of its own, behind a Unix socket.
+
+    engine's process (relay) ──8-byte length, message──► vault (records, keys, ledger, policy)
+                             ◄─8-byte length, answer────
+
+Nothing else is spoken: one message and its answer a connection, one connection at a time. The
+answer is what `SiloParty.handle` returns, so all that ever leaves the vault is signed, masked or a
+refusal. Started by `sumus join` or by a unit that it wrote: `python -m sumus.parties.vault FOLDER
+SOCKET [RELAY]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import resource
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import final
+
+from sumus.books import Policy
+from sumus.errors import DataError, PeerProtocolError, StorageError, SumusError
+from sumus.files import FolderLock, receive_sized, send_sized
+from sumus.parties.agreement import Agreement, agree_on
+from sumus.parties.memory import SiloState
+from sumus.parties.site import open_party
+from sumus.plan import TrainingPlan
+
+__all__ = ["Vault", "listen", "most_bytes", "seal_process", "serve_folder", "uid_of"]
+
+_MESSAGE_SECONDS = 60.0
+_WAITING = 64
+_AROUND_BYTES = 64 << 10
+_SILO_BYTES = 4 << 10
+_LONGEST_PATH = 107
+"""The most bytes that the path of a Unix socket may have."""
+_DUMPABLE = 4  # PR_SET_DUMPABLE
+
+
+def most_bytes(agreement: Agreement) -> int:
+    """The most bytes that a server's message of a plan has.
+
+        4·d + 4 KiB·N + 64 KiB      d numbers of the model or of the sum, whichever is longer, N silos
+
+    The keys, ciphertexts, salts and signatures that a message has of one silo are below 4 KiB.
+    """
+    numbers = max(agreement.design.resolved.dimension, agreement.terms.length)
+    return 4 * numbers + _SILO_BYTES * agreement.terms.silos + _AROUND_BYTES
+
+
+@final
+class Vault:
+    """Answers connections with what the silo's party says.
+
+    Guarantee: a message is read only from a process of one of `uids` (as the kernel says), and only
+        if it is no longer than the approved plans allow; whatever one connection does, the next is
+        served.
+
+    Args:
+        folder: of the vault, as `settle` wrote it.
+        uids: Unix users whose processes may speak.
+        seconds: patience with a peer that sends or takes slowly.
+    """
+
+    def __init__(
+        self, folder: Path, *, uids: frozenset[int], seconds: float = _MESSAGE_SECONDS
+    ) -> None:
+        self._state, self._uids, self._seconds = SiloState(folder), uids, seconds
+        self._agreements: dict[str, Agreement] = {}
+        self._bounds: dict[tuple[str, int, int], int] = {}
+        self._party = open_party(folder, agree=self._agreed)
+        self._policy = Policy.load(folder / "policy.toml")
+
+    def serve(self, listener: socket.socket) -> None:
+        """Answer one connection after the other until the listener is closed."""
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._answer(connection)
+
+    def close(self) -> None:
+        """Let another process take over the folder."""
+        self._party.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            self._require_known(connection)
+            message = receive_sized(connection, most=self.most_bytes(), seconds=self._seconds)
+        except ConnectionResetError:
+            return  # somebody looked whether the vault is there
+        except (OSError, PeerProtocolError) as error:
+            with contextlib.suppress(StorageError, OSError):
+                self._state.log_refusal(f"the relay was not heard: {error}")
+            return
+        answer = self._party.handle(message)
+        with contextlib.suppress(OSError):  # whoever asked is gone; it may ask again
+            send_sized(connection, answer, seconds=self._seconds)
+
+    def _require_known(self, connection: socket.socket) -> None:
+        """Refuse processes of other users, where the kernel says whose they are."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return  # the socket's own mode keeps others away
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _, uid, _ = struct.unpack("iII", credentials)
+        if uid not in self._uids:
+            raise PeerProtocolError(
+                f"a process of user {uid} may not speak to this vault. Start the engine with `sumus "
+                "join`."
+            )
+
+    def most_bytes(self) -> int:
+        """The longest message that any approved plan can bring; plans may be approved while the
+        vault runs.
+        """
+        most = _AROUND_BYTES
+        for path in (self._state.folder / "plans").glob("*.toml"):
+            with contextlib.suppress(SumusError, OSError):  # a plan that cannot run brings nothing
+                about = path.stat()
+                key = (path.name, about.st_mtime_ns, about.st_size)
+                if key not in self._bounds:
+                    self._bounds[key] = most_bytes(self._agreed(TrainingPlan.load(path)))
+                most = max(most, self._bounds[key])
+        return most
+
+    def _agreed(self, plan: TrainingPlan) -> Agreement:
+        self._policy.check_imports(plan)
+        if plan.hash not in self._agreements:
+            self._agreements[plan.hash] = agree_on(plan)
+        return self._agreements[plan.hash]
+
+
+def listen(path: Path, *, uids: frozenset[int]) -> socket.socket:
+    """A socket at `path` that processes of these users can reach; a stale one is replaced."""
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise DataError(
+            f"the socket's path {path} must have at most {_LONGEST_PATH} bytes. Choose a folder "
+            "with a shorter path."
+        )
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise StorageError(
+            f"{path} cannot be made: {error.strerror}. Check the folder and its permissions."
+        ) from None
+    finally:
+        os.umask(before)
+    others = sorted(uids - {os.getuid()})
+    if others and os.getuid() == 0 and len(others) == 1:
+        os.chown(path, others[0], -1)
+    elif others:
+        path.chmod(0o666)  # who may speak is decided by the kernel's word on every connection
+    listener.listen(_WAITING)
+    return listener
+
+
+def seal_process() -> None:
+    """Keep this process's memory from others of the same user: no dump, no debugger, no /proc/…/mem
+    (Linux; elsewhere no dump).
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_DUMPABLE, 0, 0, 0, 0):
+        raise StorageError("this process cannot be closed to others. Check the kernel's settings.")
+
+
+def uid_of(user: str) -> int:
+    """The number of a Unix user, by name or number."""
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise DataError(
+            f"there is no user {user!r} on this machine. Make one: useradd --system "
+            f"--no-create-home {user}"
+        ) from None
+
+
+def serve_folder(folder: Path, path: Path, *, relay: str | None = None) -> None:
+    """Serve a vault's folder until this process is ended.
+
+    Args:
+        path: of the socket.
+        relay: Unix user of the engine's process; None: this one's.
+    """
+    seal_process()
+    uids = frozenset({os.getuid(), os.getuid() if relay is None else uid_of(relay)})
+    with FolderLock(folder):
+        vault = Vault(folder, uids=uids)
+        vault.most_bytes()  # agrees to the plans before anybody waits
+        with listen(path, uids=uids) as listener:
+            vault.serve(listener)
+
+
+if __name__ == "__main__":
+    try:
+        serve_folder(Path(sys.argv[1]), Path(sys.argv[2]), relay=next(iter(sys.argv[3:]), None))
+    except SumusError as error:
+        sys.exit(f"error: {error}")
