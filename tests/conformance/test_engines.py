@@ -71,7 +71,7 @@ def test_the_default_is_among_them() -> None:
 def test_it_offers_every_function_of_an_engine_with_its_parameters(name: str) -> None:
     engine = ENGINES[name]
     offered = functions(Engine)
-    assert set(offered) == {"make_kits", "serve", "join", "operator"}
+    assert set(offered) == {"make_kits", "complete", "renew", "serve", "join", "operator"}
     for function, signature in offered.items():
         wanted = list(signature.parameters.values())[1:]
         assert list(inspect.signature(getattr(engine, function)).parameters.values()) == wanted

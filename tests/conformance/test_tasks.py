@@ -123,8 +123,9 @@ def test_the_numbers_of_links_are_those_of_the_compiled_loops(task: Task) -> Non
     """Compiled code is kept on disk until its own file changes, so it cannot read them off `Link`."""
     from sumus.gradients import kernels
 
-    assert (kernels._SOFTMAX, kernels._LOGISTIC) == (Link.SOFTMAX, Link.LOGISTIC)
-    assert len(Link) == 3, "a link more needs a loop of its own, or no link"
+    told = (kernels._SOFTMAX, kernels._LOGISTIC, kernels._HUBER)
+    assert told == (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER)
+    assert len(Link) == 4, "a link more needs a loop of its own, or no link"
 
 
 def test_every_path_gives_the_same_clipped_sum(task: Task) -> None:
@@ -207,10 +208,10 @@ def test_exact_counts_tell_what_a_direct_computation_tells(task: Task) -> None:
         assert list(counted.values) == list(exact) == [measure.name for measure in task.measures]
         for name, value in exact.items():
             assert abs(counted[name] - value) <= counted.plus_minus[name]
-        parts = [task.measured(total, noise_std_grid=0.0)] * 3
-        pooled = task.pooled(parts)
+        pooled = task.pooled([task.metrics(*scores)] * 3)
         assert pooled is not None
         assert pooled.records == 3 * RECORDS
+        assert pooled.numbers == pytest.approx(exact)
     assert task.pooled([]) is None
 
 

@@ -26,7 +26,7 @@ from nvflare.fuel.f3.stats_pool import StatsPoolManager
 from nvflare.private.fed.server.server_command_agent import ServerCommandAgent
 
 from sumus.engines.nvflare import start
-from sumus.engines.nvflare.gate import GatedCell, Route, takes
+from sumus.engines.nvflare.gate import GatedCell, Route, on_interface, takes
 from sumus.errors import EngineError
 
 JOB, OTHER = "99bcdc83-f763-40d3-89f2-801e7f0ea752", "23e0904c-94c9-4c23-a537-05c31d5c17bc"
@@ -277,6 +277,18 @@ def test_a_silo_connects_to_no_address_that_a_message_offers(
     }
     arrive(cells[kind], "server", origin="server", **headers)
     assert offered == (["tcp://attacker:1"] if connects else [])
+
+
+@pytest.mark.parametrize(
+    ("url", "bound"),
+    [
+        ("tcp://0:8002", "tcp://10.0.0.7:8002"),
+        ("tcp://0:8002?admin=true", "tcp://10.0.0.7:8002?admin=true"),
+        ("stcp://localhost:8002", "stcp://10.0.0.7:8002"),
+    ],
+)
+def test_a_listener_is_put_on_one_interface(url: str, bound: str) -> None:
+    assert on_interface(url, "10.0.0.7") == bound
 
 
 # -- the server's process of a job

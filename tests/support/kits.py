@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from sumus.engines.transport_keys import key_text, new_key
 from sumus.randomness import RandomSource
 from sumus.secagg import SERVER_NAME, Identity, Roster
 
@@ -13,9 +21,9 @@ __all__ = ["bare_kit", "made_roster"]
 
 
 def made_roster(names: Sequence[str], me: Identity) -> Roster:
-    """A roster with this silo and others that nobody has met."""
+    """A roster with this silo, a server and others that nobody has met."""
     others = [Identity.generate(name, RandomSource()) for name in names if name != me.name]
-    return Roster.of(Identity.generate(SERVER_NAME, RandomSource()), (me, *others))
+    return Roster.of(Identity.generate(SERVER_NAME, RandomSource()), [me, *others])
 
 
 def bare_kit(path: Path, party: str, roster: Roster) -> Path:
@@ -27,4 +35,24 @@ def bare_kit(path: Path, party: str, roster: Roster) -> Path:
         f'engine = "nvflare"\nparty = "{party}"\nserver = "localhost:8002"\n'
     )
     (path / "sumus" / "roster.toml").write_text(roster.to_text())
+    (path / "startup").mkdir(mode=0o700)
+    key, certificate = _transport()
+    (path / "startup" / "client.key").write_bytes(key)
+    (path / "startup" / "client.crt").write_bytes(certificate)
     return path
+
+
+@functools.cache
+def _transport() -> tuple[bytes, bytes]:
+    """A transport key and a certificate of nobody in particular."""
+    key, name = new_key(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name)
+    certificate = (
+        builder.public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=100))
+        .sign(key, SHA256())
+    )
+    return key_text(key), certificate.public_bytes(Encoding.PEM)

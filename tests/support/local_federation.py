@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus import __version__
 from sumus.books import Ledger, LedgerReleases, Policy, RunFolder
 from sumus.data import load_silo
+from sumus.files import build_of
 from sumus.parties import (
     Agreement,
     InProcess,
@@ -139,7 +139,7 @@ class LocalFederation:
             "session": session_digest(self.agreement.terms, self.roster),
             "nonce": bytes(range(32)),
             "plan_hash": bytes.fromhex(self.agreement.plan.hash),
-            "version": __version__,
+            "version": build_of(),
         }
         return Greeting(**(fields | changes)).encode(self.identity)
 

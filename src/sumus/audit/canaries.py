@@ -237,7 +237,9 @@ class _Features:
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
         training = design.plan.training
-        self._binary, self._bound = training.model == "logistic", training.feature_bound
+        # one row of weights: two classes, or a number
+        self._binary = design.plan.task.linear_outputs(training.model, 1) == 1
+        self._bound, self._labels = training.feature_bound, design.plan.task.label_type
         self._outputs = 1 if self._binary else 2
         dimension = design.resolved.dimension
         # a softmax has as many rows as classes; the canaries need to know the number of features
@@ -270,7 +272,7 @@ class _Features:
         columns = self._columns[included]
         x = np.zeros((len(columns), self._features), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
-        return Records(x, np.zeros(len(columns), dtype=np.int64))
+        return Records(x, np.zeros(len(columns), dtype=self._labels))
 
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,9 +24,21 @@ from sumus.cli.options import (
     load_plan,
     print_json,
 )
+from sumus.cli.renewal import renew_command
 from sumus.cli.terminal import screen
 from sumus.data import locate
-from sumus.engines import DEFAULT_ENGINE, ENGINES, Address, Kit, make_federation, train_across
+from sumus.engines import (
+    DEFAULT_ENGINE,
+    ENGINES,
+    REQUEST,
+    TRANSPORT_KEY,
+    Address,
+    FederationFolder,
+    Kit,
+    make_federation,
+    requests_in,
+    train_across,
+)
 from sumus.errors import EngineError, PlanError
 from sumus.parties import Agreement, agree_on
 from sumus.plan import DEFAULT_PLAN
@@ -33,11 +46,12 @@ from sumus.secagg import Roster
 from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
-    from sumus.engines import FederationFolder, Watch
+    from sumus.engines import Watch
     from sumus.runs import Start
 
 __all__ = ["federation_app"]
 
+SERVER = "server"
 EngineName = Annotated[
     str, typer.Option("--engine", help=f"What carries the messages: {', '.join(ENGINES)}.")
 ]
@@ -45,6 +59,9 @@ EngineName = Annotated[
 federation_app = typer.Typer(
     help="Serve a federation across machines.", no_args_is_help=True, add_completion=False
 )
+
+
+federation_app.command("renew")(renew_command)
 
 
 @federation_app.command("init")
@@ -57,7 +74,7 @@ def init_command(
     keys: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with the silos' .pub files. Omitted: a trial with keys made here."
+            help="Folder with the silos' .pub and .csr files. Omitted: a trial with keys made here."
         ),
     ] = None,
     plan: Annotated[
@@ -84,6 +101,7 @@ def init_command(
             "--keys", str(keys), "must be a folder", "Collect the silos' .pub files in it."
         )
     lines = None if keys is None else [read_public(path) for path in sorted(keys.glob("*.pub"))]
+    requests = {} if keys is None else requests_in(keys, (*names, SERVER))
     federation = make_federation(
         folder,
         engine=engine,
@@ -91,7 +109,9 @@ def init_command(
         address=Address.parse(server),
         public_keys=lines,
         agreement=agreement,
+        requests=requests,
     )
+    ours = [name for name in names if name not in requests]
     if json_:
         print_json(
             {
@@ -100,14 +120,19 @@ def init_command(
                 "roster_fingerprint": fingerprint(federation.roster),
                 "plan_hash": None if agreement is None else agreement.plan.hash,
                 "trial_keys": keys is None,
+                "tls_keys_made_here": ours,
             }
         )
     else:
-        _show_kits(federation, agreement, trial_keys=keys is None)
+        _show_kits(federation, agreement, trial_keys=keys is None, made_here=ours)
 
 
 def _show_kits(
-    federation: FederationFolder, agreement: Agreement | None, *, trial_keys: bool
+    federation: FederationFolder,
+    agreement: Agreement | None,
+    *,
+    trial_keys: bool,
+    made_here: Sequence[str],
 ) -> None:
     """What was made, what everybody compares, and what comes next."""
     console = screen()
@@ -125,6 +150,12 @@ def _show_kits(
             "[bold red]trial keys: this machine made every silo's key, so it could speak for all "
             "of them. Use --keys for real."
         )
+    elif made_here:
+        console.print(
+            f"TLS keys of {', '.join(made_here)} were made here, for want of NAME{REQUEST}: send "
+            "these kits as you would send a password.",
+            soft_wrap=True,
+        )
     console.print(
         "next: copy each kit to its party; `sumus federation start` on the server, `sumus join KIT "
         "…` at every silo"
@@ -134,17 +165,47 @@ def _show_kits(
 @federation_app.command("start")
 def start_command(
     folder: Annotated[Path, typer.Argument(help="The server's kit, or the folder of `init`.")],
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the one interface to listen on. Omitted: the loopback if the kits say "
+            "localhost, otherwise every interface."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"server{TRANSPORT_KEY}, if server{REQUEST} was sent to the coordinator."
+        ),
+    ] = None,
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
     from sumus.engines import supervise
 
+    if listen is not None:
+        _require_interface(listen)
     within = folder / "kits" / "server"
     kit = Kit.open(within if within.is_dir() else folder, "server")
-    command, log = kit.engine.serve(kit.path), kit.path / "server.log"
+    remark = kit.engine.complete(kit.path, SERVER, tls_key, write=True)
+    command, log = kit.engine.serve(kit.path, listen=listen), kit.path / "server.log"
+    if remark is not None:
+        Console(stderr=True).print(remark, highlight=False, soft_wrap=True)
     Console(stderr=True).print(
         f"serving from {kit.path}; log in {log}", highlight=False, soft_wrap=True
     )
     raise typer.Exit(supervise(command, log=log))
+
+
+def _require_interface(address: str) -> None:
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise PlanError(
+            "--listen",
+            address,
+            "must be the IPv4 address of an interface of this machine",
+            "For example 127.0.0.1, or the address that the silos reach.",
+        ) from None
 
 
 @federation_app.command("train")

@@ -16,7 +16,7 @@ from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
-from sumus.engines import Kit, UnixUser
+from sumus.engines import TRANSPORT_KEY, Kit, UnixUser
 from sumus.errors import DataError, PolicyError, StorageError
 from sumus.files import read_toml
 from sumus.parties import (
@@ -54,6 +54,13 @@ def join_command(
     ] = None,
     identity: Annotated[
         Path | None, typer.Option(help="NAME.key of `sumus keys new`; kept after the first time.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"NAME{TRANSPORT_KEY} of `sumus keys new`. Omitted: the one beside --identity; kept "
+            "in the kit after the first time."
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None,
@@ -111,6 +118,10 @@ def join_command(
     console.print(ledger_text(site.ledger))
     for approved in plans:
         _show(console, approved, member, site, rules)
+    own_key = tls_key or _beside(identity)
+    remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=not check)
+    if remark is not None:
+        console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
         require_unchanged(member.vault, identity=member.identity, roster=member.roster)
         _end_check(rules, member.roster)
@@ -237,6 +248,14 @@ def _show(
         )
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
+
+
+def _beside(identity: Path | None) -> Path | None:
+    """The transport key that `sumus keys new` wrote beside an identity."""
+    if identity is None:
+        return None
+    path = identity.with_name(f"{identity.name.removesuffix('.key')}{TRANSPORT_KEY}")
+    return path if path.is_file() else None
 
 
 def _end_check(rules: Policy, roster: Roster) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sumus.cli.options import AsJson, print_json
+from sumus.engines import REQUEST, TRANSPORT_KEY, new_request
 from sumus.errors import PlanError, StorageError
 from sumus.randomness import RandomSource
 from sumus.secagg import SERVER_NAME, Identity, Roster
 
-__all__ = ["fingerprint", "keys_app", "read_public", "require_silos_of"]
+__all__ = ["fingerprint", "grouped", "keys_app", "read_public", "require_silos_of"]
 
 keys_app = typer.Typer(
     help="Make a silo's identity and the federation's roster.",
@@ -32,20 +34,29 @@ def new(
             "server's key."
         ),
     ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the two files.")] = Path(),
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Make a new identity: NAME.key stays secret with this silo, NAME.pub goes to whoever assembles
-    the roster.
+    """Make a new identity and a key for the transport: NAME.key and NAME.tls.key stay secret with
+    this silo, NAME.pub and NAME.csr go to the coordinator.
     """
     identity = Identity.generate(name, RandomSource())
-    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
-    _write_new(secret, identity.secret_text(), mode=0o600)
-    _write_new(public, identity.public_text(), mode=0o644)
+    files = {
+        "secret": (folder / f"{name}.key", identity.secret_text().encode()),
+        "public": (folder / f"{name}.pub", identity.public_text().encode()),
+    }
+    key, request = new_request(name)
+    files["tls_secret"] = (folder / f"{name}{TRANSPORT_KEY}", key)
+    files["request"] = (folder / f"{name}{REQUEST}", request)
+    _write_new(files)
+    paths = {role: str(path) for role, (path, _) in files.items()}
+    shown = grouped(hashlib.sha256(identity.public_key).hexdigest())
     if as_json:
-        print_json({"name": name, "secret": str(secret), "public": str(public)})
-    else:
-        typer.echo(f"wrote {secret} (keep it secret) and {public} (send it to the roster)")
+        print_json({"name": name, "key_fingerprint": shown, **paths})
+        return
+    typer.echo(f"keep secret    {paths['secret']}, {paths['tls_secret']}")
+    typer.echo(f"to coordinator {paths['public']}, {paths['request']}")
+    typer.echo(f"fingerprint of this key  {shown}")
 
 
 @keys_app.command("roster")
@@ -72,9 +83,10 @@ def roster(
         lines.append(made.public_text())
     assembled = Roster.from_public_texts(lines)
     secret = out.parent / f"{SERVER_NAME}.key"
+    files = {"public": (out, assembled.to_text().encode())}
     if made is not None:
-        _write_new(secret, made.secret_text(), mode=0o600)
-    _write_new(out, assembled.to_text(), mode=0o644)
+        files["secret"] = (secret, made.secret_text().encode())
+    _write_new(files)
     if as_json:
         print_json(
             {
@@ -93,7 +105,11 @@ def roster(
 
 def fingerprint(assembled: Roster) -> str:
     """A roster's digest in groups that can be read out over a telephone."""
-    text = assembled.digest().hex()
+    return grouped(assembled.digest().hex())
+
+
+def grouped(text: str) -> str:
+    """Hexadecimal digits in groups of eight."""
     return " ".join(text[start : start + 8] for start in range(0, len(text), 8))
 
 
@@ -119,18 +135,23 @@ def read_public(path: Path) -> str:
         ) from None
 
 
-def _write_new(path: Path, text: str, *, mode: int) -> None:
-    """Write a file that did not exist before: a key that is overwritten is a silo locked out."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise StorageError(
-            f"{path} exists already. Move it away first; overwriting a key locks the silo out."
-        ) from None
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror}. Choose another folder with --out."
-        ) from None
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
+def _write_new(files: Mapping[str, tuple[Path, bytes]]) -> None:
+    """Write files that did not exist before, by their role: a key that is overwritten is a silo
+    locked out.
+    """
+    for path, _ in files.values():
+        if path.exists():
+            raise StorageError(
+                f"{path} exists already. Move it away first; overwriting a key locks the silo out."
+            )
+    for role, (path, content) in files.items():
+        mode = 0o600 if role.endswith("secret") else 0o644
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be written: {error.strerror}. Choose another folder with --out."
+            ) from None
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)

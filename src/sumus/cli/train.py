@@ -178,7 +178,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     measure = run.plan.task.headline
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("training")
-    table.add_column(measure.name, justify="right")
+    table.add_column(measure.shown, justify="right")
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
     table.add_row(f"[bold]all silos, {name}", f"[bold]{run.score}", _guarantee(run))

@@ -220,7 +220,7 @@ def _accounted(
     measure = plan.task.headline
     score = measure.text(found.score, found.score_plus_minus)
     screen.print(
-        f"noisy validation {measure.name} {score} of this model, rather too high: it was chosen "
+        f"noisy validation {measure.shown} {score} of this model, rather too high: it was chosen "
         "for it",
         highlight=False,
     )

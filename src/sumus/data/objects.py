@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sumus.data.partition import split_by_record
 from sumus.data.silos import FederatedData, Records, SiloRecords
+from sumus.data.table import beyond_bounds
 from sumus.errors import DataError
 from sumus.tasks import TASKS, Task
 
@@ -53,7 +54,7 @@ def from_arrays(
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
-        task: what is learned from the labels.
+        task: what is learned from the labels, as the plan declares them.
         classes: number of labels, public; omitted: the largest label plus one, which is an
             assumption, and refused where the labels look like a quantity or one of them is rare.
         name: of the data set, for ledger, records and reports; omitted: made of silo names and
@@ -77,11 +78,12 @@ def from_arrays(
                 f"names of silos and data sets must be printable text, got {title!r}. Give another "
                 "name."
             )
-    read = [_records(silo, title, task) for silo, title in zip(silos, titles, strict=True)]
-    read += [
+    both = [_records(silo, title, task) for silo, title in zip(silos, titles, strict=True)]
+    both += [
         _records(silo, f"{title} (test)", task)
         for silo, title in zip(tests or (), titles, strict=False)
     ]
+    read = [records for records, _ in both]
     alike = _alike(read)
     given, held_out = alike[: len(titles)], None if tests is None else alike[len(titles) :]
     shape = given[0].x.shape[1:]
@@ -119,6 +121,7 @@ def from_arrays(
         shape=tuple(shape),
         labels=labels.facts,
         assumptions=tuple(lines),
+        remarks=beyond_bounds(sum(outside for _, outside in both), "label"),
         split_by_record=True,
     )
 
@@ -189,7 +192,8 @@ def _check_lengths(
             )
 
 
-def _records(given: Any, title: str, task: Task) -> Records:
+def _records(given: Any, title: str, task: Task) -> tuple[Records, int]:
+    """One silo's records, and how many of their labels had to be clamped."""
     x, y = _pair(given, title)
     x, y = _array(x, title), _array(y, title)
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y):
@@ -213,7 +217,7 @@ def _records(given: Any, title: str, task: Task) -> Records:
             f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. "
             "Fill or remove them."
         )
-    return Records(records, labels)
+    return Records(records, labels), task.outside(y)
 
 
 def _pair(given: Any, title: str) -> tuple[Any, Any]:

@@ -46,7 +46,14 @@ from sumus.errors import DataError
 from sumus.plan import DataPlan
 from sumus.tasks import Task
 
-__all__ = ["OwnTable", "label_columns", "open_table", "table_pool", "undeclared_label"]
+__all__ = [
+    "OwnTable",
+    "beyond_bounds",
+    "label_columns",
+    "open_table",
+    "table_pool",
+    "undeclared_label",
+]
 
 _FEW_SILOS = 20  # that may have a record each
 _UNLISTED = (
@@ -152,9 +159,17 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
         silo_names=silo_names,
         silo_of=silo_of,
         assumptions=(*assumptions, *labels.assumptions),
-        remarks=tuple(remarks),
+        remarks=(*remarks, *beyond_bounds(labels.clamped, listed(list(named.values())))),
         columns=_features(table, data, reserved),
     )
+
+
+def beyond_bounds(labels: int, column: str) -> tuple[str, ...]:
+    """What is said about labels that had to be clamped, if there are any."""
+    if not labels:
+        return ()
+    counted = "1 target lies" if labels == 1 else f"{labels:,} targets lie"
+    return (f"{counted} beyond data.bounds.{column} and count as the nearest bound",)
 
 
 def label_columns(data: DataPlan, task: Task) -> dict[str, str]:

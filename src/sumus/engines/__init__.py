@@ -1,7 +1,8 @@
 """Transports, a folder each: they move bytes between the parties.
 
 `engine` says what an engine offers, `registry` finds them by their folders, `federation_folder` has
-the folder of whoever makes kits, `kit` one of them. A silo is two processes (`silo_processes`): its
+the folder of whoever makes kits, `kit` one of them, `transport_keys` keys and certificate requests
+of the parties. A silo is two processes (`silo_processes`): its
 vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
 and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
 `training` goes from job to job, `on_this_machine` brings up a whole federation, `processes` keeps
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
         silo_command as silo_command,
     )
     from sumus.engines.training import train_across as train_across
+    from sumus.engines.transport_keys import (
+        REQUEST as REQUEST,
+        TRANSPORT_KEY as TRANSPORT_KEY,
+        new_request as new_request,
+        requests_in as requests_in,
+    )
     from sumus.engines.units import write_units as write_units
     from sumus.engines.unix_user import UnixUser as UnixUser
 
@@ -54,6 +61,7 @@ __getattr__, __dir__, __all__ = door(
     relay="Relay",
     silo_processes="require_free silo_command",
     training="train_across",
+    transport_keys="REQUEST TRANSPORT_KEY new_request requests_in",
     units="write_units",
     unix_user="UnixUser",
 )

@@ -122,12 +122,44 @@ class Engine(Protocol):
     CONNECTED: str
     """What a silo's log says when the server has let it in."""
 
-    def make_kits(self, folder: FederationFolder, address: Address) -> None:
-        """Make a kit for every party, at `folder.kit(party)`, without any secret of a silo."""
+    def make_kits(
+        self, folder: FederationFolder, address: Address, requests: Mapping[str, bytes]
+    ) -> None:
+        """Make a kit for every party, at `folder.kit(party)`, without any secret of a silo.
+
+        Args:
+            requests: certificate requests of parties that keep their transport key to themselves.
+        """
         ...
 
-    def serve(self, kit: Path) -> list[str]:
-        """Close the server's kit down, and return the command line of the server's process."""
+    def complete(self, kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
+        """Look whether a kit's certificate is good and for its party's own transport key; returns a
+        remark if it ends soon.
+
+        Args:
+            key: the file of the key; None: the kit has it.
+            write: whether a key that the kit lacks is put into it.
+        """
+        ...
+
+    def renew(
+        self, folder: FederationFolder, days: int, requests: Mapping[str, bytes]
+    ) -> Mapping[str, Path]:
+        """New certificates by party, in files without a secret.
+
+        Args:
+            days: how long they hold.
+            requests: of parties with a new transport key; the others keep theirs.
+        """
+        ...
+
+    def serve(self, kit: Path, *, listen: str | None = None) -> list[str]:
+        """Close the server's kit down, and return the command line of the server's process.
+
+        Args:
+            listen: address of the interface that it listens on; None: the loopback where silos find
+                the server on this machine, otherwise all.
+        """
         ...
 
     def join(self, kit: Path) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -75,6 +75,7 @@ def make_federation(
     address: Address,
     public_keys: Sequence[str] | None,
     agreement: Agreement | None,
+    requests: Mapping[str, bytes] | None = None,
 ) -> FederationFolder:
     """Kits for all parties.
 
@@ -84,6 +85,7 @@ def make_federation(
             makes everybody's identity here, which is for trials: whoever made the kits could then
             speak for every silo. The server's identity is made here unless its line is among them.
         agreement: a plan for the kits; every silo still has to approve it.
+        requests: certificate requests of parties that keep their transport key to themselves.
     """
     transport = engine_named(engine)
     for name in silos:
@@ -110,7 +112,7 @@ def make_federation(
                 f"{federation.kit(party)} exists already. Use a new folder, or move the old kit away."
             )
     make_directory(folder)
-    transport.make_kits(federation, address)
+    transport.make_kits(federation, address, requests or {})
     (folder / "roster.toml").write_text(roster.to_text())
     if agreement is not None:
         (folder / "plan.toml").write_text(agreement.plan.to_toml())

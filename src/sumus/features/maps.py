@@ -213,9 +213,11 @@ def _own_backbone(name: str) -> Backbone:
     )
 
 
-def bounded(features: npt.NDArray[np.floating], bound: float) -> Floats:
+def bounded(
+    features: npt.NDArray[np.floating], bound: float, *, longest: float | None = None
+) -> Floats:
     """Each record scaled to norm R with a bias feature as its last number: x̃ = [x·√(R² − b²)/‖x‖,
-    b], b = R/4.
+    b], b = R/4; with a length L in place of ‖x‖ where the record is no longer than L.
 
     Guarantee: ‖x̃‖₂ ≤ R in exact arithmetic for every input; a record with a NaN or an infinity
         becomes [0, …, 0, b].
@@ -223,6 +225,7 @@ def bounded(features: npt.NDArray[np.floating], bound: float) -> Floats:
     Args:
         features: (records, features).
         bound: R, `training.feature_bound`.
+        longest: L, `training.feature_norm`; None: all records get one length.
     """
     if not (math.isfinite(bound) and bound > 0.0):
         raise PlanError("training.feature_bound", bound, "must be a positive number", "Use 1.0.")
@@ -239,6 +242,10 @@ def bounded(features: npt.NDArray[np.floating], bound: float) -> Floats:
     shrunk = bound * (1.0 - 2.0**-20)  # rounding to float32 moves a norm by at most 2^-24 of it
     room = shrunk * math.sqrt(1.0 - _BIAS_SHARE**2)
     out = np.empty((len(values), values.shape[1] + 1), np.float32)
-    out[:, :-1] = values * (room / np.where(norms > 0.0, norms, 1.0))
+    lengths = np.where(norms > 0.0, norms, 1.0)
+    if longest is not None:
+        with np.errstate(over="ignore"):
+            lengths = np.maximum(lengths, longest / np.where(largest > 0.0, largest, 1.0))
+    out[:, :-1] = values * (room / lengths)
     out[:, -1] = shrunk * _BIAS_SHARE
     return out

@@ -61,7 +61,7 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
 # below one grid step
 _SHORTEST_INPUT, _LONGEST_INPUT = 2.0**-60, 2.0**60
 # numbers of `sumus.tasks.Link`, written out: machine code is kept until this file changes
-_SOFTMAX, _LOGISTIC = 0, 1
+_SOFTMAX, _LOGISTIC, _HUBER = 0, 1, 3
 _TOGETHER = 32  # records of a linear model that stay in cache from logits to integers
 
 
@@ -239,7 +239,7 @@ def _write_outputs(weights: Singles, bias: Singles, x: Singles, out: Singles) ->
 
 @compiled
 def to_residuals(deltas: Singles, y: npt.NDArray[Any], link: int) -> None:
-    """From outputs z to the residuals μ(z) − y, in place: softmax, logistic or identity."""
+    """From outputs z to the residuals μ(z) − y, in place: softmax, logistic, Huber or identity."""
     for record in range(len(deltas)):
         delta = deltas[record]
         if link == _SOFTMAX:
@@ -256,35 +256,43 @@ def to_residuals(deltas: Singles, y: npt.NDArray[Any], link: int) -> None:
             delta[0] = np.float32(1) / (np.float32(1) + np.exp(-delta[0])) - np.float32(y[record])
         else:
             delta[0] = delta[0] - np.float32(y[record])
+            # a residual that is not a number stays one, and its record adds nothing
+            if link == _HUBER and delta[0] > np.float32(1):
+                delta[0] = np.float32(1)
+            elif link == _HUBER and delta[0] < np.float32(-1):
+                delta[0] = np.float32(-1)
 
 
 @compiled
 def to_capped_residual(
-    residual: npt.NDArray[np.float64], label: int, link: int, cap: float
+    residual: npt.NDArray[np.float64], label: float, link: int, cap: float
 ) -> None:
     """From the outputs of one record to its residual, in place: p − y with p = μ(z) where p_y ≥ 1 −
-    cap, and otherwise the p that keeps it so.
+    cap, and otherwise the p that keeps it so; Huber: z − y cut off at ± cap.
     """
+    if link == _HUBER:
+        residual[0] = min(max(residual[0] - label, -cap), cap)
+        return
     if link == _LOGISTIC:
         residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
         return
     largest = residual.max()
     for k in range(residual.size):
         residual[k] = np.exp(residual[k] - largest)
-    right = residual[label]
-    residual[label] = 0.0
+    right = residual[np.int64(label)]
+    residual[np.int64(label)] = 0.0
     others = residual.sum()
     wrong = min(others / (others + right), cap)  # 1 − p_y
     for k in range(residual.size):
         residual[k] *= wrong / others if others > 0.0 else 0.0
-    residual[label] = -wrong
+    residual[np.int64(label)] = -wrong
 
 
 @compiled
 def run_pass(
     weights: npt.NDArray[np.float64],
     x: Singles,
-    y: npt.NDArray[np.int64],
+    y: npt.NDArray[Any],
     order: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
     link: int,

@@ -6,7 +6,8 @@
                                                                             (silo, training.local)
         the vectors meet in a secure sum; the server learns the sum of the survivors and no more
                                                                             (sums, sumus.secagg)
-        the server decodes the sum and moves the global model               (training.server)
+        the server decodes the sum and moves the global model, unless it is longer than honest
+        silos can make it                                                   (training.server)
     where the plan measures the model securely, a noisy count of test records follows as a secure
     sum of its own                                                          (server)
 
@@ -138,7 +139,8 @@ class RoundOutcome:
         number: counted from 0.
         invited: the silos that were asked.
         summed: all that the server learnt of them.
-        update: the averaged update that moved the model.
+        update: the averaged update that moved the model; zero if the sum was refused.
+        refused: why the sum was not let near the model; the round counts all the same.
         metrics: measures of the released model, where they are known already.
         silo_scores: headline measure of each silo, None without test records; simulation only.
         local: the silos' updates by place; simulation only, a real server never sees one.
@@ -149,6 +151,7 @@ class RoundOutcome:
     invited: Invited
     summed: Summed
     update: npt.NDArray[np.float64]
+    refused: str | None = None
     metrics: Metrics | None = None
     silo_scores: tuple[float | None, ...] | None = None
     local: Mapping[int, LocalUpdate] = field(default_factory=dict)
@@ -163,7 +166,7 @@ class Watching(Protocol):
         ...
 
     def round_ends(self, outcome: RoundOutcome) -> None:
-        """The model has moved."""
+        """The model has moved, or the sum was refused."""
         ...
 
 
@@ -175,7 +178,7 @@ def one_round(
     *,
     again: Invited | None = None,
 ) -> RoundOutcome:
-    """Invite, compute locally, sum securely, move the model.
+    """Invite, compute locally, sum securely, move the model unless the sum cannot be honest silos'.
 
     Guarantee: what is sent depends on the round's number, the invited silos and the model alone;
         no watcher can change it.
@@ -191,7 +194,12 @@ def one_round(
     watch.round_begins(number, invited)
     summed = summing.sum(number, invited, server.parameters)
     model_grid = summed.total_grid[: len(server.parameters)]
-    update = server.apply(model_grid, survivors=len(summed.survivors))
-    outcome = RoundOutcome(number, invited, summed, update)
+    refused = server.refusal(model_grid, summed.survivors)
+    update = (
+        server.apply(model_grid, survivors=len(summed.survivors))
+        if refused is None
+        else np.zeros(len(server.parameters))
+    )
+    outcome = RoundOutcome(number, invited, summed, update, refused)
     watch.round_ends(outcome)
     return outcome

@@ -20,8 +20,8 @@ from typing import Protocol, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus import __version__
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
+from sumus.files import build_of
 from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
@@ -75,7 +75,7 @@ class RoundLostError(RoundAborted):
 
 
 class SpoiledRoundError(RoundLostError):
-    """Wrong shares kept a sum closed; the same silos would give the same shares again."""
+    """Silos spoiled a sum by wrong shares or counts; asked again they would send the same again."""
 
 
 @final
@@ -196,7 +196,7 @@ class SecureSum:
             session=self._digest,
             nonce=nonce,
             plan_hash=bytes.fromhex(self._agreement.plan.hash),
-            version=__version__,
+            version=build_of(),
         ).encode(self._identity)
         replies = self._driver.exchange(
             dict.fromkeys(silos, greeting), deadline_seconds=deadline_seconds

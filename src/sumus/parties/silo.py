@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus import __version__
 from sumus.books import Releases
 from sumus.data import FederatedData
 from sumus.errors import (
@@ -30,6 +29,7 @@ from sumus.errors import (
     StorageError,
     SumusError,
 )
+from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
@@ -250,9 +250,12 @@ class SiloParty:
     # -- agreeing on a plan
 
     def _welcome(self, greeting: Greeting) -> bytes:
-        if greeting.version != __version__:
-            rule = f"silo {self._name!r} runs Sumus {__version__}, the server {greeting.version}"
-            raise PeerProtocolError(f"{rule}. Install the same version everywhere.")
+        if greeting.version != build_of():
+            rule = f"silo {self._name!r} runs Sumus {build_of()}, the server {greeting.version}"
+            raise PeerProtocolError(
+                f"{rule}. Install the same version everywhere; what follows the + is a digest of "
+                "its files."
+            )
         if greeting.session not in self._admitted:
             self._admitted[greeting.session] = self._admit(
                 self._memory.plan(greeting.plan_hash), greeting.session

@@ -67,6 +67,7 @@ class AlgorithmRules:
 
 
 _CLIPPING = frozenset({"training.clip_norm", "silo.clip_norm", "silo.sampling_rate"})
+_BOUNDED = frozenset({"training.feature_bound", "training.feature_norm"})
 _EPOCHS = frozenset({"federation.local_epochs"})
 _TARGETS = frozenset({"privacy.calibrate_to"})
 _SIDE_BY_SIDE = Refusal(
@@ -113,7 +114,7 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=frozenset({"training.feature_bound", "training.passes", "training.residual_cap"}),
+        keys=_BOUNDED | {"training.passes", "training.residual_cap"},
         refuses={
             "training.local_momentum": Refusal(
                 "must be 0 for convex-pass (momentum breaks non-expansiveness)",

@@ -208,8 +208,13 @@ class TrainingPlan:
 
     @property
     def task(self) -> Task:
-        """What is learned, as `training.task` names it."""
-        return TASKS[self.training.task]
+        """What is learned, as `training.task` names it and the data section declares its labels;
+        `data.bounds.label` stands for the labels of records given in Python.
+        """
+        task, data = TASKS[self.training.task], self.data
+        given = "label" if data.objects is not None else None
+        columns = {key: getattr(data, key) or given for key in task.label_keys}
+        return task.of(columns, data.bounds or {})
 
     @property
     def rules(self) -> AlgorithmRules:
@@ -285,6 +290,8 @@ class TrainingPlan:
             for title, table in tables.items()
             for item in fields(table)
         }
+        if self.data.objects is not None and self.task.label_declaration == "bounds":
+            values["data.path"] = self.data.objects  # the bounds are those of its labels
         return [
             line
             for title, table in tables.items()

@@ -163,6 +163,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
     """The plan with every omitted number made explicit from public facts; a plan that is filled in
     already stays as it is.
     """
+    plan = _as_the_task_means(plan, facts)
     silos = plan.federation.silos if plan.federation.silos is not None else facts.silos
     if silos != facts.silos:
         raise PlanError(
@@ -203,6 +204,18 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
     if plan.noise.rounding == "auto":
         plan = plan.replace("noise", rounding=plan.rules.rounding)
     return ResolvedPlan.of(plan, facts.silo_names)
+
+
+def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Model and length of records where the task has a default of its own: columns are scaled to
+    [−1, 1] each, so that few records are longer than the root of their number.
+    """
+    plan = plan.replace("training", model=plan.task.model_name(plan.training.model))
+    keeps = plan.task.keeps_lengths and plan.rules.bounded_records
+    if not keeps or plan.training.feature_norm is not None:
+        return plan
+    columns = len(facts.columns) or math.prod(feature_shape(plan.training.features, facts.shape))
+    return plan.replace("training", feature_norm=math.sqrt(columns))
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:

@@ -118,6 +118,13 @@ class TrainingSectionPlan(RuledTable):
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
     )
+    # only records longer than this are shortened, all others keep their proportions; omitted: every
+    # record gets one length (regression: √ of the number of columns)
+    feature_norm: float | None = key(
+        None,
+        optional(number(low=1e-30, high=1e30)),
+        only=algorithms_with("training.feature_norm"),
+    )
     # Poisson probability per record and step; or batch_size
     sampling_rate: float | None = key(None, optional(number(above=0.0, high=1.0)))
     # expected records per silo and step; or sampling_rate

@@ -142,7 +142,7 @@ def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
         width = max(entry.metrics_plus_minus.get(headline.name, 0.0) for entry in rounds)
         shown = as_percent(width) if headline.is_share else as_number(width)
         return (
-            f"Noisy counts of test records that are accounted; {headline.name} is known to ± "
+            f"Noisy counts of test records that are accounted; {headline.shown} is known to ± "
             f"{shown} ({CONFIDENCE})."
         )
     return ""
@@ -151,7 +151,7 @@ def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
 def _measure(task: Task, place: int, rounds: list[RoundEntry]) -> Figure | None:
     """The figure of one of the task's measures."""
     measure = task.measures[place]
-    line = Line(name=measure.name, points=_points(rounds, _value_of(measure)), colour=place)
+    line = Line(name=measure.shown, points=_points(rounds, _value_of(measure)), colour=place)
     if not line.points:
         return None
     chart = line_chart(

@@ -60,6 +60,11 @@ def with_records(
     if silos is None:
         return plan, load(plan)
     split, data = plan.data, silos
+    bounds = _label_bounds(plan, data if isinstance(data, FederatedData) else None)
+    files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "categories"))
+    with_objects = plan.replace(
+        "data", **files, bounds=bounds, objects=name or split.objects or "?"
+    )
     if name is not None and split.objects not in (None, name):
         raise PlanError(
             "name",
@@ -70,6 +75,7 @@ def with_records(
     if not isinstance(data, FederatedData):
         data = from_arrays(
             data,
+            task=with_objects.task,
             classes=classes,
             test_fraction=split.test_fraction,
             validation_fraction=split.validation_fraction,
@@ -80,11 +86,10 @@ def with_records(
     chosen = name or split.objects or _dataset_name(data)
     if chosen.startswith(UNNAMED):
         data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
-    files = dict.fromkeys(
-        ("name", "path", "silo_column", "label_column", "columns", "bounds", "categories")
-    )
-    plan = plan.replace("data", **files, objects=chosen)
+    plan = with_objects.replace("data", objects=chosen)
     held = hold_to_plan(replace(data, name=chosen), plan.data)
+    for line in held.remarks:
+        warnings.warn(line, stacklevel=3)
     for silo in held.silos:
         if silo.left_out:  # said here and nowhere else: a record of the run would tell others
             told = (
@@ -93,6 +98,34 @@ def with_records(
             )
             warnings.warn(told, stacklevel=3)
     return plan, held
+
+
+def _label_bounds(
+    plan: TrainingPlan, loaded: FederatedData | None
+) -> dict[str, tuple[float, float]] | None:
+    """Between which numbers labels lie, where they are numbers: what the plan says of its label
+    column, or of `label`.
+
+    Args:
+        loaded: of records that were scaled by their bounds already.
+    """
+    task, declared = plan.task, plan.data.bounds or {}
+    if task.label_declaration != "bounds":
+        return None
+    column = getattr(plan.data, task.label_keys[0]) or "label"
+    known = (
+        loaded.labels.bounds[0]
+        if loaded is not None and loaded.labels.bounds
+        else declared.get(column)
+    )
+    if known is not None and declared.get(column, known) != known:
+        raise PlanError(
+            f"data.bounds.{column}",
+            list(declared[column]),
+            f"must be those of the given records, {list(known)}",
+            "Leave it out.",
+        )
+    return None if known is None else {"label": known}
 
 
 def _dataset_name(data: FederatedData) -> str:

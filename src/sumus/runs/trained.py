@@ -104,6 +104,6 @@ class TrainedRun:
             else str(self.account).splitlines()[0]
         )
         lines = [] if self.account is None else labelled(str(self.account).splitlines()[1:])
-        measured = f"{self.plan.task.headline.name} {self.score}"
+        measured = f"{self.plan.task.headline.shown} {self.score}"
         title = f"{len(self.rounds)} rounds, {measured}, {' '.join(bound.split())}"
         return as_table(title, [*lines, ("run", str(self.path))])

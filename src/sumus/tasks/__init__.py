@@ -2,8 +2,8 @@
 
     TASKS["classification"]              # the object that a plan's `training.task` names
 
-`task` is the shape that every task has, `classification` the first one, `registry` lists them,
-`uncertainty` says how far off a share may be that is known through noise. A new task is one file
+`task` is the shape that every task has, `classification` and `regression` are two, `registry` lists
+them, `uncertainty` says how far off a share may be that is known through noise. A new task is one file
 here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
 there.
 """
@@ -17,6 +17,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
     from sumus.tasks.registry import TASKS as TASKS
+    from sumus.tasks.regression import Regression as Regression
     from sumus.tasks.task import (
         Categories as Categories,
         CountShape as CountShape,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sumus.tasks.uncertainty import (
         CONFIDENCE as CONFIDENCE,
         Measured as Measured,
+        noisy_ratio as noisy_ratio,
         noisy_share as noisy_share,
         number_text as number_text,
         percent_text as percent_text,
@@ -42,9 +44,10 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
     registry="TASKS",
+    regression="Regression",
     task=(
         "Categories CountShape Curvature LabelColumn LabelFacts Labels Link Loss Measure Metrics "
         "Task"
     ),
-    uncertainty="CONFIDENCE Measured noisy_share number_text percent_text",
+    uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
 )

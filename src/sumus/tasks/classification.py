@@ -64,7 +64,13 @@ class Classification(Task):
         Measure("loss", larger_is_better=False),
     )
     constant = ("majority", "most frequent class")
-    counts = CountShape(length=3, l2_grid=COUNT_SENSITIVITY, largest_grid=_RECORD)
+    counts = CountShape(
+        length=3,
+        l2_grid=COUNT_SENSITIVITY,
+        largest_grid=_RECORD,
+        record_place=1,
+        record_grid=_RECORD,
+    )
 
     # -- labels
 
@@ -86,7 +92,12 @@ class Classification(Task):
             np.bincount(classes, minlength=len(names)), numeric=categories.numeric
         )
         if why is not None:
-            fix = f"List the classes in data.categories.{column.name}, or name another column."
+            fix = (
+                f"List the classes in data.categories.{column.name}, name another column, or learn "
+                f'the number itself: training.task = "regression" with data.bounds.{column.name}.'
+                if categories.numeric
+                else f"List the classes in data.categories.{column.name}, or name another column."
+            )
             raise DataError(
                 f"data.label_column {column.name!r} cannot be taken for classes, which the plan "
                 f"does not list: {why}. {fix}"
@@ -112,7 +123,8 @@ class Classification(Task):
         )
         if not whole:
             raise DataError(
-                f"{where} has labels that are not whole numbers. Number the classes 0, 1, 2, …"
+                f"{where} has labels that are not whole numbers. Number the classes 0, 1, 2, …, or "
+                'learn the number itself: training.task = "regression" with data.bounds.label.'
             )
         if len(labels) and (labels.min() < 0 or labels.max() > _LARGEST_LABEL):
             fault = "a negative label" if labels.min() < 0 else f"a label above {_LARGEST_LABEL}"
@@ -141,7 +153,8 @@ class Classification(Task):
         if why is not None:
             raise DataError(
                 f"labels cannot be taken for classes, which are not declared: {why}. Pass "
-                "classes=, the number of labels."
+                "classes=, the number of labels, or learn the number itself: training.task = "
+                '"regression" with data.bounds.label.'
             )
         assumed = (
             f"the number of classes, {largest + 1}, was read off the labels (classes= declares it)"
@@ -187,6 +200,12 @@ class Classification(Task):
                 f"model {rule}. Give its last layer {classes} outputs, or declare the classes that "
                 "it knows."
             )
+
+    def linear_outputs(self, model: str, rows: int) -> int:
+        """One row of weights is logistic regression, more are softmax: each has the constants of
+        its own loss.
+        """
+        return 1 if model == "logistic" else max(2, rows)
 
     # -- loss
 
@@ -294,12 +313,13 @@ def _why_not_classes(
     kind = "numbers" if numeric else "values"
     if max(len(counts), classes) > most:
         return (
-            f"it holds more than {most} different {kind}, and Sumus learns classes, not quantities"
+            f"it holds more than {most} different {kind}, and this task learns classes, not "
+            "quantities"
         )
     if len(counts) > 2 and 2 * len(counts) > records:
         return (
-            f"it holds a different one of its {kind} in most records, and Sumus learns classes, "
-            "not quantities"
+            f"it holds a different one of its {kind} in most records, and this task learns "
+            "classes, not quantities"
         )
     if np.any((counts < _LEAST_RECORDS) & (10 * counts < records)):
         return f"one of them has fewer than {_LEAST_RECORDS} records, and would become public"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 
@@ -42,7 +42,8 @@ __all__ = [
 
 @final
 class Link(IntEnum):
-    """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y.
+    """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y, for
+    Huber's loss capped at ±1.
 
     Compiled paths have a loop for each; its number is how they are told which.
     """
@@ -50,16 +51,18 @@ class Link(IntEnum):
     SOFTMAX = 0
     LOGISTIC = 1
     IDENTITY = 2
+    HUBER = 3
 
     def residual(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """μ(z) − y of every record: the gradient of its loss at its outputs."""
+        """μ(z) − y of every record, capped or not: the gradient of its loss at its outputs."""
         if self is Link.SOFTMAX:
             expected = outputs.softmax(dim=1)
             return expected.scatter_add_(
                 1, labels[:, None], expected.new_full((len(labels), 1), -1.0)
             )
         expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
-        return expected - labels[:, None].to(outputs.dtype)
+        residual = expected - labels[:, None].to(outputs.dtype)
+        return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
 
 
 @final
@@ -79,11 +82,17 @@ class LabelFacts:
 @final
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels as they are stored, what is public about them, and what had to be assumed for that."""
+    """Labels as they are stored, what is public about them, and what had to be assumed for that.
+
+    Args:
+        clamped: labels that were beyond what is declared and were moved to the nearest that is not;
+            for the silo's own eyes.
+    """
 
     values: npt.NDArray[Any]
     facts: LabelFacts
     assumptions: tuple[str, ...] = ()
+    clamped: int = 0
 
 
 @final
@@ -133,11 +142,15 @@ class CountShape:
         length: coordinates.
         l2_grid: Δ₂, the largest L2 norm of one record's counts.
         largest_grid: the most that one record adds to a coordinate.
+        record_place: the coordinate to which every record adds the same; None: there is none.
+        record_grid: what it adds to it.
     """
 
     length: int
     l2_grid: int
     largest_grid: int
+    record_place: int | None = None
+    record_grid: int = 1
 
 
 @final
@@ -163,16 +176,23 @@ class Measure:
         name: its key in journals and JSON.
         larger_is_better: the direction of a search.
         is_share: lies in [0, 1] and is shown in per cent.
+        word: how people write it; empty: as its name.
     """
 
     name: str
     larger_is_better: bool
     is_share: bool = False
+    word: str = ""
 
     @property
     def title(self) -> str:
         """As a heading."""
-        return self.name.capitalize()
+        return self.word or self.name.capitalize()
+
+    @property
+    def shown(self) -> str:
+        """Within a sentence."""
+        return self.word or self.name
 
     @property
     def best(self) -> Callable[[Iterable[float]], float]:
@@ -203,10 +223,12 @@ class Metrics:
     Args:
         values: by the name of the measure; empty without records.
         records: how many, as far as noise lets one tell.
+        scores: of each record, where they are told in the clear.
     """
 
     values: Mapping[str, Measured]
     records: int
+    scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -272,14 +294,31 @@ class Task(Loss):
     """What is measured; the first is what a model is chosen by and what is shown."""
     constant: ClassVar[tuple[str, str]]
     """The best constant prediction: its key among a run's baselines, and what it is called."""
-    counts: ClassVar[CountShape]
-    """What a test record adds to the secure counts. A constant of the task, because the guarantee of
-    a stored plan must follow from the plan alone.
+    counts: CountShape
+    """What a test record adds to the secure counts. It follows from the plan (`of`), because the
+    guarantee of a stored plan must follow from the plan alone.
     """
     label_keys: ClassVar[tuple[str, ...]] = ("label_column",)
     """Keys of a plan's data section that name columns of a table."""
+    keeps_lengths: ClassVar[bool] = False
+    """Whether a record's length says something about its label, so that records are not scaled to
+    one length each where their norm must be bounded.
+    """
     label_declaration: ClassVar[str] = "categories"
     """The table of the data section that says what labels can be: categories or bounds."""
+
+    def of(
+        self,
+        columns: Mapping[str, str | None],
+        bounds: Mapping[str, tuple[float, float]],
+    ) -> Task:
+        """The task as a plan declares its labels; one object for equal declarations.
+
+        Args:
+            columns: of labels, by key; None where the plan names no records.
+            bounds: the plan's `data.bounds`.
+        """
+        return self
 
     @property
     def headline(self) -> Measure:
@@ -291,7 +330,7 @@ class Task(Loss):
         name = self.headline.name
         if name not in values:
             return ""
-        return f"{name} {self.headline.text(values[name], plus_minus.get(name))}"
+        return f"{self.headline.shown} {self.headline.text(values[name], plus_minus.get(name))}"
 
     def measure(self, name: str, *, field: str) -> Measure:
         """The measure of that name; `field` is what asked for it."""
@@ -316,6 +355,12 @@ class Task(Loss):
             where: the silo, for errors.
         """
 
+    def outside(self, labels: npt.NDArray[Any]) -> int:
+        """How many labels given in Python are beyond what the plan declares; `store` moves them to
+        the nearest that is not.
+        """
+        return 0
+
     @abstractmethod
     def accept(self, labels: npt.NDArray[Any], declared: int | None) -> Labels:
         """Stored labels of all silos together, with what is public about them, or a refusal.
@@ -332,6 +377,18 @@ class Task(Loss):
     def check_outputs(self, outputs: int, labels: LabelFacts) -> None:
         """Refuse a model of one's own that returns another number of outputs."""
 
+    def model_name(self, model: str) -> str:
+        """The named model as this task calls it."""
+        return model
+
+    def linear_outputs(self, model: str, rows: int) -> int:
+        """Rows of weights of the named linear model, whose constants `curvature` gives.
+
+        Args:
+            rows: as many as the declared dimension makes.
+        """
+        return rows
+
     @abstractmethod
     def predict(self, outputs: Tensor) -> Tensor:
         """The predicted label of every record."""
@@ -345,6 +402,11 @@ class Task(Loss):
     @abstractmethod
     def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
         """The measures of one record or more, in the clear."""
+
+    def metrics(self, *scores: npt.NDArray[Any]) -> Metrics:
+        """The measures of one record or more with what they follow from, in the clear."""
+        values = {name: Measured(value) for name, value in self.exact(*scores).items()}
+        return Metrics(values, len(scores[0]), tuple(scores))
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """The exact measures of several sets of records together; None if none holds a record."""

@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-__all__ = ["CONFIDENCE", "Measured", "noisy_share", "number_text", "percent_text"]
+__all__ = ["CONFIDENCE", "Measured", "noisy_ratio", "noisy_share", "number_text", "percent_text"]
 
 CONFIDENCE = "95 %"
 _Z = 2.0  # 95.4 % of a normal law
@@ -62,6 +62,40 @@ def noisy_share(
     return Measured(0.5 + centred, max(high - centred, centred - low))
 
 
+def noisy_ratio(
+    numerator: float,
+    denominator: float,
+    *,
+    numerator_variance: float,
+    denominator_variance: float,
+    rounding: float,
+    largest: float,
+) -> Measured:
+    """X/Y of two noisy sums of non-negative numbers, between 0 and `largest`.
+
+    Fieller's interval: all ρ with (X − ρ·Y)² ≤ z²·(Var X + ρ²·Var Y), the whole of [0, largest]
+    where Y cannot be told from 0.
+
+    Args:
+        numerator_variance: Var X, of noise and of the choice of records; `denominator_variance`:
+            Var Y.
+        rounding: the most that the grid moves X by, and Y.
+    """
+    nothing = Measured(largest / 2.0, largest / 2.0)
+    square = denominator**2 - _Z**2 * denominator_variance
+    cross = numerator * denominator
+    inside = cross**2 - square * (numerator**2 - _Z**2 * numerator_variance)
+    if denominator <= 0.0 or square <= 0.0 or inside < 0.0:
+        return nothing
+    slack = rounding * (1.0 + largest) / denominator
+    low = max((cross - math.sqrt(inside)) / square - slack, 0.0)
+    high = min((cross + math.sqrt(inside)) / square + slack, largest)
+    if low > high or (low == 0.0 and high == largest):
+        return nothing
+    value = min(max(numerator / denominator, low), high)
+    return Measured(value, max(high - value, value - low))
+
+
 def percent_text(value: float, plus_minus: float | None = None) -> str:
     """A share in per cent: one decimal if it is exact, else no more digits than its half-width
     bears.
@@ -76,7 +110,12 @@ def percent_text(value: float, plus_minus: float | None = None) -> str:
 
 def number_text(value: float, plus_minus: float) -> str:
     """A number with no more digits than its half-width bears."""
-    shown, width = _rounded(value, plus_minus, decimals=1 if plus_minus >= 0.95 else 2)
+    decimals = 1 if plus_minus >= 0.95 else 2
+    if plus_minus >= 95.0:
+        decimals = 0
+    elif 0.0 < plus_minus < 0.005:
+        decimals = min(-math.floor(math.log10(plus_minus)), 12)
+    shown, width = _rounded(value, plus_minus, decimals=decimals)
     return f"{shown} ± {width}"
 
 

@@ -63,7 +63,8 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
     kind = InputKind.of(model, training.vocabulary)
     form = kind.form(torch.from_numpy(train[0].x[:0]))
     classes = len(bench.data.labels.names)
-    x, y = kind.records(CHUNK, form), made_up_labels(CHUNK, form, classes)
+    labels = made_up_labels(CHUNK, form, classes)
+    x, y = kind.records(CHUNK, form), labels.to(getattr(torch, plan.task.label_type))
     if not is_chain(model):
         yield certified_logits(model, kind, form).digest()
     if not UPDATERS[training.algorithm].per_record and is_chain(model):

@@ -21,6 +21,7 @@ from sumus.errors import GuaranteeError
 from sumus.gradients import record_loss
 from sumus.guarantee import (
     NoiseDesign,
+    NormGate,
     clamp_of,
     count_noise,
     decoded_counts,
@@ -39,7 +40,7 @@ from sumus.purity import (
     named_parameters,
 )
 from sumus.randomness import RandomSource
-from sumus.tasks import Measured, Metrics, Task
+from sumus.tasks import Metrics, Task
 
 __all__ = ["SecureMetrics", "evaluate"]
 
@@ -57,8 +58,7 @@ def evaluate(
     if not len(records):
         return Metrics({}, 0)
     scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
-    exact = task.exact(*scores)
-    return Metrics({name: Measured(value) for name, value in exact.items()}, len(records))
+    return task.metrics(*scores)
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,12 @@ class SecureMetrics:
         vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:length] = np.clip(totals, -most, most) + noise
         return vector
+
+    def refusal(
+        self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int
+    ) -> str | None:
+        """Why the sum of `survivors` silos' vectors cannot be honest ones'; None if it can."""
+        return NormGate(self.design).counts_refusal(total_grid, survivors)
 
     def decode(
         self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int

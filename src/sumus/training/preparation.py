@@ -80,7 +80,11 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
             return records
         x = mapping(records.x)
         if bounds:
-            x = bounded(x.reshape(len(x), math.prod(x.shape[1:])), training.feature_bound)
+            x = bounded(
+                x.reshape(len(x), math.prod(x.shape[1:])),
+                training.feature_bound,
+                longest=training.feature_norm,
+            )
         return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
 
     silos = tuple(

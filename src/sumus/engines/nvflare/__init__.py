@@ -1,13 +1,14 @@
 """NVIDIA FLARE as the engine: mutual TLS, one process per silo and job, sites that refuse foreign
 code. It moves bytes and nothing else.
 
-`kits` makes kits and closes them down, `start`, `gate` and `control` stand before the engine's own
+`kits` makes kits and closes them down, `authority` and `certificates` say who may connect, `start`, `gate` and `control` stand before the engine's own
 processes, `executor` and `controller` are the two classes that a job names, `driver` carries the
 messages, `jobs` is the operator's end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,25 +16,39 @@ if TYPE_CHECKING:
     from sumus.engines.engine import Address, Operator
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["CONNECTED", "PACKAGE", "join", "make_kits", "operator", "serve"]
+__all__ = ["CONNECTED", "PACKAGE", "complete", "join", "make_kits", "operator", "renew", "serve"]
 
 PACKAGE = "nvflare"
 CONNECTED = "Successfully registered client"
 
 
-def make_kits(folder: FederationFolder, address: Address) -> None:
+def make_kits(folder: FederationFolder, address: Address, requests: Mapping[str, bytes]) -> None:
     """See `Engine.make_kits`."""
     from sumus.engines.nvflare.kits import provision
 
-    provision(folder, address)
+    provision(folder, address, requests)
 
 
-def serve(kit: Path) -> list[str]:
+def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
+    """See `Engine.complete`."""
+    from sumus.engines.nvflare import certificates
+
+    return certificates.complete(kit, party, key, write=write)
+
+
+def renew(folder: FederationFolder, days: int, requests: Mapping[str, bytes]) -> Mapping[str, Path]:
+    """See `Engine.renew`."""
+    from sumus.engines.nvflare import certificates
+
+    return certificates.renew(folder, days=days, requests=requests)
+
+
+def serve(kit: Path, *, listen: str | None = None) -> list[str]:
     """See `Engine.serve`."""
     from sumus.engines.nvflare.kits import close_down_server, server_command
 
     close_down_server(kit)
-    return server_command(kit)
+    return server_command(kit, listen=listen)
 
 
 def join(kit: Path) -> list[str]:

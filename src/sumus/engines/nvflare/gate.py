@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
+from urllib.parse import urlsplit, urlunsplit
 
 from nvflare.apis.fl_constant import ReservedTopic, ServerCommandNames
 from nvflare.fuel.f3.cellnet.cell import Cell
@@ -48,7 +49,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 
 from sumus.engines.nvflare.executor import TOPIC
 
-__all__ = ["GatedCell", "Route", "takes"]
+__all__ = ["GatedCell", "Route", "on_interface", "takes"]
 
 _SERVER = FQCN.ROOT_SERVER
 _OPERATOR = "_admin_"
@@ -182,6 +183,12 @@ def _job_takes(me: str, parent: str, job: str, route: Route) -> bool:
     )
 
 
+def on_interface(url: str, interface: str) -> str:
+    """The address of a listener, on another interface."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{interface}:{parts.port}"))
+
+
 def _family(cell: str) -> str:
     """The party that a cell belongs to."""
     return cell.partition(".")[0]
@@ -196,7 +203,12 @@ class GatedCell(Cell):  # type: ignore[misc]
         refusal.
     """
 
+    interface: ClassVar[str | None] = None
+    """Address of the interface that the server listens on, whatever its configuration says."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
+        if self.interface is not None:
+            options["root_url"] = [on_interface(url, self.interface) for url in options["root_url"]]
         super().__init__(*args, **options)
         self.core_cell.set_message_interceptor(self._refusal)
         self.core_cell.add_incoming_filter(channel="*", topic="*", cb=_uninvite)

@@ -20,8 +20,9 @@ from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from sumus.engines.engine import Outcome, Watch
+from sumus.engines.nvflare.authority import OPERATOR
 from sumus.engines.nvflare.controller import PROGRESS
-from sumus.engines.nvflare.kits import OPERATOR, SERVER_CLASS, SILO_CLASS
+from sumus.engines.nvflare.kits import SERVER_CLASS, SILO_CLASS
 from sumus.errors import EngineError
 from sumus.parties import Agreement
 

@@ -22,19 +22,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sumus.engines.engine import Address
-from sumus.engines.kit import ADMIN, SERVER
+from sumus.engines.kit import SERVER, Kit
+from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
+from sumus.engines.nvflare.certificates import put_certificate
+from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
 
 if TYPE_CHECKING:
     from sumus.engines.federation_folder import FederationFolder
 
 __all__ = [
-    "OPERATOR",
     "SERVER_CLASS",
     "SILO_CLASS",
     "client_command",
@@ -44,8 +47,8 @@ __all__ = [
     "server_command",
 ]
 
-OPERATOR = "operator@sumus.local"
 _START = "sumus.engines.nvflare.start"
+_EVERY_INTERFACE = "0.0.0.0"  # noqa: S104 - silos come from outside; `--listen` narrows it
 _PROJECT = "sumus"
 _ORGANISATION = "sumus"
 _SILENCE_SECONDS = 60
@@ -78,36 +81,51 @@ _RIGHTS = {
 }
 
 
-def provision(folder: FederationFolder, address: Address) -> None:
+def provision(folder: FederationFolder, address: Address, requests: Mapping[str, bytes]) -> None:
     """Make and close down one kit per party.
 
-    The certificate authority stays in `authority` below the folder, readable by its owner only:
-    whoever holds it can let new sites connect (but not into the secure sum, whose keys are
-    authenticated by the roster).
+    The certificate authority stays in `authority` below the folder, readable by its owner only.
+
+    Args:
+        requests: certificate requests, by party; whoever sent none gets a key that is made here.
     """
-    authority = folder.folder / "authority"
-    authority.mkdir(parents=True, exist_ok=True, mode=0o700)
-    project = authority / "project.yml"
-    project.write_text(json.dumps(_project(folder.roster.names, address), indent=2))  # JSON is YAML
+    keys = {party: requested_key(request, party) for party, request in requests.items()}
+    with tempfile.TemporaryDirectory(prefix="sumus-provision-") as temporary:
+        provisioned = _provisioned(Path(temporary), folder.roster.names, address)
+        (folder.folder / "kits").mkdir(exist_ok=True)
+        for party in folder.parties:
+            shutil.move(str(provisioned / subject_of(party)), folder.kit(party))
+    authority = Authority.make(folder.folder / "authority", _hosts(address))
+    for party in folder.parties:
+        put_certificate(authority, folder.kit(party), party, public_key=keys.get(party))
+    for silo in folder.roster.names:
+        close_down_silo(folder.kit(silo))
+    close_down_server(folder.kit(SERVER))
+
+
+def _provisioned(work: Path, silos: Sequence[str], address: Address) -> Path:
+    """The engine's own files for every party, without certificates."""
+    project = work / "project.yml"
+    project.write_text(json.dumps(_project(silos, address), indent=2))  # JSON is YAML
     command = [
         *(sys.executable, "-m", "nvflare.cli", "provision"),
-        *("-p", str(project), "-w", str(authority), "--force"),
+        *("-p", str(project), "-w", str(work), "--force"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    provisioned = sorted((authority / _PROJECT).glob("prod_*"))
+    provisioned = sorted((work / _PROJECT).glob("prod_*"))
     if done.returncode or not provisioned:
         raise EngineError(
             f"nvflare provision failed: {(done.stderr or done.stdout).strip()[-300:]}. Check the "
             "names and the address."
         )
-    (folder.folder / "kits").mkdir(exist_ok=True)
-    for party in folder.parties:
-        shutil.move(
-            str(provisioned[-1] / (OPERATOR if party == ADMIN else party)), folder.kit(party)
-        )
-    for silo in folder.roster.names:
-        close_down_silo(folder.kit(silo))
-    close_down_server(folder.kit(SERVER))
+    return provisioned[-1]
+
+
+def _hosts(address: Address) -> list[str]:
+    """Under which names the server is reached, the one of its address first."""
+    if not address.is_this_machine:
+        return [address.host]
+    return [address.host, *sorted({"localhost", "127.0.0.1"} - {address.host})]
 
 
 def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
@@ -118,13 +136,11 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
         "org": _ORGANISATION,
         "fed_learn_port": address.port,
         "admin_port": address.port,
-        "host_names": sorted({address.host, "localhost", "127.0.0.1"})
-        if address.is_this_machine
-        else [address.host],
+        "host_names": _hosts(address),
         "default_host": address.host,
     }
     sites = [{"name": name, "type": "client", "org": _ORGANISATION} for name in silos]
-    admin = {"name": OPERATOR, "type": "admin", "org": _ORGANISATION, "role": "project_admin"}
+    admin = {"name": OPERATOR, "type": "admin", "org": _ORGANISATION, "role": ROLE}
     return {
         "api_version": 3,
         "name": _PROJECT,
@@ -136,8 +152,6 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
                 "path": f"{builders}.static_file.StaticFileBuilder",
                 "args": {"config_folder": "config", "scheme": "tcp"},
             },
-            {"path": f"{builders}.cert.CertBuilder"},
-            {"path": f"{builders}.signature.SignatureBuilder"},
         ],
     }
 
@@ -196,13 +210,21 @@ def _write_rights(kit: Path, **more: str) -> None:
     """The operator may submit, watch and stop jobs of ours; nobody else may do anything."""
     _write(
         kit / "local" / "authorization.json",
-        {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS | more}},
+        {"format_version": "1.0", "permissions": {ROLE: _RIGHTS | more}},
     )
 
 
-def server_command(kit: Path) -> list[str]:
-    """The server's process."""
-    return _command("server", kit, "fed_server.json")
+def server_command(kit: Path, *, listen: str | None = None) -> list[str]:
+    """The server's process.
+
+    Args:
+        listen: see `Engine.serve`.
+    """
+    here = Kit.open(kit, "server").address.is_this_machine
+    interface = listen or ("127.0.0.1" if here else _EVERY_INTERFACE)
+    command = _command("server", kit, "fed_server.json")
+    place = command.index("server") + 1
+    return [*command[:place], interface, *command[place:]]
 
 
 def client_command(kit: Path) -> list[str]:

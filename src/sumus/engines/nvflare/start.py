@@ -1,5 +1,5 @@
 """Starts a process of the engine with our gate before it: `python -m sumus.engines.nvflare.start
-PROGRAM …`.
+PROGRAM …`; after `server` comes the address of the interface that it listens on.
 
 The engine makes its cells and its agent itself, from names in its modules; these are replaced
 before it starts. Where the names are is known of one release only, so any other is refused.
@@ -52,4 +52,7 @@ def stand_before(program: str) -> str:
 
 
 if __name__ == "__main__":
-    runpy.run_module(stand_before(sys.argv.pop(1)), run_name="__main__", alter_sys=True)
+    name = sys.argv.pop(1)
+    if name == SERVER:
+        GatedCell.interface = sys.argv.pop(1)
+    runpy.run_module(stand_before(name), run_name="__main__", alter_sys=True)

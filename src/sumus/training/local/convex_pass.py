@@ -1,12 +1,12 @@
-"""The noiseless local pass of `convex-pass`: softmax or logistic regression on records of bounded
-norm, one step per bin.
+"""The noiseless local pass of `convex-pass`: softmax, logistic or Huber regression on records of
+bounded norm, one step per bin.
 
     θ ← Π_W[(1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)],   Π_W the projection onto the ball of radius W
     ∇f_j = (p − y_j) ⊗ x_j,   p maximises ⟨p, logits⟩ + entropy(p) over all p with p_{y_j} ≥ 1 − t
 
 With t = 1 (no cap) p is the softmax. A cap t below 1 bounds the gradient by C = √2·t·R as clipping
 would, and unlike clipping it leaves the loss convex and as smooth as it was: a record's loss grows
-no faster than t times its margin.
+no faster than t times its margin. Huber's residual is x·θ − y_j cut off at ±t: C = t·R, β = R².
 
 Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ make each step non-expansive, so one
     record moves the result by at most γC/b per pass, or twice that if its own bin holds more than
@@ -60,10 +60,8 @@ class ConvexPass:
         self._y = records.y
         self._bounds = convex_bounds(design.resolved, silo.learning_rate)
         width, training = self._x.shape[1], design.plan.training
-        # one row of weights is logistic regression, more are softmax: each has the constants of its
-        # own loss
-        outputs = (
-            1 if training.model == "logistic" else max(2, round(design.resolved.dimension / width))
+        outputs = design.plan.task.linear_outputs(
+            training.model, round(design.resolved.dimension / width)
         )
         require_dimension(design, outputs * width)
 
@@ -121,7 +119,7 @@ def convex_pass(
     """The weights after `passes` passes, each with fresh independent uniform bins for every record.
 
     Args:
-        weights: (outputs, features); one output means binary logistic regression.
+        weights: (outputs, features); one output means binary logistic or Huber regression.
         x: records with the bias feature included, norm at most `feature_bound`.
         y: labels.
         task: whose loss it is.
@@ -133,7 +131,7 @@ def convex_pass(
         source: secret random bits for the bins.
     """
     link = task.link(len(weights))
-    if link not in (Link.SOFTMAX, Link.LOGISTIC):
+    if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER):
         raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
     task.check(y, len(weights))
     _check(weights, x, feature_bound)

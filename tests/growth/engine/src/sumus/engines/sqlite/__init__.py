@@ -10,28 +10,44 @@ their commands, `jobs` is the operator's end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sumus.errors import EngineError
 
 if TYPE_CHECKING:
     from sumus.engines.engine import Address, Operator
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["CONNECTED", "PACKAGE", "join", "make_kits", "operator", "serve"]
+__all__ = ["CONNECTED", "PACKAGE", "complete", "join", "make_kits", "operator", "renew", "serve"]
 
 PACKAGE = "sqlite3"
 CONNECTED = "connected to the mailbox"
 
 
-def make_kits(folder: FederationFolder, address: Address) -> None:
+def make_kits(folder: FederationFolder, address: Address, requests: Mapping[str, bytes]) -> None:
     """See `Engine.make_kits`."""
     from sumus.engines.sqlite.kits import write_kits
 
     write_kits(folder, address)
 
 
-def serve(kit: Path) -> list[str]:
-    """See `Engine.serve`."""
+def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
+    """See `Engine.complete`; on one machine a kit is complete as it is made."""
+    return None
+
+
+def renew(folder: FederationFolder, days: int, requests: Mapping[str, bytes]) -> Mapping[str, Path]:
+    """See `Engine.renew`; a trial on one machine makes new kits instead."""
+    raise EngineError(
+        "kits of this engine are for trials on one machine. Make new ones with `sumus federation "
+        "init`."
+    )
+
+
+def serve(kit: Path, *, listen: str | None = None) -> list[str]:
+    """See `Engine.serve`; hears this machine only, whatever `listen` says."""
     from sumus.engines.sqlite.kits import command
 
     return command(kit, "server")
