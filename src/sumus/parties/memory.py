@@ -269,6 +269,22 @@ class SiloState:
                 sums.append(memory.ring.round.sequence)
         return max(sums, default=None)
 
+    def retire(self) -> int:
+        """Forget the keys of all sessions, because their federation has ended; returns how many
+        sessions there were.
+
+        Guarantee: which sums of a plan were answered stays, so none is answered again; a session
+            that another process holds is an error.
+        """
+        self.close()
+        paths = sorted((self.folder / "sessions").glob("*/keys"))
+        for path in paths:
+            plan_hash, ring = _stored(path)
+            memory = SessionMemory(path.parent, plan_hash)
+            memory.keep(ring.retired())
+            memory.close()
+        return len(paths)
+
     def _read_sums(self) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
         """Of every session on the disk, its plan and the last sum that was claimed."""
         for path in (self.folder / "sessions").glob("*/keys"):
@@ -312,6 +328,7 @@ class SiloState:
         for memory in self._sessions.values():
             memory.close()
         self._sessions.clear()
+        self._stored_sums = None
 
 
 def _private_folder(folder: Path) -> None:
