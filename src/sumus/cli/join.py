@@ -101,6 +101,10 @@ def join_command(
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault)
+    if not check:
+        from sumus.engines import require_free
+
+        require_free(kit, member.vault)
     kept = member.vault / "policy.toml"
     policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
     rules = Policy.from_toml(policy_text)
@@ -119,16 +123,17 @@ def join_command(
     for approved in plans:
         _show(console, approved, member, site, rules)
     own_key = tls_key or _beside(identity)
-    remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=not check)
+    # whoever else owns the kit could lead our writes elsewhere
+    writes = not check and kit.stat().st_uid == os.getuid()
+    remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=writes)
     if remark is not None:
         console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
         require_unchanged(member.vault, identity=member.identity, roster=member.roster)
         _end_check(rules, member.roster)
         return
-    from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
+    from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
 
-    require_free(kit, member.vault)
     member.settle(source, rules, policy_text)
     if new_ledger:
         seen.forget()
