@@ -123,10 +123,10 @@ def test_when_a_silo_comes_back_everybody_has_fresh_keys(federation) -> None:
 def test_keys_that_do_not_go_round_leave_those_that_there_are_in_use(federation) -> None:
     """A silo comes back and greets; then too few answer the directory. The run goes on."""
     across = federation()
-    across.stop(3)
-    server = across.server(replace(QUICK, set_up=0.5))
+    server = across.server()
     server.greet()
     training = server.train(across.run_folder())
+    across.stop(3)
     assert next(training).dropped == ("silo-3",)
     across.start(3)
     exchange = across.driver.exchange
