@@ -81,7 +81,7 @@ class LocalFederation:
         names = [silo.name for silo in self.agreement.design.silos]
         identities = {name: Identity.generate(name, RandomSource()) for name in names}
         self.identity = Identity.generate(SERVER_NAME, RandomSource())
-        self.roster = Roster.of(self.identity, identities.values())
+        self.roster, self.identities = Roster.of(self.identity, identities.values()), identities
         self.policies = policies or {}
         for name, identity in identities.items():
             folder = self.folder(name)

@@ -40,9 +40,8 @@ from sumus.engines import (
     train_across,
 )
 from sumus.errors import EngineError, PlanError
-from sumus.parties import Agreement, agree_on
+from sumus.parties import ROSTER, Agreement, agree_on, read_rosters
 from sumus.plan import DEFAULT_PLAN
-from sumus.secagg import Roster
 from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
@@ -465,6 +464,6 @@ def _needed(kit: Kit, plan: Path | None) -> tuple[int, tuple[str, ...]]:
         return agreement.terms.minimum_survivors, tuple(
             silo.name for silo in agreement.design.silos
         )
-    roster = kit.state / "roster.toml"
-    names = Roster.parse(roster.read_text()).names if roster.is_file() else ()
+    there = (kit.state / ROSTER).is_file()
+    names = read_rosters(kit.state).current.names if there else ()
     return max(1, len(names)), names

@@ -25,12 +25,13 @@ from sumus.parties import (
     agree_on,
     approve,
     own_releases,
+    read_rosters,
     require_unchanged,
     settle,
     vault_folder,
 )
 from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, Roster, RosterHistory
 
 __all__ = ["join_app"]
 
@@ -116,7 +117,7 @@ def join_command(
     console.print(f"silo                {member.identity.name}")
     console.print(f"roster fingerprint  {shown_fingerprint(member.roster)}", soft_wrap=True)
     if not check or rules.roster_fingerprint is not None:
-        require_pinned(rules, member.roster)
+        require_pinned(rules, member.rosters)
     if not new_ledger:
         seen.require_whole()
     console.print(ledger_text(site.ledger))
@@ -129,7 +130,7 @@ def join_command(
     if remark is not None:
         console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
-        require_unchanged(member.vault, identity=member.identity, roster=member.roster)
+        require_unchanged(member.vault, identity=member.identity, roster=member.rosters)
         _end_check(rules, member.roster)
         return
     from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
@@ -164,7 +165,7 @@ class _Member:
 
     kit: Kit
     identity: Identity
-    roster: Roster
+    rosters: RosterHistory
     vault: Path
 
     @classmethod
@@ -172,8 +173,8 @@ class _Member:
         """As the kit's roster says, with the key that was given, kept by the vault or, in a trial,
         brought by the kit.
         """
-        roster = Roster.parse(_text(kit.state / "roster.toml", "the kit"))
-        folder = (vault or vault_folder(roster, kit.party)).absolute()
+        rosters = read_rosters(kit.state)
+        folder = (vault or vault_folder(rosters.first, kit.party)).absolute()
         kept = folder / "identity.key"
         brought = kept if kept.exists() else kit.state / "identity.key"
         me = Identity.parse(_text(identity or brought, "--identity"))
@@ -182,7 +183,12 @@ class _Member:
                 f"the kit is {kit.party}'s, the identity {me.name}'s. Join with {kit.party}.key, or "
                 f"with the kit of {me.name}."
             )
-        return cls(kit=kit, identity=me, roster=roster, vault=folder)
+        return cls(kit=kit, identity=me, rosters=rosters, vault=folder)
+
+    @property
+    def roster(self) -> Roster:
+        """Who is who now."""
+        return self.rosters.current
 
     def require_no_ledger_in_kit(self) -> None:
         """What was entered into a ledger below the kit must not be forgotten."""
@@ -216,7 +222,7 @@ class _Member:
         settle(
             self.vault,
             identity=self.identity,
-            roster=self.roster,
+            roster=self.rosters,
             data=source,
             policy=rules,
             policy_text=policy_text,

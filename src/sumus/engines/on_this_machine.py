@@ -85,7 +85,7 @@ class LocalProcesses(PartyProcesses):
 
     def vault(self, silo: str) -> Path:
         """Everything secret of a silo."""
-        return vault_folder(self.federation.roster, silo, state=self.state(silo))
+        return vault_folder(self.federation.rosters.first, silo, state=self.state(silo))
 
     def start(self, party: str) -> OwnedProcess:
         """Start the server or a silo."""

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.rosters import (
+        EPOCHS as EPOCHS,
+        ROSTER as ROSTER,
+        pinned as pinned,
+        read_rosters as read_rosters,
+        write_rosters as write_rosters,
+    )
     from sumus.parties.round import (
         Invited as Invited,
         RoundOutcome as RoundOutcome,
@@ -65,6 +72,7 @@ __getattr__, __dir__, __all__ = door(
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
+    rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
     round="Invited RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
     seen_ledger="SeenLedger",

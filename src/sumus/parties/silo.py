@@ -388,6 +388,7 @@ class SiloParty:
             )
         self._require_start(agreement, asked)
         work = self._work(agreement)  # before the round counts: records that do not load cost none
+        admitted.releases.require_near(asked.number, -1 if last is None else last // 2)
         # from here on this round's noise counts as drawn, and no earlier round can be opened
         invited.claim()
         admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
         Message as Message,
         head_of as head_of,
     )
+    from sumus.secagg.epochs import (
+        Endorsement as Endorsement,
+        RosterHistory as RosterHistory,
+        changes_between as changes_between,
+        quorum_of as quorum_of,
+        successor as successor,
+    )
     from sumus.secagg.guard import (
         FileRoundGuard as FileRoundGuard,
         MemoryRoundGuard as MemoryRoundGuard,
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
         SERVER_NAME as SERVER_NAME,
         Identity as Identity,
         Roster as Roster,
+        public_keys as public_keys,
         session_digest as session_digest,
     )
     from sumus.secagg.masking import (
@@ -113,10 +121,11 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     envelope="Head Message SERVER head_of",
+    epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
     keyring="KeyRing KeySet KeyStore MemoryKeyStore RoundInFlight",
-    keys="Identity Roster SERVER_NAME session_digest",
+    keys="Identity Roster SERVER_NAME public_keys session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
     recovery="Disagreements UnopenedError",
