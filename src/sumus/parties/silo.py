@@ -242,6 +242,7 @@ class SiloParty:
         """The answer to a message by which keys go round."""
         if head.kind == Greeting.kind:
             return self._welcome(decode(message, Greeting, roster=self._memory.roster))
+        verify(decode_any(message), message, self._memory.roster)  # before any state is looked at
         admitted = self._agreed(head.session, message)
         if head.kind == KeyDirectory.kind:
             return self._accept_directory(admitted, message)
