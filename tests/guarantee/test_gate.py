@@ -19,6 +19,7 @@ from sumus.guarantee.layout import SiloDesign
 from sumus.parties import Simulation, agree_on
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS
 from sumus.training import SecureMetrics, local_updater, prepare
 from support.small_data import small_data
 from support.small_federation import SmallFederation
@@ -150,6 +151,21 @@ def test_counts_that_records_make_pass_and_others_do_not(federation) -> None:
     many = 100_000 * np.array([3 * most, unit, 0], dtype=np.int64)
     assert secure.refusal(many, 3) is not None
     assert secure.refusal(-100_000 * np.array([most, unit, 0], dtype=np.int64), 3) is not None
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_every_record_adds_the_same_to_the_count_of_records(name: str) -> None:
+    """What the bound on counts rests on: u in one place, and a row no longer than Δ₂."""
+    task, rng = TASKS[name], np.random.default_rng(4)
+    scores = (
+        (rng.random(500) < 0.5, rng.normal(1.0, 5.0, 500))
+        if name == "classification"
+        else (rng.normal(0.0, 3.0, 500), rng.normal(0.0, 3.0, 500))
+    )
+    rows, shape = task.count(*scores), task.counts
+    assert shape.record_place is not None
+    assert set(rows[:, shape.record_place]) == {shape.record_grid}
+    assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= shape.l2_grid + 1e-9
 
 
 def _exceeds(records: int, rate: Fraction, batch: int) -> Fraction:

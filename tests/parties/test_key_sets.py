@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from sumus.books import Ledger, Policy, RunFolder
-from sumus.errors import EngineError, StorageError
-from sumus.parties import InProcess, SecureSum, SiloState
+from sumus.errors import EngineError
+from sumus.parties import InProcess, SecureSum
 from sumus.parties.round import Invited
 from sumus.parties.sums import pack_model, round_identifier
 from sumus.randomness import RandomSource
@@ -364,26 +364,3 @@ def test_no_round_of_a_plan_is_answered_again_under_another_roster(federation) -
     # and back: what was answered under the new roster is over under the old one too
     assert across.parties[0]._memory.last_answered(bytes.fromhex(across.agreement.plan.hash)) == 4
     assert isinstance(decode_any(across.greeting()), Greeting)
-
-
-def test_a_federation_that_has_ended_leaves_no_key_and_answers_no_round_again(
-    federation,
-) -> None:
-    across = federation()
-    asked = invitation(across, greeted(across), 1)
-    assert isinstance(across.ask(0, asked), MaskedInput)
-    ring = ring_of(across, 0)
-    secrets = [root for known in ring.sets for root in known.roots.values()]
-    secrets += [ring.round.own_key, *ring.round.pair_keys.values()]
-    state = SiloState(across.folder("silo-0"))
-    with pytest.raises(StorageError):  # its process still runs
-        state.retire()
-    across.stop(0)
-    assert state.retire() == 1
-    files = [path.read_bytes() for path in state.folder.rglob("*") if path.is_file()]
-    assert len(secrets) == 7
-    assert all(secret not in content for secret in secrets for content in files)
-    across.start(0)
-    assert "claimed this round already" in refused(across.ask(0, asked))
-    for number in (0, 1):
-        assert "already" in refused(across.ask(0, invitation(across, greeted(across), number)))

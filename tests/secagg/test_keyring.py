@@ -118,19 +118,6 @@ def test_no_sum_is_so_far_ahead_that_a_server_can_keep_a_silo_busy() -> None:
         claim(KeyRing((key_set(1),)), b"\1" * 32, 2**63)
 
 
-def test_what_is_left_of_a_federation_that_has_ended_is_the_number_of_its_last_sum() -> None:
-    ring = claim(KeyRing((key_set(1),)), b"\1" * 32, 6).answered(b"the masked answer")
-    stored = ring.with_pending(b"private halves").retired().encode()
-    left = KeyRing.decode(stored, where="the test")
-    assert left.round is not None
-    assert left.round.sequence == 6
-    assert (left.sets, left.pending, left.round.reply) == ((), b"", b"")
-    for known in ring.sets:
-        assert all(root not in stored for root in known.roots.values())
-    assert ring.round is not None
-    assert all(key not in stored for key in (ring.round.own_key, *ring.round.pair_keys.values()))
-
-
 def test_keys_do_not_show_themselves() -> None:
     ring = claim(KeyRing((KeySet(b"d" * 32, 0, {1: b"secret" * 5 + b"ab"}),)), b"d" * 32, 0)
     assert "secret" not in repr(ring.answered(b"secret").with_pending(b"secret"))

@@ -77,6 +77,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "make and check the long-lived keys of silos and server",
             "sumus.cli.keys",
             "sumus.cli.endorse",
+            "sumus.cli.retire",
         ),
         "data": Command("list, check and prepare data sets", "sumus.cli.data"),
     }

@@ -9,9 +9,10 @@ import typer
 
 from sumus.cli.keys import fingerprint
 from sumus.cli.options import AsJson, print_json
+from sumus.cli.passphrases import PassphraseFile, opened_identity
 from sumus.errors import DataError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
-from sumus.secagg import Endorsement, Identity, Roster, RosterHistory, changes_between, quorum_of
+from sumus.secagg import Endorsement, Roster, RosterHistory, changes_between, quorum_of
 
 __all__ = ["keys_app"]
 
@@ -39,12 +40,13 @@ def endorse(
             "to use that one.",
         ),
     ] = False,
+    passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign the next roster for this silo: compare its changes with those whom they are about, by
     telephone, first.
     """
-    me = Identity.parse(_text(identity))
+    me, _ = opened_identity(_text(identity), passphrase_file)
     current, proposed = _trusted(roster), Roster.parse(_text(proposal))
     if (proposed.epoch, proposed.previous) != (current.epoch + 1, current.digest()):
         raise DataError(

@@ -1,12 +1,13 @@
 """What a silo keeps on its own disk, and nobody else ever sees.
 
 state/                        mode 0700
-  identity.key                the silo's long-lived signing key
+  identity.key                the silo's long-lived signing key, under a passphrase if its people want it so
   roster.toml                 who is who, as agreed outside the protocol
   plans/*.toml                the plans that this silo's people have approved
   sessions/<digest>/          one per plan and roster
     keys                      pair roots and the round in flight (`KeyRing`): written whenever keys go round, before a round's noise is drawn, and again with the masked answer before that is sent
     rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
+    certificates/<round id>   who was in a sum that this silo helped to open, signed by a quorum: its own evidence
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its
@@ -30,7 +31,15 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Identity, KeyRing, KeyStore, Roster, RoundGuard
+from sumus.secagg import (
+    FileRoundGuard,
+    Identity,
+    KeyRing,
+    KeyStore,
+    Roster,
+    RoundGuard,
+    open_identity,
+)
 
 __all__ = ["Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
@@ -57,6 +66,10 @@ class SessionNotes(Protocol):
     @property
     def keys(self) -> KeyStore:
         """Pair roots, and the keys and the answer of the round in flight."""
+        ...
+
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Remember who was in a round that this silo helped to open."""
         ...
 
 
@@ -165,6 +178,14 @@ class SessionMemory:
         replace_atomically(self._path, _MAGIC + self.plan_hash + ring.encode(), secret=True)
         self._ring = ring
 
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Put a certificate, by which a quorum of silos and the server answer for a survivor set,
+        on the disk: this silo's own evidence.
+        """
+        folder = self._path.with_name("certificates")
+        _private_folder(folder)
+        replace_atomically(folder / round_id.hex(), message)
+
     def close(self) -> None:
         """Let another process take over."""
         self.guard.close()
@@ -187,11 +208,13 @@ class SiloState:
 
     Args:
         folder: made with mode 0700 if it does not exist; one that others may read is refused.
+        passphrase: of its key, if that is protected; kept in memory only.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, passphrase: bytes | None = None) -> None:
         _private_folder(folder)
-        self.folder = folder
+        self.folder, self._passphrase = folder, passphrase
+        self._opened: tuple[str, Identity] | None = None
         self._sessions: dict[bytes, SessionMemory] = {}
         self._stored_sums: dict[bytes, tuple[bytes, int]] | None = None
 
@@ -203,7 +226,10 @@ class SiloState:
     @property
     def identity(self) -> Identity:
         """The silo's name and signing key."""
-        return Identity.parse(read_bytes(self.folder / "identity.key").decode())
+        text = read_bytes(self.folder / "identity.key").decode()
+        if self._opened is None or self._opened[0] != text:  # opening takes a while on purpose
+            self._opened = text, open_identity(text, self._passphrase)
+        return self._opened[1]
 
     @property
     def roster(self) -> Roster:
@@ -268,22 +294,6 @@ class SiloState:
             if memory.plan_hash == plan_hash and memory.ring.round is not None:
                 sums.append(memory.ring.round.sequence)
         return max(sums, default=None)
-
-    def retire(self) -> int:
-        """Forget the keys of all sessions, because their federation has ended; returns how many
-        sessions there were.
-
-        Guarantee: which sums of a plan were answered stays, so none is answered again; a session
-            that another process holds is an error.
-        """
-        self.close()
-        paths = sorted((self.folder / "sessions").glob("*/keys"))
-        for path in paths:
-            plan_hash, ring = _stored(path)
-            memory = SessionMemory(path.parent, plan_hash)
-            memory.keep(ring.retired())
-            memory.close()
-        return len(paths)
 
     def _read_sums(self) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
         """Of every session on the disk, its plan and the last sum that was claimed."""

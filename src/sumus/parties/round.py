@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, final
 
 import numpy as np
@@ -98,6 +99,12 @@ class Summing(Protocol):
     @property
     def blame(self) -> Blame:
         """Who disagreed with whom in the rounds of this run."""
+        ...
+
+    def witness(self, folder: Path) -> None:
+        """Keep from now on what proves the sums in a run's folder, where silos sign for
+        themselves.
+        """
         ...
 
     def greet(self) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar, final
 
 import numpy as np
@@ -25,6 +26,7 @@ from sumus.files import build_of
 from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
+from sumus.parties.evidence import Evidence
 from sumus.parties.round import Invited, Summed
 from sumus.parties.sums import pack_model, round_identifier, sequence_of
 from sumus.parties.wire import readable
@@ -132,6 +134,7 @@ class SecureSum:
         self._places = places or tuple(map(agreement.names.index, roster.names))
         self._adverts: dict[int, bytes] = {}
         self._session: ServerSession | None = None
+        self._evidence: Evidence | None = None
         self._present: frozenset[int] = frozenset()
         self._absences: dict[int, int] = {}
         self._untold: tuple[str, ...] = ()
@@ -143,6 +146,10 @@ class SecureSum:
     def present(self) -> frozenset[int]:
         """Places of the silos that take part at the moment."""
         return self._in_plan(self._present)
+
+    def witness(self, folder: Path) -> None:
+        """See `Summing.witness`."""
+        self._evidence = Evidence(folder, self._roster)
 
     # -- who takes part
 
@@ -349,12 +356,15 @@ class SecureSum:
                 keys_digest=invited.keys or None,
             )
         except UnopenedError as error:
-            lines = self.blame.note(number, self._placed(error.disagreements))
+            lines = self.blame.note(number, self._placed(error.disagreements), error.accusation)
             self._untold += lines
             raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
-        notes = self._untold + self.blame.note(number, self._placed(opened.disagreements))
+        if self._evidence is not None:
+            self._evidence.keep(number, purpose, opened.certificate)
+        told = self.blame.note(number, self._placed(opened.disagreements), opened.accusation)
+        notes = self._untold + told
         self._untold = ()
         # removable noise is the model's alone
         removed = opened.removed_seeds if purpose == "model" else {}

@@ -130,6 +130,7 @@ class ServerParty:
         if run.summary is not None:
             return
         self.summing.blame.recall(run.events)
+        self.summing.witness(run.path)
         journal = Journal(
             run,
             self.agreement.design,

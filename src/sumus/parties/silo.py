@@ -236,7 +236,9 @@ class SiloParty:
         submitted = admitted.session.resume(message)
         if head.kind == DroppedSet.kind:
             return submitted.sign(message)[1]
-        return submitted.reveal(message)[1]
+        reply = submitted.reveal(message)[1]
+        self._admitted[head.session].memory.keep_certificate(head.round_id, message)
+        return reply
 
     def _key_message(self, head: Head, message: bytes) -> bytes:
         """The answer to a message by which keys go round."""

@@ -22,6 +22,7 @@ from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
@@ -119,16 +120,21 @@ def settle(
     policy: Policy | None,
     policy_text: str,
     ledgers: Path | None = None,
+    key_text: str | None = None,
 ) -> SiloState:
     """Write who this silo is, whom it trusts to be who, where its records and its ledger are and
     what it allows.
 
     A roster that is there already must be the same, or one from which a quorum of its silos has led
         to this one: a silo does not change it by accident, and goes back to no earlier one.
+
+    Args:
+        key_text: what the key's file says, where that is protected by a passphrase.
     """
     state = SiloState(folder)
     require_unchanged(folder, identity=identity, roster=roster)
-    replace_atomically(folder / "identity.key", identity.secret_text().encode(), secret=True)
+    text = key_text or identity.secret_text()
+    replace_atomically(folder / "identity.key", text.encode(), secret=True)
     write_rosters(folder, _history(roster))
     places = {"data": data, "ledgers": str((ledgers or state_directory()).absolute())}
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
@@ -143,6 +149,7 @@ def require_unchanged(folder: Path, *, identity: Identity, roster: Roster | Rost
     """Refuse an identity that the roster does not name, and a roster that does not follow the one
     which the folder trusts.
     """
+    require_not_retired(folder)
     rosters = _history(roster)
     current, path = rosters.current, folder / ROSTER
     current.number(identity.name)
@@ -192,13 +199,21 @@ def own_releases(
     return releases
 
 
-def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agree_on) -> SiloParty:
+def open_party(
+    folder: Path,
+    *,
+    agree: Callable[[TrainingPlan], Agreement] = agree_on,
+    passphrase: bytes | None = None,
+) -> SiloParty:
     """The silo's party, from what its own people wrote.
 
     Args:
         agree: from a plan to what follows from it.
+        passphrase: of its key, if that is protected.
     """
-    state, site = SiloState(folder), Site.of_folder(folder)
+    require_not_retired(folder)
+    state, site = SiloState(folder, passphrase=passphrase), Site.of_folder(folder)
+    name = state.name  # opens the key: a wrong passphrase is noticed before anybody asks
     policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)
     if policy.roster_fingerprint is not None and not pinned(policy, read_rosters(folder)):
         raise StorageError(
@@ -212,7 +227,7 @@ def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agr
         return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
-        return Noted(own_releases(agreement, seen.ledger, policy, silo=state.name), seen)
+        return Noted(own_releases(agreement, seen.ledger, policy, silo=name), seen)
 
     return SiloParty(
         state,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.secagg.accusation import Accusation as Accusation
+    from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
         Head as Head,
@@ -68,6 +70,12 @@ if TYPE_CHECKING:
         decode_any as decode_any,
         verify as verify,
     )
+    from sumus.secagg.protected import (
+        is_protected as is_protected,
+        open_identity as open_identity,
+        protect as protect,
+        public_key_of as public_key_of,
+    )
     from sumus.secagg.recovery import (
         Disagreements as Disagreements,
         UnopenedError as UnopenedError,
@@ -120,6 +128,8 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    accusation="Accusation",
+    certificates="certified",
     envelope="Head Message SERVER head_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
@@ -128,6 +138,7 @@ __getattr__, __dir__, __all__ = door(
     keys="Identity Roster SERVER_NAME public_keys session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
+    protected="is_protected open_identity protect public_key_of",
     recovery="Disagreements UnopenedError",
     schedule="PublicHalf agree expand",
     secrets="pair_sign",

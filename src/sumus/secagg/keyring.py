@@ -180,19 +180,6 @@ class KeyRing:
             raise StorageError("no round is in flight. Claim it before it is answered.")
         return replace(self, round=replace(self.round, reply=reply))
 
-    def retired(self) -> KeyRing:
-        """All that remains when a federation ends: which sum was the last."""
-        if self.round is None:
-            return KeyRing()
-        bare = RoundInFlight(
-            sequence=self.round.sequence,
-            transcript=self.round.transcript,
-            salt=self.round.salt,
-            own_key=b"",
-            pair_keys={},
-        )
-        return KeyRing(round=bare)
-
     # -- as bytes
 
     def encode(self) -> bytes:

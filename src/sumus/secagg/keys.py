@@ -58,7 +58,7 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read what `secret_text` wrote."""
+        """Read what `secret_text` wrote; for a file that may be protected see `protected`."""
         name, _, secret = text.strip().partition(" ")
         _require_name(name)
         return cls(
