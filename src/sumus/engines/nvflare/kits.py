@@ -31,6 +31,7 @@ from sumus.engines.engine import Address
 from sumus.engines.kit import SERVER, Kit
 from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
 from sumus.engines.nvflare.certificates import put_certificate
+from sumus.engines.nvflare.job_folders import tidy_jobs
 from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
 
@@ -157,7 +158,8 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
 
 
 def close_down_silo(kit: Path) -> None:
-    """Write what a silo's site allows."""
+    """Write what a silo's site allows; folders of old jobs go."""
+    tidy_jobs(kit)
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {
         "class_list_enforcement_mode": "enforce",
@@ -187,6 +189,7 @@ def close_down_server(kit: Path) -> None:
     """
     storage = kit.resolve() / "storage"
     storage.mkdir(exist_ok=True, mode=0o700)
+    tidy_jobs(storage / "jobs")
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS]}
     resources["servers"][0]["heart_beat_timeout"] = _SILENCE_SECONDS
