@@ -45,6 +45,7 @@ __all__ = [
     "close_down_server",
     "close_down_silo",
     "provision",
+    "provision_silo",
     "server_command",
 ]
 
@@ -102,6 +103,21 @@ def provision(folder: FederationFolder, address: Address, requests: Mapping[str,
     for silo in folder.roster.names:
         close_down_silo(folder.kit(silo))
     close_down_server(folder.kit(SERVER))
+
+
+def provision_silo(
+    folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+) -> None:
+    """Make and close down the kit of one silo more, certified by the authority that `provision`
+    left.
+    """
+    key = requested_key(requests[silo], silo) if silo in requests else None
+    authority = Authority.open(folder.folder / "authority")
+    with tempfile.TemporaryDirectory(prefix="sumus-provision-") as temporary:
+        provisioned = _provisioned(Path(temporary), [silo], address)
+        shutil.move(str(provisioned / subject_of(silo)), folder.kit(silo))
+    put_certificate(authority, folder.kit(silo), silo, public_key=key)
+    close_down_silo(folder.kit(silo))
 
 
 def _provisioned(work: Path, silos: Sequence[str], address: Address) -> Path:
