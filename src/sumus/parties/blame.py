@@ -24,6 +24,7 @@ from sumus.secagg import Disagreements
 __all__ = ["DISAGREED", "Blame"]
 
 DISAGREED = "disagreed"
+"""The journal's event of a round in which silos disagreed."""
 
 
 @final
@@ -64,14 +65,8 @@ class Blame:
         liars = self.liars
         return tuple(pair for pair in self._pairs if not liars & set(pair))
 
-    def note(
-        self, number: int, noticed: Disagreements, accusation: Mapping[str, Any] | None = None
-    ) -> tuple[str, ...]:
-        """Take in what a round (from 0) showed; returns it in words, one line each.
-
-        Args:
-            accusation: the signed messages that prove it, for the journal.
-        """
+    def note(self, number: int, noticed: Disagreements) -> tuple[str, ...]:
+        """Take in what a round (from 0) showed; returns it in words, one line each."""
         if not noticed:
             return ()
         before = self.liars
@@ -90,7 +85,6 @@ class Blame:
                 "pairs": [[self._names[a], self._names[b]] for a, b in sorted(noticed.pairs)],
                 "liars": self._named(noticed.liars),
                 "unopened": self._named(noticed.unopened),
-                "accusation": accusation,
             }
         )
         return tuple(self._lines(noticed, self.liars - before))
