@@ -49,6 +49,7 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
+    "*.run.rounds.*.notes": "the journal says who disagreed about shares and which sum was refused",
     "*.meaning": "accounts say what any membership attack can reach",
 }
 """Path → why the value is another."""

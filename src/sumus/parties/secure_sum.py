@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -356,14 +356,14 @@ class SecureSum:
                 keys_digest=invited.keys or None,
             )
         except UnopenedError as error:
-            lines = self.blame.note(number, self._placed(error.disagreements), error.accusation)
+            lines = self._note(number, purpose, error.disagreements, error.accusation)
             self._untold += lines
             raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
         if self._evidence is not None:
             self._evidence.keep(number, purpose, opened.certificate)
-        told = self.blame.note(number, self._placed(opened.disagreements), opened.accusation)
+        told = self._note(number, purpose, opened.disagreements, opened.accusation)
         notes = self._untold + told
         self._untold = ()
         # removable noise is the model's alone
@@ -409,6 +409,18 @@ class SecureSum:
 
     def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
         return frozenset(self._places[silo] for silo in silos)
+
+    def _note(
+        self,
+        number: int,
+        purpose: str,
+        noticed: Disagreements,
+        accusation: Mapping[str, Any] | None,
+    ) -> tuple[str, ...]:
+        """Keep what proves a disagreement, and who is left out for it."""
+        if self._evidence is not None and accusation is not None:
+            self._evidence.accuse(number, purpose, accusation)
+        return self.blame.note(number, self._placed(noticed))
 
     def _placed(self, noticed: Disagreements) -> Disagreements:
         return Disagreements(
