@@ -138,7 +138,12 @@ class RoundHeader:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Invitation(Message):
-    """Server → silo, exchange 1: the round, who takes part, and the application's payload."""
+    """Server → silo, exchange 1: the round, who takes part, and the application's payload.
+
+    Args:
+        header: of the round.
+        payload: what the application tells every silo, for example the model.
+    """
 
     kind = 3
     from_server = True
@@ -169,6 +174,7 @@ class MaskedInput(Message):
     silo.
 
     Args:
+        transcript: of the round.
         salt: eight random bytes of this submission, from which the pads of its secrets are derived.
         corrections: of each of the silo's secrets, what makes t derived shares determine it.
         tags: of each secret, 16 bytes by which its recovery is checked.
@@ -232,6 +238,10 @@ class MaskedInput(Message):
 class DroppedSet(Message):
     """Server → silo, exchange 2: the participants without an input. The one list; everybody else
     survives.
+
+    Args:
+        header: of the round.
+        dropped: bitmap of the participants without an input.
     """
 
     kind = 5
@@ -262,7 +272,12 @@ class DroppedSet(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class SetSignature(Message):
-    """Silo → server, exchange 2: its signature on the dropped set."""
+    """Silo → server, exchange 2: its signature on the dropped set.
+
+    Args:
+        transcript: of the round.
+        signature: on `DroppedSet.signed_part`, which the certificate collects.
+    """
 
     kind = 6
     from_server = False
@@ -288,6 +303,12 @@ class SetSignature(Message):
 class SetCertificate(Message):
     """Server → silo, exchange 3: the dropped set with a quorum of signatures, and the survivors'
     salts.
+
+    Args:
+        header: of the round.
+        dropped: bitmap of the participants without an input.
+        salts: of every survivor's submission.
+        signatures: a committee member's number and its signature on the dropped set.
     """
 
     kind = 7
@@ -327,7 +348,12 @@ class SetCertificate(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class RevealedShares(Message):
-    """Silo → server, exchange 3: its shares of what the certificate entitles the server to."""
+    """Silo → server, exchange 3: its shares of what the certificate entitles the server to.
+
+    Args:
+        transcript: of the round.
+        shares: its pads of the opened secrets, owner by owner.
+    """
 
     kind = 8
     from_server = False

@@ -186,7 +186,12 @@ class Encapsulations(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class CipherTexts(Message):
-    """Server → silo: what the others encapsulated to it, in order of their numbers."""
+    """Server → silo: what the others encapsulated to it, in order of their numbers.
+
+    Args:
+        keys_digest: of the key set.
+        sealed: signed `Encapsulation`s, one of every neighbour with a smaller number that owes one.
+    """
 
     kind = 15
     from_server = True
