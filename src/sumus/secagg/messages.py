@@ -31,6 +31,9 @@ from sumus.secagg.envelope import (
 from sumus.secagg.keys import Roster
 from sumus.secagg.schedule import SALT_BYTES
 from sumus.secagg.setup_messages import (
+    CipherTexts,
+    Encapsulation,
+    Encapsulations,
     Greeting,
     KeyAdvert,
     KeyDirectory,
@@ -41,7 +44,10 @@ from sumus.secagg.setup_messages import (
 
 __all__ = [
     "SERVER",
+    "CipherTexts",
     "DroppedSet",
+    "Encapsulation",
+    "Encapsulations",
     "Greeting",
     "Invitation",
     "KeyAdvert",
@@ -71,6 +77,8 @@ class RoundHeader:
     Args:
         session: hash of terms and roster.
         round_id: 32 bytes never used before in this session.
+        keys_digest: names the key set whose roots mask this round.
+        sequence: of the sum in this session; everybody's roots move on to it, and none comes back.
         payload_digest: SHA-256 of what the application sends along, for example the model.
         silos: N, the length of the roster.
         participants: the silos that are asked for an input.
@@ -78,6 +86,8 @@ class RoundHeader:
 
     session: bytes
     round_id: bytes
+    keys_digest: bytes
+    sequence: int
     payload_digest: bytes
     silos: int
     participants: frozenset[int]
@@ -92,7 +102,9 @@ class RoundHeader:
     def body(self) -> bytes:
         """The header's own fields in every message of the server."""
         return (
-            self.payload_digest
+            self.keys_digest
+            + self.sequence.to_bytes(8, "little")
+            + self.payload_digest
             + self.silos.to_bytes(2, "little")
             + encode_bitmap(self.silos, self.participants)
         )
@@ -102,11 +114,14 @@ class RoundHeader:
         """A header from its `body`."""
         if round_id == NO_ROUND:
             raise PeerProtocolError("a message of a round has no round id. Refuse the sender.")
+        keys_digest, sequence = reader.take(32), reader.number(8)
         payload_digest = reader.take(32)
         silos = reader.number(2)
         return cls(
             session=session,
             round_id=round_id,
+            keys_digest=keys_digest,
+            sequence=sequence,
             payload_digest=payload_digest,
             silos=silos,
             participants=reader.bitmap(silos),
@@ -116,14 +131,19 @@ class RoundHeader:
     def transcript(self) -> bytes:
         """SHA-256 of everything that all silos of the round have to agree on."""
         return hashlib.sha256(
-            b"sumus transcript 1" + self.session + self.round_id + self.body
+            b"sumus transcript 2" + self.session + self.round_id + self.body
         ).digest()
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Invitation(Message):
-    """Server → silo, exchange 1: the round, who takes part, and the application's payload."""
+    """Server → silo, exchange 1: the round, who takes part, and the application's payload.
+
+    Args:
+        header: of the round.
+        payload: what the application tells every silo, for example the model.
+    """
 
     kind = 3
     from_server = True
@@ -154,6 +174,7 @@ class MaskedInput(Message):
     silo.
 
     Args:
+        transcript: of the round.
         salt: eight random bytes of this submission, from which the pads of its secrets are derived.
         corrections: of each of the silo's secrets, what makes t derived shares determine it.
         tags: of each secret, 16 bytes by which its recovery is checked.
@@ -217,6 +238,10 @@ class MaskedInput(Message):
 class DroppedSet(Message):
     """Server → silo, exchange 2: the participants without an input. The one list; everybody else
     survives.
+
+    Args:
+        header: of the round.
+        dropped: bitmap of the participants without an input.
     """
 
     kind = 5
@@ -247,7 +272,12 @@ class DroppedSet(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class SetSignature(Message):
-    """Silo → server, exchange 2: its signature on the dropped set."""
+    """Silo → server, exchange 2: its signature on the dropped set.
+
+    Args:
+        transcript: of the round.
+        signature: on `DroppedSet.signed_part`, which the certificate collects.
+    """
 
     kind = 6
     from_server = False
@@ -273,6 +303,12 @@ class SetSignature(Message):
 class SetCertificate(Message):
     """Server → silo, exchange 3: the dropped set with a quorum of signatures, and the survivors'
     salts.
+
+    Args:
+        header: of the round.
+        dropped: bitmap of the participants without an input.
+        salts: of every survivor's submission.
+        signatures: a committee member's number and its signature on the dropped set.
     """
 
     kind = 7
@@ -312,7 +348,12 @@ class SetCertificate(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class RevealedShares(Message):
-    """Silo → server, exchange 3: its shares of what the certificate entitles the server to."""
+    """Silo → server, exchange 3: its shares of what the certificate entitles the server to.
+
+    Args:
+        transcript: of the round.
+        shares: its pads of the opened secrets, owner by owner.
+    """
 
     kind = 8
     from_server = False
@@ -335,7 +376,16 @@ class RevealedShares(Message):
         )
 
 
-_SET_UP = (Greeting, Welcome, KeyAdvert, KeyDirectory, Ready)
+_SET_UP = (
+    Greeting,
+    Welcome,
+    KeyAdvert,
+    KeyDirectory,
+    Encapsulation,
+    Encapsulations,
+    CipherTexts,
+    Ready,
+)
 _OF_A_ROUND = (
     Invitation,
     MaskedInput,

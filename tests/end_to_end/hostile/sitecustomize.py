@@ -44,6 +44,13 @@ def memory_of(pid: int) -> bytes:
     return bytes(found)
 
 
+def command_of(entry: str) -> bytes:
+    try:
+        return Path(f"/proc/{entry}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
 def tried(what: Callable[[], Any]) -> str:
     try:
         return f"it worked: {what()!r}"
@@ -78,18 +85,14 @@ def plunder(socket_path: str) -> None:
                     processes[entry] = "read"
                 except OSError as error:
                     processes[entry] = type(error).__name__
-    vault = next(
-        int(entry)
-        for entry in processes
-        if b"sumus.parties.vault" in Path(f"/proc/{entry}/cmdline").read_bytes()
-    )
+    vaults = [int(entry) for entry in processes if b"sumus.parties.vault" in command_of(entry)]
     attempts = {
         "uid": os.getuid(),
         "modules": sorted(sys.modules),
         "refused": refused,
         "processes": processes,
         "become root": tried(lambda: os.setuid(0)),
-        "end the vault": tried(lambda: os.kill(vault, signal.SIGKILL)),
+        "end the vault": tried(lambda: os.kill(vaults[0], signal.SIGKILL)),
         "take the socket's place": tried(lambda: os.rename(socket_path, f"{socket_path}.old")),
         "environment": dict(os.environ),
     }
