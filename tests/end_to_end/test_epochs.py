@@ -142,6 +142,8 @@ def test_a_key_is_rotated_a_silo_comes_and_one_leaves_without_a_lost_round(
     assert all(len(entry.survivors) == 3 for entry in run.rounds())
     for name in changing.names:
         assert changing.entries(name, THREE) == [1, 2, 3, 4, 5, 6]
+    rosters = str(changing.folder / "epochs.toml")
+    assert main(["audit", "evidence", str(run.path), "--roster", rosters]) == 0
     changing.stop()
 
     # a silo comes: a new plan goes on from the released model

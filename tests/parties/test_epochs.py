@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sumus.books import Ledger, Policy, RunFolder
-from sumus.errors import DataError, StorageError
+from sumus.errors import DataError, ProtocolError, StorageError
 from sumus.parties import (
     SecureSum,
     ServerParty,
@@ -19,10 +19,11 @@ from sumus.parties import (
     rosters_of,
     settle,
 )
+from sumus.parties.memory import _stored
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.runs import Start, finish, is_over, open_run
-from sumus.secagg import Endorsement, Identity, Roster, RosterHistory, successor
+from sumus.secagg import Endorsement, Identity, KeyRing, Roster, RosterHistory, successor
 from support.local_federation import QUICK, LocalFederation, plan, refused
 
 
@@ -211,4 +212,61 @@ def test_a_chain_that_was_changed_on_the_disk_is_not_followed(federation: LocalF
     with pytest.raises(DataError, match="must be roster 0 and follow none"):
         read_rosters(folder)
     (folder / "epochs.toml").write_text(rosters.to_text())
+    federation.start(0)
+
+
+def test_no_round_number_is_answered_again_under_a_later_roster(
+    federation: LocalFederation,
+) -> None:
+    """A hostile server asks for round 2 once more, as if the plan began anew: it would get a second
+    sum with fresh noise for a round that silos count once.
+    """
+    assert trained(federation, rounds=2) == [1, 2]
+    federation.identities["silo-1"], rosters = rotated(federation, "silo-1")
+    everybody_adopts(federation, rosters)
+    server = federation.server()
+    server.greet()
+    with pytest.raises(ProtocolError):
+        server.round(1)
+    assert all("has answered round 2 already" in reason for reason in server.refusals.values())
+    assert len(server.refusals) == 4
+    entries = Ledger.of_dataset("digits", state=federation.folder("silo-0")).entries()
+    assert [entry.round for entry in entries] == [1, 2]
+    # the control: the next round is answered, by the same silos in the same session
+    again = federation.server()
+    again.greet()
+    assert len(again.round(2).summed.survivors) == 4
+
+
+def test_a_later_roster_leaves_nothing_that_opens_what_was_sent_before(
+    federation: LocalFederation,
+) -> None:
+    def rings() -> list[KeyRing]:
+        folder = federation.folder("silo-0") / "sessions"
+        return [_stored(path)[1] for path in sorted(folder.glob("*/keys"))]
+
+    assert trained(federation, rounds=2) == [1, 2]
+    (before,) = rings()
+    assert before.sets
+    assert before.round is not None
+    assert before.round.own_key
+    assert before.round.pair_keys
+    _, rosters = rotated(federation, "silo-1")
+    federation.stop(0)
+    adopt(federation, "silo-0", rosters)
+    (after,) = rings()
+    assert after.round is not None
+    assert after.round.sequence == before.round.sequence
+    assert (after.sets, after.pending, after.round.own_key, after.round.reply) == (
+        (),
+        b"",
+        b"",
+        b"",
+    )
+    assert not after.round.pair_keys
+    secrets = [before.round.own_key, *before.round.pair_keys.values(), before.round.reply[-64:]]
+    secrets += [root for known in before.sets for root in known.roots.values()]
+    for path in federation.folder("silo-0").rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert not any(secret in content for secret in secrets), path
     federation.start(0)

@@ -302,6 +302,14 @@ class SiloState:
             if ring.round is not None:
                 yield bytes.fromhex(path.parent.name), (plan_hash, ring.round.sequence)
 
+    def end_sessions(self) -> None:
+        """Another roster follows: destroy what opens anything that was sent under this one; which
+        sums were answered stays known.
+        """
+        for path in (self.folder / "sessions").glob("*/keys"):
+            plan_hash, ring = _stored(path)
+            replace_atomically(path, _MAGIC + plan_hash + ring.spent().encode(), secret=True)
+
     def log_refusal(self, reason: str) -> None:
         """Write a refusal down for this silo's own people.
 

@@ -133,6 +133,8 @@ def settle(
     """
     state = SiloState(folder)
     require_unchanged(folder, identity=identity, roster=roster)
+    if (folder / ROSTER).exists() and state.roster != _history(roster).current:
+        state.end_sessions()
     text = key_text or identity.secret_text()
     replace_atomically(folder / "identity.key", text.encode(), secret=True)
     write_rosters(folder, _history(roster))

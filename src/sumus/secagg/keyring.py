@@ -180,6 +180,21 @@ class KeyRing:
             raise StorageError("no round is in flight. Claim it before it is answered.")
         return replace(self, round=replace(self.round, reply=reply))
 
+    def spent(self) -> KeyRing:
+        """The ring of a session that is over: the number of its last sum, and nothing that opens
+        anything.
+        """
+        flight = self.round
+        if flight is not None:
+            flight = RoundInFlight(
+                sequence=flight.sequence,
+                transcript=flight.transcript,
+                salt=b"",
+                own_key=b"",
+                pair_keys={},
+            )
+        return KeyRing((), flight)
+
     # -- as bytes
 
     def encode(self) -> bytes:
