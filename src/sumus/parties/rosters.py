@@ -18,7 +18,8 @@ from sumus.secagg import Roster, RosterHistory
 
 __all__ = ["EPOCHS", "ROSTER", "pinned", "read_rosters", "write_rosters"]
 
-ROSTER, EPOCHS = "roster.toml", "epochs.toml"
+ROSTER = "roster.toml"
+EPOCHS = "epochs.toml"
 
 
 def read_rosters(folder: Path) -> RosterHistory:
