@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from oracles.secagg_federation import read
+from parties.test_blame import lies, wrong_share_of_the_last
 from sumus.books import RunFolder
 from sumus.cli import main
 from sumus.errors import StorageError
@@ -170,6 +171,33 @@ def test_by_a_journal_that_says_otherwise(copy: tuple[LocalFederation, Path]) ->
     assert "round 2: the journal names other survivors than were certified" in findings
     assert any(each.startswith("round 3: the journal says ε = 1.9") for each in findings)
     assert said[0] > 1.9
+
+
+def test_by_accusing_a_silo_that_did_not_disagree(tmp_path: Path) -> None:
+    """What proves a disagreement is kept; another silo's name is not in it."""
+    federation = LocalFederation(tmp_path, plan())
+    lies(federation, 0, wrong_share_of_the_last)
+    with federation.run_folder() as run:
+        server = federation.server()
+        server.greet()
+        list(server.train(run))
+    federation.close()
+    events = [detail for event, detail in run.events if event == "disagreed"]
+    assert events
+    assert audited(federation, run.path, federation.roster).findings == ()
+    path = run.path / "journal.jsonl"
+    chain = Chain.read(path, origin=run.links[0].previous)
+    path.unlink()
+    (run.path / "checkpoint.npz").unlink()
+    again = Chain(path=path, origin=chain.origin)
+    for link in chain.links:
+        body = json.loads(json.dumps(dict(link.body)))
+        if body.get("event") == "disagreed":
+            body["detail"]["pairs"] = [["silo-3", "silo-1"]]
+        again = again.appended(link.kind, body)
+    findings = audited(federation, run.path, federation.roster).findings
+    blamed = f"round {events[0]['round']}: the journal blames silo-3 and silo-1"
+    assert any(each.startswith(blamed) for each in findings)
 
 
 def test_a_changed_byte_is_noticed(copy: tuple[LocalFederation, Path]) -> None:

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sumus.books import Ledger, Policy
+from sumus.books import Ledger, Policy, RunFolder
 from sumus.errors import DataError, StorageError
-from sumus.parties import SecureSum, ServerParty, read_rosters, settle
+from sumus.parties import (
+    SecureSum,
+    ServerParty,
+    audit_evidence,
+    read_rosters,
+    rosters_of,
+    settle,
+)
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.runs import Start, finish, is_over, open_run
@@ -59,12 +66,21 @@ def everybody_adopts(federation: LocalFederation, rosters: RosterHistory) -> Non
     federation.roster = rosters.current
 
 
-def trained(federation: LocalFederation, *, rounds: int | None = None) -> list[int]:
+def trained(
+    federation: LocalFederation,
+    *,
+    rounds: int | None = None,
+    rosters: RosterHistory | None = None,
+) -> list[int]:
     """Numbers of the rounds that one job of the server trains."""
     server = federation.server()
     server.greet()
     with open_run(
-        federation.agreement, federation.roster, federation.root / "server", simulated=False
+        federation.agreement,
+        federation.roster,
+        federation.root / "server",
+        simulated=False,
+        rosters=rosters,
     ) as run:
         numbers = [entry.round for entry in server.train(run, rounds=rounds)]
         if is_over(run):
@@ -78,7 +94,14 @@ def test_a_rotated_key_costs_no_finished_round_and_the_ledger_goes_on(
     assert trained(federation, rounds=2) == [1, 2]
     federation.identities["silo-1"], rosters = rotated(federation, "silo-1")
     everybody_adopts(federation, rosters)
-    assert trained(federation) == [3, 4]
+    with pytest.raises(DataError):  # a server that cannot show how it came to this roster
+        trained(federation)
+    assert trained(federation, rosters=rosters) == [3, 4]
+    run = RunFolder.open(next((federation.root / "server").glob("*/*/journal.jsonl")).parent)
+    both = [epoch.roster for epoch in rosters.epochs]
+    assert audit_evidence(run, federation.agreement, rosters_of(rosters.to_text())).passed
+    for one in both:  # each of the two signed for some of the rounds
+        assert not audit_evidence(run, federation.agreement, [one]).passed
     for name in federation.roster.names:
         entries = Ledger.of_dataset("digits", state=federation.folder(name)).entries()
         assert [entry.round for entry in entries] == [1, 2, 3, 4]

@@ -279,7 +279,8 @@ def evidence_command(
     roster: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Your own copy of the roster: no other may have signed. Repeat it for every epoch."
+            help="Your own copy of the roster, or epochs.toml with all of them: no other may have "
+            "signed."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -289,11 +290,10 @@ def evidence_command(
     """
     from sumus.books import RunFolder
     from sumus.cli.keys import read_public
-    from sumus.parties import agree_on, audit_evidence
-    from sumus.secagg import Roster
+    from sumus.parties import agree_on, audit_evidence, rosters_of
 
     stored = RunFolder.open(run)
-    rosters = [Roster.parse(read_public(path)) for path in roster or ()]
+    rosters = [each for path in roster or () for each in rosters_of(read_public(path))]
     audit = audit_evidence(stored, agree_on(stored.plan), rosters)
     if as_json:
         print_json({**asdict(audit), "passed": audit.passed})

@@ -12,7 +12,8 @@ from sumus.cli.options import AsJson, print_json
 from sumus.cli.passphrases import PassphraseFile, opened_identity
 from sumus.errors import DataError, StorageError
 from sumus.files import append_durably, make_directory, read_bytes, replace_atomically
-from sumus.secagg import Endorsement, Roster, RosterHistory, changes_between, quorum_of
+from sumus.parties import rosters_of
+from sumus.secagg import Endorsement, Roster, changes_between, quorum_of
 
 __all__ = ["keys_app"]
 
@@ -47,7 +48,7 @@ def endorse(
     telephone, first.
     """
     me, _ = opened_identity(_text(identity), passphrase_file)
-    current, proposed = _trusted(roster), Roster.parse(_text(proposal))
+    current, proposed = rosters_of(_text(roster))[-1], Roster.parse(_text(proposal))
     if (proposed.epoch, proposed.previous) != (current.epoch + 1, current.digest()):
         raise DataError(
             f"{proposal} is roster {proposed.epoch} and follows {proposed.previous.hex()[:16]}…, "
@@ -82,11 +83,6 @@ def endorse(
         f"wrote {path}: send it to the coordinator, who needs {quorum_of(current)} of "
         f"{len(current)}"
     )
-
-
-def _trusted(path: Path) -> Roster:
-    text = _text(path)
-    return RosterHistory.parse(text).current if "[[epochs]]" in text else Roster.parse(text)
 
 
 def _require_first(

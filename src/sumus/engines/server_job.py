@@ -24,7 +24,7 @@ from sumus.parties import (
 )
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run, start_of
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, RosterHistory
 
 __all__ = ["ServerJob"]
 
@@ -86,14 +86,15 @@ class ServerJob:
         """
         try:
             agreement = agree_on(TrainingPlan.from_toml(self._plan))
-            roster = read_rosters(folder).current
+            rosters = read_rosters(folder)
+            roster = rosters.current
             identity = _own_identity(folder / SERVER_KEY)
             driver = connect(roster.names)
             try:
                 summing = SecureSum(
                     agreement, roster, driver, identity=identity, patience=self._patience
                 )
-                self._train(summing, agreement, roster, folder / "runs", stopped)
+                self._train(summing, agreement, rosters, folder / "runs", stopped)
             finally:
                 driver.close()
         except SumusError as error:
@@ -103,7 +104,7 @@ class ServerJob:
         self,
         summing: SecureSum,
         agreement: Agreement,
-        roster: Roster,
+        rosters: RosterHistory,
         runs: Path,
         stopped: Callable[[], bool],
     ) -> None:
@@ -118,7 +119,10 @@ class ServerJob:
             party.greet()
         finally:
             self._tell(refusals=dict(party.refusals), present=list(party.present))
-        with open_run(agreement, roster, runs, simulated=party.simulated, start=start) as run:
+        roster = rosters.current
+        with open_run(
+            agreement, roster, runs, simulated=party.simulated, start=start, rosters=rosters
+        ) as run:
             lines = [_line(record) for record in run.rounds()]
             self._tell(phase="training", run=str(run.path), rounds=lines)
             if run.summary is None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         write_model as write_model,
     )
     from sumus.parties.evidence import (
+        Evidence as Evidence,
         EvidenceAudit as EvidenceAudit,
         audit_evidence as audit_evidence,
     )
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ROSTER as ROSTER,
         pinned as pinned,
         read_rosters as read_rosters,
+        rosters_of as rosters_of,
         write_rosters as write_rosters,
     )
     from sumus.parties.round import (
@@ -85,12 +87,12 @@ __getattr__, __dir__, __all__ = door(
     agreement="Agreement agree_on",
     driver="Driver",
     entries="restore summary_of write_model",
-    evidence="EvidenceAudit audit_evidence",
+    evidence="Evidence EvidenceAudit audit_evidence",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
     retiring="require_not_retired retire",
-    rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
+    rosters="EPOCHS ROSTER pinned read_rosters rosters_of write_rosters",
     round="Invited RoundOutcome Summed one_round",
     unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
     secure_sum="Patience SecureSum",

@@ -51,6 +51,13 @@ class Evidence:
         if roster.to_text() not in rosters[-1:]:
             self._chain = self._chain.appended("roster", {"text": roster.to_text()})
 
+    @staticmethod
+    def last_roster(folder: Path) -> Roster | None:
+        """Whose silos signed last in a run; None before the first sum."""
+        links = Chain.read(folder / EVIDENCE, origin=_ORIGIN).links
+        texts = [str(link.body["text"]) for link in links if link.kind == "roster"]
+        return Roster.parse(texts[-1]) if texts else None
+
     def keep(self, number: int, purpose: str, certificate: bytes) -> None:
         """Add the certificate of round `number` (from 0); a sum that is repeated word for word has
         one already.

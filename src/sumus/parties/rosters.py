@@ -16,7 +16,7 @@ from sumus.errors import DataError
 from sumus.files import read_bytes, replace_atomically
 from sumus.secagg import Roster, RosterHistory
 
-__all__ = ["EPOCHS", "ROSTER", "pinned", "read_rosters", "write_rosters"]
+__all__ = ["EPOCHS", "ROSTER", "pinned", "read_rosters", "rosters_of", "write_rosters"]
 
 ROSTER = "roster.toml"
 EPOCHS = "epochs.toml"
@@ -33,6 +33,17 @@ def read_rosters(folder: Path) -> RosterHistory:
     history = RosterHistory.parse(_text(folder / EPOCHS))
     history.since(trusted.digest())
     return history
+
+
+def rosters_of(text: str) -> list[Roster]:
+    """The roster of a roster.toml, or all of an epochs.toml, if quorum after quorum leads from the
+    first to the last.
+    """
+    if "[[epochs]]" not in text:
+        return [Roster.parse(text)]
+    history = RosterHistory.parse(text)
+    history.since(history.first.digest())
+    return [epoch.roster for epoch in history.epochs]
 
 
 def pinned(policy: Policy, rosters: RosterHistory) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sumus.books import JOURNAL, RunFolder
 from sumus.errors import EngineError
-from sumus.parties import Agreement, ServerParty, measurement_asked, summary_of
+from sumus.parties import Agreement, Evidence, ServerParty, measurement_asked, summary_of
 from sumus.runs import finishing
 from sumus.runs.starting import Start, find_start
-from sumus.secagg import Roster
+from sumus.secagg import Roster, RosterHistory
 
 __all__ = ["existing_run", "finish", "is_over", "open_run", "start_of"]
 
@@ -46,12 +46,16 @@ def open_run(
     *,
     simulated: bool,
     start: Start | None = None,
+    rosters: RosterHistory | None = None,
 ) -> RunFolder:
     """Go on with the plan's run, or begin it. A plan is run once in a federation: its silos answer
     each of its rounds once.
 
     Args:
+        roster: whose silos take part from now on.
         start: see `start_of`.
+        rosters: that lead to it; a run goes on under the roster that signed last, or under one that
+            follows it.
     """
     folder, void = existing_run(agreement, runs), _VOID if simulated else None
     if start is not None:
@@ -66,6 +70,9 @@ def open_run(
             no_ledger="entered by every silo on a ledger of its own",
             start=None if start is None else start.origin,
         )
+    signed = Evidence.last_roster(folder)
+    if signed is not None and signed != roster:
+        (RosterHistory.of(roster) if rosters is None else rosters).since(signed.digest())
     finished = RunFolder.open(folder)
     run = finished if finished.summary is not None else RunFolder.open(folder, resume=True)
     if simulated and run.void is None:
