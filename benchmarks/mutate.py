@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from mutations.anchors import AnchorError, SourceTree  # noqa: E402  tests are no package
 
-PARTS = ("src", "tests", "plans", "pyproject.toml")
+PARTS = ("src", "tests", "plans", "docs", "pyproject.toml")
 CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info", ".hypothesis")
 # Exit codes of pytest: a test failed, all passed; and our own for no end in time.
 FAILED, PASSED, UNFINISHED = 1, 0, -1
@@ -62,7 +62,7 @@ def catalogue(root: Path = ROOT) -> list[Mutation]:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """Sources, tests and plans, without caches."""
+    """Sources, tests, plans and pages, without caches."""
     for part in PARTS:
         origin = ROOT / part
         if origin.is_dir():

@@ -279,6 +279,9 @@ def test_nothing_is_drawn_before_its_release_is_entered() -> None:
         def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
             raise PolicyError("too much.")
 
+        def require_near(self, number: int, last: int) -> None:
+            pass
+
     with pytest.raises(PolicyError):
         sums_of(design, works, releases=Refusing()).sum(
             0, EVERYBODY, np.zeros(design.resolved.dimension)
@@ -295,6 +298,9 @@ def test_silos_of_one_process_enter_a_release_once(threads: int) -> None:
             assert not any(work.asked for work in works)
             time.sleep(0.05)
             calls.append((number, purpose))
+
+        def require_near(self, number: int, last: int) -> None:
+            pass
 
     works = [Ones(design) for _ in range(3)]
     sums_of(design, works, releases=Slow(), threads=threads).sum(
