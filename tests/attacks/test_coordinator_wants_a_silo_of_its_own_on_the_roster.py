@@ -5,13 +5,18 @@ beside one honest silo, the "sum" is that silo's own vector.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from sumus.books import Policy
+from sumus.cli import main
 from sumus.errors import DataError
+from sumus.parties import settle
 from sumus.randomness import RandomSource
 from sumus.secagg import Identity, Roster
 from sumus.secagg.epochs import Endorsement, Epoch, RosterHistory, successor
+from support.kits import bare_kit
 
 NAMES = ("Bergen", "Graz", "Oulu", "Turku", "Vaasa")
 HONEST = {name: Identity.generate(name, RandomSource()) for name in NAMES}
@@ -138,3 +143,97 @@ def test_two_next_rosters_cannot_both_be_believed_while_at_most_one_silo_signs_t
             except DataError:
                 pass
         assert believed <= 1
+
+
+# -- the same by what a silo's people run
+
+PLAN = """
+[privacy]
+epsilon = 2.0
+delta = 1e-4
+[federation]
+silos = 4
+rounds = 2
+local_steps = 20
+[data]
+name = "digits"
+"""
+
+
+class Joining:
+    """Silo-0 of four, with a policy that names the first roster, and kits that bring others."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capsys = folder, capsys
+        names = [f"silo-{number}" for number in range(4)]
+        self.people = {name: Identity.generate(name, RandomSource()) for name in names}
+        self.first = Roster.of(SERVER, self.people.values())
+        fresh = Identity.generate("silo-3", RandomSource())
+        self.next = successor(self.first, rotated={"silo-3": fresh.public_key})
+        self.vault = folder / "vault"
+        for name, text in (
+            ("plan.toml", PLAN),
+            ("silo-0.key", self.people["silo-0"].secret_text()),
+            ("policy.toml", f'roster_fingerprint = "{self.first.digest().hex()}"\n'),
+        ):
+            (folder / name).write_text(text)
+
+    def signed(self, *names: str) -> RosterHistory:
+        """The next roster with some signatures, enough or not."""
+        made = [Endorsement.sign(self.people[name], self.next) for name in names]
+        signatures = {each.silo: each.signature for each in made}
+        return RosterHistory((Epoch(self.first, {}), Epoch(self.next, signatures)))
+
+    def check(self, trusted: Roster, rosters: RosterHistory | None) -> tuple[int, str]:
+        """A dry run with a kit that brings this; exit code and what was said."""
+        kit = bare_kit(self.folder / "kit", "silo-0", trusted)
+        if rosters is not None:
+            (kit / "sumus" / "epochs.toml").write_text(rosters.to_text())
+        files = {"identity": "silo-0.key", "policy": "policy.toml", "plan": "plan.toml"}
+        own = [word for key, name in files.items() for word in (f"--{key}", self.folder / name)]
+        words = ["join", kit, "--data", "digits", *own, "--vault", self.vault, "--check"]
+        code = main([str(word) for word in words])
+        return code, self._capsys.readouterr().err
+
+    def settle(self, rosters: RosterHistory) -> None:
+        policy = (self.folder / "policy.toml").read_text()
+        settle(
+            self.vault,
+            identity=self.people["silo-0"],
+            roster=rosters,
+            data="digits",
+            policy=Policy.from_toml(policy),
+            policy_text=policy,
+        )
+
+
+@pytest.fixture
+def joining(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Joining:
+    return Joining(tmp_path, capsys)
+
+
+def test_join_follows_a_chain_from_the_pinned_roster_and_nothing_else(joining: Joining) -> None:
+    enough = joining.signed("silo-0", "silo-1", "silo-2")
+    few = joining.signed("silo-0", "silo-1")
+    assert joining.check(joining.first, None)[0] == 0
+    assert joining.check(joining.first, enough)[0] == 0
+    # a kit that was made later trusts the later roster itself; the policy does not take its word
+    assert joining.check(joining.next, enough)[0] == 0
+    for trusted in (joining.first, joining.next):
+        code, said = joining.check(trusted, few)
+        assert code != 0
+        assert "signed by 2 of the 4 silos of roster 0" in said
+    assert joining.check(joining.next, None)[0] != 0
+    assert not joining.vault.exists()
+
+
+def test_join_goes_back_to_no_earlier_roster(joining: Joining) -> None:
+    enough = joining.signed("silo-0", "silo-1", "silo-2")
+    joining.settle(RosterHistory.of(joining.first))
+    assert joining.check(joining.first, None)[0] == 0  # the control
+    assert joining.check(joining.first, enough)[0] == 0
+    joining.settle(enough)
+    assert joining.check(joining.first, enough)[0] == 0
+    code, said = joining.check(joining.first, None)
+    assert code != 0
+    assert "an older or another one was put in its place" in said
