@@ -20,7 +20,7 @@ PATIENCE = {"set_up_seconds": 120.0, "update_seconds": 60.0, "stage_seconds": 60
 
 def job_process(processes: PartyProcesses, party: str) -> Any:
     """A party's process of the running job, over NVIDIA FLARE."""
-    wanted = "runner_process" if party == "server" else "silo-job"
+    wanted = "server-job" if party == "server" else "silo-job"
     return next(
         (
             each
