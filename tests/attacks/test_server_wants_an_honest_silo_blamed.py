@@ -68,7 +68,7 @@ def test_by_signing_a_silos_answer_itself(world: Federation, accusation: Accusat
     """The control is the signature: in the name of a silo whose key the server has, it works."""
     honest = read(accusation.shares[1], RevealedShares)
     shares = bytearray(honest.shares)
-    shares[3 * 32] ^= 1
+    shares[3 * 32 + 1] ^= 1  # not as far off as silo 0's: two equal lies could pass for the truth
     wrong = replace(honest, shares=bytes(shares))
 
     def accused(signer) -> Accusation:

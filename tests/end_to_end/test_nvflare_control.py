@@ -57,7 +57,8 @@ class Attacked:
 
     def _start(self, party: str, command: list[str], module: str) -> None:
         place = command.index("sumus.engines.nvflare.start")
-        self.processes._run(party, [*command[:place], module, *command[place + 2 :]])
+        given = command.index("-m", place)  # before it stand the party and where it listens
+        self.processes._run(party, [*command[:place], module, *command[given:]])
 
     def order(
         self, sender: str, target: str, topic: str, body: str | bytes = "", **headers: Any

@@ -75,7 +75,8 @@ def test_turbo_sends_about_a_group_of_vectors_and_secagg_one() -> None:
     packed = 80_000
     turbo, secagg = (sum_with(protocol, inputs) for protocol in ("turbo", "secagg"))
     assert max(turbo.bytes_up.values()) > 9 * packed
-    assert max(secagg.bytes_up.values()) < 1.1 * packed
+    # signatures, keys and what unmasks without the silo are a few kilobytes
+    assert max(secagg.bytes_up.values()) < 1.15 * packed
 
 
 @pytest.mark.parametrize("degree", range(1, 9))

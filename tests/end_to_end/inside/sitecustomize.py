@@ -71,7 +71,9 @@ def in_silo_party(module: Any) -> None:
     answer = module.SiloParty._answer
 
     def struck(self: Any, message: bytes) -> bytes:
-        stage = STAGES.get(type(module.decode_any(message)).__name__)
+        stage = None
+        if not message.startswith(b"PLAIN"):  # the trusted sum of a comparison has no stages
+            stage = STAGES.get(type(module.decode_any(message)).__name__)
         hold(self._name, stage)
         strike(self._name, stage, "before")
         reply: bytes = answer(self, message)
