@@ -197,6 +197,8 @@ class SecureSum:
 
     def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
         """Greet some silos; returns those that refused."""
+        if not silos:
+            return frozenset()
         nonce = RandomSource().bytes(32)
         greeting = Greeting(
             sender=SERVER,

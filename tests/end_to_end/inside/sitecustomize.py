@@ -96,7 +96,7 @@ def in_guard(module: Any) -> None:
     def struck(self: Any, round_id: bytes, step: str, digest: bytes) -> None:
         claim(self, round_id, step, digest)
         for order in NOTES.glob("strike-*"):
-            if order.name.removeprefix("strike-") in self._path.parts:
+            if order.name.removeprefix("strike-") in self._chain.path.parts:
                 strike(order.name.removeprefix("strike-"), step, "during")
 
     module.FileRoundGuard.claim = struck
@@ -108,7 +108,8 @@ def in_driver(module: Any) -> None:
     exchange = module.NvflareDriver.exchange
 
     def struck(self: Any, messages: dict[int, bytes], *, deadline_seconds: float) -> Any:
-        stage = STAGES.get(type(decode_any(next(iter(messages.values())))).__name__)
+        first = next(iter(messages.values()), None)
+        stage = None if first is None else STAGES.get(type(decode_any(first)).__name__)
         strike("server", stage, "before")
         # the messages are on their way
         timer = threading.Timer(0.02, strike, ("server", stage, "during"))
