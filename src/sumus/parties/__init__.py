@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         ServerParty as ServerParty,
         measurement_asked as measurement_asked,
     )
-    from sumus.parties.silo import SiloParty as SiloParty, work_on as work_on
+    from sumus.parties.silo import SiloParty as SiloParty
     from sumus.parties.site import (
         Site as Site,
         approve as approve,
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         seal_process as seal_process,
     )
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
+    from sumus.parties.work import work_on as work_on
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -98,7 +99,8 @@ __getattr__, __dir__, __all__ = door(
     secure_sum="Patience SecureSum",
     seen_ledger="SeenLedger",
     server="ServerParty measurement_asked",
-    silo="SiloParty work_on",
+    silo="SiloParty",
+    work="work_on",
     site="Site approve open_party own_releases require_unchanged settle vault_folder",
     sums="model_hash round_identifier",
     vanishing="DropOuts",

@@ -36,10 +36,11 @@ from sumus.parties.keyed_memory import Bits, KeyedMemory, enrol
 from sumus.parties.round import Invited, Summed
 from sumus.parties.secure_sum import Patience, RoundLostError, SecureSum, TooFewSilosError
 from sumus.parties.server import ServerParty
-from sumus.parties.silo import SiloParty, WatchUpdate, Work
+from sumus.parties.silo import SiloParty
 from sumus.parties.trusted_sum import TrustedSum, too_few
 from sumus.parties.vanishing import DropOuts, Vanishing
 from sumus.parties.watchers import LocalUpdates, SimulationMetrics, Stopwatch
+from sumus.parties.work import WatchUpdate, Work
 from sumus.randomness import RandomSource
 from sumus.training import LocalWork, Prepared, select_silos
 

@@ -89,8 +89,8 @@ class Patience:
         set_up: for all silos to agree to the plan (they load their data meanwhile).
         update: for the slowest silo's local steps.
         stage: for an answer that takes no computation.
-        retry: between two greetings of a silo that refused; a process of its that is about to end
-            may still hold its folder.
+        retry: between two greetings of a silo that refused or is not there; a process of its that is
+            about to end may still hold its folder.
     """
 
     set_up: float = 120.0
@@ -172,7 +172,7 @@ class SecureSum:
             for silo in refused:
                 tries[silo] += 1
             missing -= set(self._adverts)
-            if refused & missing:
+            if missing:  # an engine may say at once that a silo is not there
                 time.sleep(min(self._patience.retry, max(0.0, until - time.monotonic())))
         self._pass_keys_round(deadline_seconds=max(self._patience.stage, until - time.monotonic()))
         if len(self._present) < self._terms.minimum_survivors:

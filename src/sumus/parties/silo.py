@@ -13,13 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.books import Releases
-from sumus.data import FederatedData
 from sumus.errors import (
     GuaranteeError,
     PeerProtocolError,
@@ -33,9 +32,11 @@ from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
+from sumus.parties.asked import Asked
 from sumus.parties.memory import Memory, SessionNotes
-from sumus.parties.sums import model_bytes, require_start, sequence_of, unpack_model
+from sumus.parties.sums import model_bytes, require_start
 from sumus.parties.wire import pack_vector, plain, plain_body
+from sumus.parties.work import OpenWork, WatchUpdate, Work
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import (
@@ -59,51 +60,15 @@ from sumus.secagg import (
     verify,
 )
 
-if TYPE_CHECKING:
-    from sumus.training import LocalUpdate
-
-__all__ = ["OpenWork", "SiloParty", "WatchUpdate", "Work", "work_on"]
+__all__ = ["SiloParty"]
 
 _SEE_LOG = "Its own people find the reason in its refusals.log."
 
 
-class Work(Protocol):
-    """What one silo computes, bound to its records."""
-
-    def update(
-        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
-    ) -> LocalUpdate:
-        """The answer to a round's model; only its vector may leave, and only through a sum."""
-        ...
-
-    def counts(
-        self, parameters: npt.NDArray[np.float64], source: RandomSource
-    ) -> npt.NDArray[np.int64]:
-        """Noisy counts of test records under a released model."""
-        ...
-
-
-LoadData = Callable[[TrainingPlan, str], FederatedData]
-"""A plan and the silo's name to the silo's own records; the plan's paths are ignored."""
-OpenWork = Callable[[Agreement, str], Work]
-"""An agreement and the silo's name to what it computes; loads its records."""
 OpenReleases = Callable[[Agreement], Releases]
 """Check the silo's policy against what a plan guarantees and open its ledger; raises if the policy
 forbids the plan.
 """
-WatchUpdate = Callable[[int, "LocalUpdate", float], None]
-"""Told a silo's place, its update and the seconds it took; simulation only."""
-
-
-def work_on(load: LoadData) -> OpenWork:
-    """Work on the records that `load` finds; torch is loaded with them."""
-
-    def open_work(agreement: Agreement, name: str) -> Work:
-        from sumus.training import LocalWork
-
-        return LocalWork.of_silo(agreement.design, name, load(agreement.plan, name))
-
-    return open_work
 
 
 @final
@@ -126,10 +91,9 @@ class SiloParty:
     Guarantee: `handle` always returns bytes and never raises; what it returns is a message of the
         secure sum under a plan that this silo approved and certified, or a refusal. Nothing but a
         refusal answers a message that the server's key on the silo's own roster did not sign, and
-        such a message changes nothing. A refusal tells
-        the server why only where the reason is made of what the server sent and what all parties
-        share; of the silo's policy, ledger, data and disk it learns that one of them is the reason,
-        and no number or name.
+        such a message changes nothing. A refusal tells the server why only where the reason is made
+        of what the server sent and what all parties share; of the silo's policy, ledger, data and
+        disk it learns that one of them is the reason, and no number or name.
 
     Args:
         memory: the silo's folder; in a simulation what derives from the run's secret.
@@ -377,7 +341,7 @@ class SiloParty:
         )
         if invited.reply:
             return invited.reply
-        asked = _Asked.read(invited.payload, agreement)
+        asked = Asked.read(invited.payload, agreement)
         if asked.order != invited.header.sequence:
             raise PeerProtocolError(
                 f"sum {invited.header.sequence} is said to be that of round {asked.number + 1}, "
@@ -403,7 +367,7 @@ class SiloParty:
         session.keep_answer(reply)
         return reply
 
-    def _require_start(self, agreement: Agreement, asked: _Asked) -> None:
+    def _require_start(self, agreement: Agreement, asked: Asked) -> None:
         """A plan that starts from a released model is begun with that one; a server that began with
         another is refused until it does.
         """
@@ -424,13 +388,13 @@ class SiloParty:
                 )
             self._trusting = agreement, self._open_releases(agreement)
         agreement, releases = self._trusting
-        asked = _Asked.read(body[64:], agreement)
+        asked = Asked.read(body[64:], agreement)
         self._require_start(agreement, asked)
         releases.enter(asked.number, body[32:64], asked.purpose)
         return pack_vector(self._vector(agreement, self._work(agreement), asked))
 
     def _vector(
-        self, agreement: Agreement, work: Work, asked: _Asked, seeds: Sequence[bytes] = ()
+        self, agreement: Agreement, work: Work, asked: Asked, seeds: Sequence[bytes] = ()
     ) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """Local steps and noise, or noisy counts: what goes into the sum, in grid steps."""
         place = agreement.names.index(self._name)
@@ -442,46 +406,3 @@ class SiloParty:
         if self._watch_update is not None:
             self._watch_update(place, update, time.perf_counter() - begin)
         return padded(update.vector, sum_length(agreement.design.resolved))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What the server asks for: a round's update, or counts under the model of a round.
-
-    Args:
-        order: of the sum among all of the plan: a round's model comes before its measurement.
-    """
-
-    number: int
-    purpose: str
-    parameters: npt.NDArray[np.float64]
-    order: int
-
-    @classmethod
-    def read(cls, payload: bytes, agreement: Agreement) -> _Asked:
-        """Refuse whatever the plan does not ask for: what is accounted are its rounds and its
-        measurements, and no others.
-        """
-        plan, (number, purpose, parameters) = agreement.plan, unpack_model(payload)
-        dimension = agreement.design.resolved.dimension
-        if len(parameters) != dimension:
-            rule = f"the model that arrived has {len(parameters)} parameters, the plan {dimension}"
-            raise PeerProtocolError(f"{rule}. Refuse the server.")
-        if number >= agreement.rounds:
-            raise PeerProtocolError(
-                f"round {number + 1} is beyond the {agreement.rounds} rounds of the plan. Agree on "
-                "a new plan."
-            )
-        if purpose == "metrics" and not (
-            plan.evaluation.metrics == "secure" and plan.measures_after(number)
-        ):
-            raise PeerProtocolError(
-                f"the plan does not measure the model of round {number + 1}. Agree on a new plan."
-            )
-        return cls(
-            number=number,
-            purpose=purpose,
-            parameters=parameters,
-            order=sequence_of(number, purpose),
-        )

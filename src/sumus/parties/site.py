@@ -25,7 +25,8 @@ from sumus.parties.memory import SiloState
 from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger
-from sumus.parties.silo import SiloParty, work_on
+from sumus.parties.silo import SiloParty
+from sumus.parties.work import work_on
 from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster, RosterHistory
 
