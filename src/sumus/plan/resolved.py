@@ -127,6 +127,11 @@ class ResolvedPlan:
         """In the order of the federation."""
         return tuple(silo.name for silo in self.silos)
 
+    @property
+    def rows_per_record(self) -> int:
+        """The most rows that one unit of privacy may have in a sum of floats, public."""
+        return self.plan.task.rows_per_record
+
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
         return self.of(self.plan.replace(section, **changes), self.silo_names)
