@@ -40,7 +40,7 @@ class ResolvedSilo:
 
     Args:
         name: the silo.
-        records: public upper bound on its training records.
+        records: public upper bound on its training records; on persons where they are the unit.
         local_steps: S_i; bins of a convex pass.
         sampling_rate: q_i, per local step.
         learning_rate: γ_i.
@@ -195,6 +195,8 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         "data", records_per_silo=tuple(records), counts=counts
     )
     plan = plan.replace("federation", colluding=plan.colluding)
+    if plan.protects_persons:
+        plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:
