@@ -175,8 +175,7 @@ def one_round(
     invited = summing.invite(number, again=again)
     watch.round_begins(number, invited)
     summed = summing.sum(number, invited, server.parameters)
-    model_grid = summed.total_grid[: len(server.parameters)]
-    update = server.apply(model_grid, survivors=len(summed.survivors))
+    update = server.apply(summed.total_grid[: server.coordinates], survivors=len(summed.survivors))
     outcome = RoundOutcome(number, invited, summed, update)
     watch.round_ends(outcome)
     return outcome
