@@ -20,6 +20,7 @@ from sumus.cli import main
 from sumus.data import load
 from sumus.engines import FederationFolder
 from sumus.engines.processes import PartyProcesses, free_port
+from sumus.parties import vault_folder
 from sumus.training import prepare
 from support.notes import IN_TEST_NETWORK, LOOPBACK, Notes, agreed
 from support.small_federation import simulated
@@ -48,10 +49,14 @@ def test_the_model_is_bit_identical_over_superlink_and_supernodes(
     with PartyProcesses(tmp_path, environment) as processes:
         processes._run("server", sumus("federation", "start", root))
         for name in federation.roster.names:
-            (federation.state(name) / "SIMULATION").touch()
+            state = tmp_path / f"state-{name}"  # of an organisation of its own
+            vault = vault_folder(federation.roster, name, state=state)
+            vault.mkdir(parents=True, mode=0o700)
+            (vault / "SIMULATION").touch()
             own = ("--data", "digits", "--policy", policy, "--plan", plan)
             own += ("--fingerprint", federation.roster.digest().hex())
-            processes._run(name, sumus("join", federation.kit(name), *own))
+            command = sumus("join", federation.kit(name), *own)
+            processes._run(name, ["env", f"SUMUS_STATE={state}", *command])
         kit = ("--kit", federation.kit("admin"))
         done = subprocess.run(
             sumus("federation", "train", plan, *kit, "--out", tmp_path / "runs", "--json"),

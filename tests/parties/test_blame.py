@@ -13,7 +13,7 @@ import pytest
 from sumus.books import RunFolder
 from sumus.parties import SiloParty
 from sumus.parties.blame import Blame
-from sumus.secagg import Disagreements
+from sumus.secagg import Accusation, Disagreements
 from sumus.secagg.messages import MaskedInput, Message, RevealedShares, decode_any
 from support.local_federation import LocalFederation, plan
 
@@ -112,6 +112,10 @@ def test_a_server_that_is_started_again_leaves_the_liar_out_at_once(across) -> N
         assert [event for event, _ in run.events].count("aborted") == 1
         (told,) = [detail for event, detail in run.events if event == "disagreed"]
         assert told["liars"] == [across.roster.names[2]]
+        # the journal holds the signed messages that prove it to whoever has roster and plan
+        proof = Accusation.from_json(told["accusation"])
+        found = proof.examined(across.roster, across.agreement.terms)
+        assert found == Disagreements(liars=frozenset({2}))
 
 
 def test_who_is_left_out_gives_way_to_rounds_that_need_everybody() -> None:

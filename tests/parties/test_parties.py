@@ -16,6 +16,7 @@ from oracles.secagg_federation import read
 from sumus.books import Ledger, Policy, RunFolder
 from sumus.data import load
 from sumus.errors import EngineError, GuaranteeError, PlanError, RoundAborted, StorageError
+from sumus.files import build_of
 from sumus.parties import ServerParty, SiloParty
 from sumus.parties.memory import InFlight, SessionMemory
 from sumus.parties.wire import readable
@@ -153,6 +154,8 @@ def test_a_plan_that_runs_again_under_a_new_roster_is_paid_for_again(federation)
     ("changes", "reason"),
     [
         ({"version": "9.9.9"}, "install the same version"),
+        # the same release, with a file that somebody changed
+        ({"version": f"{build_of().partition('+')[0]}+000000000000"}, "a digest of its files"),
         ({"plan_hash": bytes(32)}, "not one that silo"),
         ({"session": bytes(32)}, "other terms, or holds another roster"),
     ],

@@ -34,11 +34,12 @@ def test_the_digest_names_server_silos_and_keys(identities: list[Identity]) -> N
     swapped = keys | {"north": keys["south"], "south": keys["north"]}
     rosters = (
         roster,
+        Roster(keys, Identity.generate("x", RandomSource.simulation(2)).public_key),
         Roster(swapped, server),
         Roster({"north": keys["north"]}, server),
         Roster({"north": server, "south": keys["south"], "east.1": keys["east.1"]}, keys["north"]),
     )
-    assert len({each.digest() for each in rosters}) == 4
+    assert len({each.digest() for each in rosters}) == 5
 
 
 def test_only_the_named_silos_signature_verifies(identities: list[Identity]) -> None:

@@ -15,6 +15,7 @@ from oracles.secagg_federation import Federation, federation, modular_sum, read,
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import (
+    DroppedSet,
     FileRoundGuard,
     Identity,
     InProcessFederation,
@@ -198,6 +199,20 @@ def test_nobody_speaks_for_another_silo(world: Federation) -> None:
         collecting.receive(messages[0], sender=1)
     with pytest.raises(PeerProtocolError, match="in the name of"):
         world.setup().receive(world.adverts[0], sender=3)
+
+
+def test_no_round_is_resumed_from_a_message_that_the_server_did_not_sign(
+    world: Federation,
+) -> None:
+    collecting, invitation = world.server.invite(round_id("resumed"))
+    _, messages = world.submit_all(invitation, world.inputs())
+    for message in messages.values():
+        collecting.receive(message)
+    _, proposal = collecting.close()
+    world.silos[0].resume(proposal)
+    for signer in (world.identities[0], world.identities[1]):
+        with pytest.raises(PeerProtocolError, match="signature of the server does not verify"):
+            world.silos[0].resume(read(proposal, DroppedSet).encode(signer))
 
 
 def test_states_do_not_show_their_secrets(world: Federation) -> None:

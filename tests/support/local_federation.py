@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus import __version__
 from sumus.books import Ledger, LedgerReleases, Policy, RunFolder
 from sumus.data import load_silo
+from sumus.files import build_of
 from sumus.parties import (
     Agreement,
     InProcess,
@@ -81,7 +81,7 @@ class LocalFederation:
         names = [silo.name for silo in self.agreement.design.silos]
         identities = {name: Identity.generate(name, RandomSource()) for name in names}
         self.identity = Identity.generate(SERVER_NAME, RandomSource())
-        self.roster = Roster.of(self.identity, identities.values())
+        self.roster, self.identities = Roster.of(self.identity, identities.values()), identities
         self.policies = policies or {}
         for name, identity in identities.items():
             folder = self.folder(name)
@@ -134,7 +134,7 @@ class LocalFederation:
             "session": session_digest(self.agreement.terms, self.roster),
             "nonce": bytes(range(32)),
             "plan_hash": bytes.fromhex(self.agreement.plan.hash),
-            "version": __version__,
+            "version": build_of(),
         }
         return Greeting(**(fields | changes)).encode(self.identity)
 

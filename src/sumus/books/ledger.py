@@ -73,13 +73,18 @@ class Ledger:
         return cls(dataset, (state or state_directory()) / f"ledger-{_slug(dataset)}.jsonl")
 
     @classmethod
+    def at(cls, path: Path) -> Ledger:
+        """The ledger in a file, whose head says of which data set it is."""
+        return cls(_read_head(path.with_suffix(".head.json")).dataset, path)
+
+    @classmethod
     def all(cls, *, state: Path | None = None) -> list[Ledger]:
         """Every ledger in the state directory."""
         folder = state or state_directory()
         names = {path.with_suffix("").with_suffix("") for path in folder.glob("ledger-*.head.json")}
         names |= {path.with_suffix("") for path in folder.glob("ledger-*.jsonl")}
         paths = [name.with_name(name.name + ".jsonl") for name in sorted(names)]
-        return [cls(_read_head(path.with_suffix(".head.json")).dataset, path) for path in paths]
+        return [cls.at(path) for path in paths]
 
     # -- reading
 
@@ -163,6 +168,27 @@ class Ledger:
             self._chain = self._chain.appended("release", *map(asdict, stamped))
             self._write_head(len(self._chain.links), self._chain.head)
         return stamped
+
+    def adopt(self, other: Ledger) -> int:
+        """Enter what another ledger of the data set counts and this one does not; returns how
+        much.
+
+        Guarantee: everything that either counts is on this ledger afterwards, once; the other's
+            files are set aside, under names that no ledger has.
+        """
+        if other.dataset != self.dataset or other.path.resolve() == self.path.resolve():
+            raise StorageError(
+                f"{other.path} must be another ledger of the data set {self.dataset!r}. Nothing was "
+                "moved."
+            )
+        other.verify()
+        known = set(self.entries())
+        missing = [entry for entry in other.entries() if entry not in known]
+        if missing:
+            self.enter(*missing)
+        for path in (other.path, other.path.with_suffix(".head.json")):
+            path.rename(path.with_name(f"moved-{path.name}"))
+        return len(missing)
 
     # -- inside
 

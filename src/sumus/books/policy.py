@@ -8,6 +8,7 @@ min_noise_contributors = 4
 allowed_analyses = ["convex-pass", "split-noise", "single-step", "last-step", "local"]
 require_proved = true
 allowed_plan_hashes = []         # empty or omitted: any plan
+max_round_gap = 100              # rounds that an invitation may be ahead of the last one answered
 units = ["record"]
 roster_fingerprint = "…"         # of the roster that this silo's people compared with the others'
 allowed_models = ["clinic.nets:Net"]  # models and features of a plan that are not Sumus's own
@@ -84,6 +85,9 @@ class Policy(RuledTable):
     allowed_plan_hashes: tuple[str, ...] = key(
         (), names(text())
     )  # plans that may run (`sumus plan` prints hashes); empty: any plan
+    max_round_gap: int = key(
+        100, whole(low=1)
+    )  # rounds that an invitation may be ahead of the last one that was answered
     units: tuple[str, ...] = key(
         _UNITS, names(choice(*_UNITS))
     )  # units of privacy that a guarantee may have
@@ -182,6 +186,17 @@ class Policy(RuledTable):
         delta = account.delta if account.metrics_epsilon is None else 2.0 * account.delta
         what = f"{before.runs} earlier runs on the ledger and this one"
         self._check_sum(before.epsilon + epsilon + metrics, before.delta + delta, what)
+
+    def check_gap(self, number: int, last: int) -> None:
+        """Refuse a round (from 0) that leaps too far ahead of the last one that was answered, −1
+        before the first: whoever answers it can answer none of those before.
+        """
+        if number - last > self.max_round_gap:
+            raise _refused(
+                "max_round_gap",
+                self.max_round_gap,
+                f"round {number + 1} is {number - last} after the last that was answered",
+            )
 
     def check_total(self, total: Total) -> None:
         """Refuse a total that exceeds the limits; for `Ledger.enter`, which calls it while other

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, final
 
 from sumus.books.ledger import Ledger
 from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
-from sumus.guarantee import Account, measurements_until, metrics_epsilon, metrics_spent
+from sumus.books.spending import releases_before
+from sumus.guarantee import Account, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
 __all__ = ["DatasetTotal", "EnteredOnce", "LedgerReleases", "NoLedger", "Releases"]
@@ -30,6 +31,12 @@ class Releases(Protocol):
         """
         ...
 
+    def require_near(self, number: int, last: int) -> None:
+        """Refuse round `number` (from 0) if it leaps too far ahead of the last one that was
+        answered, −1 before the first.
+        """
+        ...
+
 
 @final
 @dataclass(frozen=True)
@@ -40,6 +47,9 @@ class NoLedger:
 
     def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
         """See `Releases.enter`."""
+
+    def require_near(self, number: int, last: int) -> None:
+        """See `Releases.require_near`: whoever plays all silos asks itself."""
 
 
 @final
@@ -62,7 +72,9 @@ class LedgerReleases:
 
     Guarantee: when `enter` returns, the release is on the disk and within the policy; when the
         policy refuses it, the ledger is as it was. A crash after `enter` and before the release
-        over-counts by that one release, never under-counts.
+        over-counts by that one release, never under-counts. What is charged is the number of
+        releases made: the rounds of a plan are equal releases, so any k of them cost what the first
+        k do, whatever numbers a server gives them.
 
     Args:
         ledger: of the data set.
@@ -70,7 +82,7 @@ class LedgerReleases:
         plan: resolved and calibrated.
         account: its guarantee; None without noise, which spends everything.
         run: what the run's releases are called on the ledger.
-        spent: rounds → ε of the run's models so far.
+        spent: releases → ε of so many of the run's models.
         repeatable: a round that is asked for again draws the same noise again and is entered once,
             with its measurement: both, or neither. Else every call stands for a draw of its own.
     """
@@ -91,20 +103,27 @@ class LedgerReleases:
         the same noise.
         """
         allow = None if self.policy is None else self.policy.check_total
-        past = [entry for entry in self.ledger.entries() if entry.purpose == purpose]
+        past = self.ledger.entries()
         if self.repeatable:
-            if any((entry.run, entry.round) == (self.run, number + 1) for entry in past):
+            known = (self.run, number + 1, purpose)
+            if any((entry.run, entry.round, entry.purpose) == known for entry in past):
                 return
             measured = purpose == "model" and metrics_spent(self.plan, number + 1) is not None
             purposes = ("metrics", "model") if measured and self.account else (purpose,)
-            entries = [self._entry(number, round_id.hex(), each) for each in purposes]
+            entries = [self._entry(past, number, round_id.hex(), each) for each in purposes]
             self.ledger.enter(*entries, allow=allow)
             return
         name = round_id.hex()
-        draws = sum(entry.round_id.partition("/")[0] == name for entry in past)
-        self.ledger.enter(
-            self._entry(number, f"{name}/{draws + 1}" if draws else name, purpose), allow=allow
+        draws = sum(
+            entry.purpose == purpose and entry.round_id.partition("/")[0] == name for entry in past
         )
+        drawn = f"{name}/{draws + 1}" if draws else name
+        self.ledger.enter(self._entry(past, number, drawn, purpose), allow=allow)
+
+    def require_near(self, number: int, last: int) -> None:
+        """See `Releases.require_near`; a run that is repeated from its own journal leaps nowhere."""
+        if self.policy is not None and not self.repeatable:
+            self.policy.check_gap(number, last)
 
     def total(self) -> DatasetTotal:
         """Of everything on the ledger, for what this run protects."""
@@ -119,24 +138,28 @@ class LedgerReleases:
             proved=total.proved,
         )
 
-    def _entry(self, number: int, round_id: str, purpose: str) -> LedgerEntry:
+    def _entry(
+        self, past: list[LedgerEntry], number: int, round_id: str, purpose: str
+    ) -> LedgerEntry:
         if self.account is None:
             return LedgerEntry.without_noise(
                 self.plan, run=self.run, round=number + 1, round_id=round_id
             )
-        epsilon = (
-            metrics_epsilon(self.plan, measurements=measurements_until(self.plan, number + 1))
-            if purpose == "metrics"
-            else self.spent(number + 1)
-        )
-        return LedgerEntry.of(
+        entry = LedgerEntry.of(
             self.account,
             run=self.run,
             round=number + 1,
             round_id=round_id,
-            epsilon=epsilon,
+            epsilon=0.0,
             purpose=purpose,
         )
+        made = releases_before(entry, past) + 1
+        epsilon = (
+            metrics_epsilon(self.plan, measurements=made)
+            if purpose == "metrics"
+            else self.spent(made)
+        )
+        return replace(entry, epsilon=epsilon)
 
 
 @final
@@ -155,3 +178,7 @@ class EnteredOnce:
             if (round_id, purpose) not in self._entered:
                 self._releases.enter(number, round_id, purpose)
                 self._entered.add((round_id, purpose))
+
+    def require_near(self, number: int, last: int) -> None:
+        """See `Releases.require_near`."""
+        self._releases.require_near(number, last)

@@ -10,7 +10,7 @@ from typing import final
 
 from sumus.books.ledger_entry import LedgerEntry
 
-__all__ = ["RunSpending", "Total", "added", "spendings"]
+__all__ = ["RunSpending", "Total", "added", "releases_before", "spendings"]
 
 _Run = tuple[str, str, str, str]
 
@@ -56,11 +56,28 @@ def spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
         starts a run of its own that is added,
     and so does another plan. Nobody saves ε by giving several runs one name.
     """
+    return [_spending(group) for of_run in _passes(entries).values() for group in of_run]
+
+
+def releases_before(entry: LedgerEntry, entries: list[LedgerEntry]) -> int:
+    """How many releases of its run and purpose a new entry continues: none, if its number was
+    passed before.
+    """
+    groups = _passes([*entries, entry])[_run_of(entry)]
+    return len({past.round_id for past in groups[-1]}) - 1
+
+
+def _run_of(entry: LedgerEntry) -> _Run:
+    return entry.run, entry.plan_hash, entry.purpose, entry.unit
+
+
+def _passes(entries: list[LedgerEntry]) -> dict[_Run, list[list[LedgerEntry]]]:
+    """By run, the entries of each time that its rounds were gone through."""
     passes: dict[_Run, list[list[LedgerEntry]]] = {}
     pass_of: dict[tuple[_Run, str], list[LedgerEntry]] = {}
     reached: dict[_Run, int] = {}
     for entry in entries:
-        key = (entry.run, entry.plan_hash, entry.purpose, entry.unit)
+        key = _run_of(entry)
         of_run = passes.setdefault(key, [[]])
         group = pass_of.get((key, entry.round_id))
         if group is None:
@@ -69,7 +86,7 @@ def spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
             reached[key] = entry.round
             group = pass_of[key, entry.round_id] = of_run[-1]
         group.append(entry)
-    return [_spending(group) for of_run in passes.values() for group in of_run]
+    return passes
 
 
 def _spending(group: list[LedgerEntry]) -> RunSpending:

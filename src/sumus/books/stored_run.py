@@ -4,6 +4,7 @@ runs/digits-20261115T204436Z-1a2b3c4d/
   plan.toml          the plan as it ran: resolved, noise calibrated
   journal.jsonl      hash chain over the plan's hash: guarantee, a line per round, events, summary
   checkpoint.npz     state after the last committed round, replaced atomically, with its SHA-256
+  evidence.jsonl     across machines: every sum's certificate, signed by server and silos
   summary.json       the result, once the run is finished
   report.html        `sumus report`
 """

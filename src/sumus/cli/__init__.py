@@ -73,7 +73,12 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),
         "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),
-        "keys": Command("make and check the long-lived keys of silos and server", "sumus.cli.keys"),
+        "keys": Command(
+            "make and check the long-lived keys of silos and server",
+            "sumus.cli.keys",
+            "sumus.cli.endorse",
+            "sumus.cli.retire",
+        ),
         "data": Command("list, check and prepare data sets", "sumus.cli.data"),
     }
 )

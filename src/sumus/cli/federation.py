@@ -40,9 +40,8 @@ from sumus.engines import (
     train_across,
 )
 from sumus.errors import EngineError, PlanError
-from sumus.parties import Agreement, agree_on
+from sumus.parties import ROSTER, Agreement, agree_on, read_rosters
 from sumus.plan import DEFAULT_PLAN
-from sumus.secagg import Roster
 from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
@@ -180,20 +179,20 @@ def start_command(
     ] = None,
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
-    from sumus.engines import supervise
+    from sumus.engines import serve_kit
 
     if listen is not None:
         _require_interface(listen)
-    within = folder / "kits" / "server"
+    within, console = folder / "kits" / "server", Console(stderr=True)
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
     kit = Kit.open(within if within.is_dir() else folder, "server")
     remark = kit.engine.complete(kit.path, SERVER, tls_key, write=True)
-    command, log = kit.engine.serve(kit.path, listen=listen), kit.path / "server.log"
     if remark is not None:
-        Console(stderr=True).print(remark, highlight=False, soft_wrap=True)
-    Console(stderr=True).print(
-        f"serving from {kit.path}; log in {log}", highlight=False, soft_wrap=True
-    )
-    raise typer.Exit(supervise(command, log=log))
+        say(remark)
+    raise typer.Exit(serve_kit(kit, listen=listen, say=say))
 
 
 def _require_interface(address: str) -> None:
@@ -440,7 +439,12 @@ def status_command(
         table.add_row(name, when)
     console.print(table)
     for job in system["jobs"]:
-        console.print(f"job     {job['job_name']}  {job['status']}  {job['submit_time']}")
+        ended = job.get("outcome") or job["status"]
+        console.print(
+            f"job     {job['job_name']}  {ended}  {job['submit_time']}",
+            markup=False,
+            soft_wrap=True,
+        )
     if not enough:
         absent = [name for name in names if name not in there]
         missing = f" Missing: {', '.join(absent)}." if absent else ""
@@ -460,6 +464,6 @@ def _needed(kit: Kit, plan: Path | None) -> tuple[int, tuple[str, ...]]:
         return agreement.terms.minimum_survivors, tuple(
             silo.name for silo in agreement.design.silos
         )
-    roster = kit.state / "roster.toml"
-    names = Roster.parse(roster.read_text()).names if roster.is_file() else ()
+    there = (kit.state / ROSTER).is_file()
+    names = read_rosters(kit.state).current.names if there else ()
     return max(1, len(names)), names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, final
 
@@ -14,6 +14,7 @@ from sumus.books import Policy, state_directory
 from sumus.cli.dataset_total import ledger_text
 from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
 from sumus.cli.options import guarantee_text
+from sumus.cli.passphrases import PassphraseFile, opened_identity
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
 from sumus.engines import TRANSPORT_KEY, Kit, UnixUser
@@ -25,12 +26,13 @@ from sumus.parties import (
     agree_on,
     approve,
     own_releases,
+    read_rosters,
     require_unchanged,
     settle,
     vault_folder,
 )
 from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, Roster, RosterHistory
 
 __all__ = ["join_app"]
 
@@ -69,6 +71,7 @@ def join_command(
             "name it; kept after the first time."
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     vault: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +103,11 @@ def join_command(
     """Join a federation: runs until it is stopped, and starts again what dies. Keys, records and
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
-    console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault)
+    console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault, passphrase_file)
+    if not check:
+        from sumus.engines import require_free
+
+        require_free(kit, member.vault)
     kept = member.vault / "policy.toml"
     policy_text = pinned_text(read_toml(policy, "policy"), fingerprint, kept)
     rules = Policy.from_toml(policy_text)
@@ -112,7 +119,7 @@ def join_command(
     console.print(f"silo                {member.identity.name}")
     console.print(f"roster fingerprint  {shown_fingerprint(member.roster)}", soft_wrap=True)
     if not check or rules.roster_fingerprint is not None:
-        require_pinned(rules, member.roster)
+        require_pinned(rules, member.rosters)
     if not new_ledger:
         seen.require_whole()
     console.print(ledger_text(site.ledger))
@@ -123,12 +130,11 @@ def join_command(
     if remark is not None:
         console.print(f"  notice       {remark}", markup=False, soft_wrap=True)
     if check:
-        require_unchanged(member.vault, identity=member.identity, roster=member.roster)
+        require_unchanged(member.vault, identity=member.identity, roster=member.rosters)
         _end_check(rules, member.roster)
         return
-    from sumus.engines import require_free, silo_command, write_units  # `--check` needs no psutil
+    from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
 
-    require_free(kit, member.vault)
     member.settle(source, rules, policy_text)
     if new_ledger:
         seen.forget()
@@ -142,6 +148,7 @@ def join_command(
             ledgers=state_directory(),
             records=records,
             user=user,
+            protected=member.passphrase is not None,
         )
         console.print("\n".join(written), soft_wrap=True, markup=False)
         return
@@ -149,6 +156,8 @@ def join_command(
     relaying = _separated(console, user, kit, [path for path in secret if path is not None])
     console.print(f"joining; logs and refusals in {member.vault}", soft_wrap=True)
     command = silo_command(kit, member.vault, user=relaying)
+    if member.passphrase is not None:
+        _put_on_standard_input(member.passphrase)
     os.execv(command[0], command)  # noqa: S606 - what stays holds neither key nor record
 
 
@@ -159,25 +168,42 @@ class _Member:
 
     kit: Kit
     identity: Identity
-    roster: Roster
+    key_text: str = field(repr=False)
+    passphrase: bytes | None = field(repr=False)
+    rosters: RosterHistory
     vault: Path
 
     @classmethod
-    def of(cls, kit: Kit, identity: Path | None, vault: Path | None) -> _Member:
+    def of(
+        cls, kit: Kit, identity: Path | None, vault: Path | None, passphrase_file: Path | None
+    ) -> _Member:
         """As the kit's roster says, with the key that was given, kept by the vault or, in a trial,
         brought by the kit.
         """
-        roster = Roster.parse(_text(kit.state / "roster.toml", "the kit"))
-        folder = (vault or vault_folder(roster, kit.party)).absolute()
+        rosters = read_rosters(kit.state)
+        folder = (vault or vault_folder(rosters.first, kit.party)).absolute()
         kept = folder / "identity.key"
         brought = kept if kept.exists() else kit.state / "identity.key"
-        me = Identity.parse(_text(identity or brought, "--identity"))
+        text = _text(identity or brought, "--identity")
+        me, passphrase = opened_identity(text, passphrase_file)
         if me.name != kit.party:
             raise DataError(
                 f"the kit is {kit.party}'s, the identity {me.name}'s. Join with {kit.party}.key, or "
                 f"with the kit of {me.name}."
             )
-        return cls(kit=kit, identity=me, roster=roster, vault=folder)
+        return cls(
+            kit=kit,
+            identity=me,
+            key_text=text,
+            passphrase=passphrase,
+            rosters=rosters,
+            vault=folder,
+        )
+
+    @property
+    def roster(self) -> Roster:
+        """Who is who now."""
+        return self.rosters.current
 
     def require_no_ledger_in_kit(self) -> None:
         """What was entered into a ledger below the kit must not be forgotten."""
@@ -211,10 +237,11 @@ class _Member:
         settle(
             self.vault,
             identity=self.identity,
-            roster=self.roster,
+            roster=self.rosters,
             data=source,
             policy=rules,
             policy_text=policy_text,
+            key_text=self.key_text,
         )
         (self.kit.state / "identity.key").unlink(missing_ok=True)
 
@@ -248,6 +275,17 @@ def _show(
         )
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
+
+
+def _put_on_standard_input(passphrase: bytes) -> None:
+    """Leave a passphrase for the program that this process turns into: in a pipe, which no other
+    process can read.
+    """
+    reading, writing = os.pipe()
+    os.write(writing, passphrase)
+    os.close(writing)
+    os.dup2(reading, 0, inheritable=True)
+    os.close(reading)
 
 
 def _beside(identity: Path | None) -> Path | None:

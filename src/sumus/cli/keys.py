@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from sumus.cli.options import AsJson, print_json
+from sumus.cli.passphrases import PassphraseFile, new_passphrase, opened_identity
 from sumus.engines import REQUEST, TRANSPORT_KEY, new_request
 from sumus.errors import PlanError, StorageError
+from sumus.files import read_bytes, replace_atomically
 from sumus.randomness import RandomSource
-from sumus.secagg import SERVER_NAME, Identity, Roster
+from sumus.secagg import SERVER_NAME, Identity, Roster, protect
 
 __all__ = ["fingerprint", "grouped", "keys_app", "read_public", "require_silos_of"]
 
@@ -35,14 +37,21 @@ def new(
         ),
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder for the files.")] = Path(),
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Protect NAME.key with a passphrase.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a new identity and a key for the transport: NAME.key and NAME.tls.key stay secret with
     this silo, NAME.pub and NAME.csr go to the coordinator.
     """
     identity = Identity.generate(name, RandomSource())
+    text = identity.secret_text()
+    if passphrase or passphrase_file is not None:
+        text = protect(identity, new_passphrase(passphrase_file))
     files = {
-        "secret": (folder / f"{name}.key", identity.secret_text().encode()),
+        "secret": (folder / f"{name}.key", text.encode()),
         "public": (folder / f"{name}.pub", identity.public_text().encode()),
     }
     key, request = new_request(name)
@@ -57,6 +66,26 @@ def new(
     typer.echo(f"keep secret    {paths['secret']}, {paths['tls_secret']}")
     typer.echo(f"to coordinator {paths['public']}, {paths['request']}")
     typer.echo(f"fingerprint of this key  {shown}")
+
+
+@keys_app.command("protect")
+def protect_command(
+    file: Annotated[Path, typer.Argument(help="NAME.key of `sumus keys new`.")],
+    passphrase_file: PassphraseFile = None,
+    old_passphrase_file: Annotated[
+        Path | None, typer.Option(help="File with the passphrase that the key has already.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Protect a key with a passphrase, or give it another one."""
+    text = read_bytes(file).decode(errors="replace")
+    identity, _ = opened_identity(text, old_passphrase_file)
+    replace_atomically(
+        file, protect(identity, new_passphrase(passphrase_file)).encode(), secret=True
+    )
+    typer.echo(
+        f"{file} opens with the passphrase only; copies that were made before do not need it"
+    )
 
 
 @keys_app.command("roster")

@@ -92,6 +92,26 @@ def verify_command(dataset: DataSet = None, state: State = None, as_json: AsJson
         typer.echo(f"No ledger in {state or state_directory()}.")
 
 
+@ledger_app.command("move")
+def move_command(
+    file: Annotated[Path, typer.Argument(help="An old ledger: ledger-NAME.jsonl.")],
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have an old ledger counted with the others: its releases go on the ledger of the same data
+    set, and its files are set aside.
+    """
+    old = Ledger.at(file)
+    ledger = Ledger.of_dataset(old.dataset, state=state)
+    moved = ledger.adopt(old)
+    if as_json:
+        print_json({"dataset": ledger.dataset, "path": str(ledger.path), "moved": moved})
+        return
+    typer.echo(f"{ledger.dataset}: {moved} releases were added to {ledger.path}")
+    for unit in _units(ledger):
+        typer.echo(_total_line(ledger.total(unit)))
+
+
 def _chosen(dataset: str | None, state: Path | None) -> list[Ledger]:
     if dataset is None:
         return Ledger.all(state=state)

@@ -13,7 +13,8 @@ from sumus.books import Policy
 from sumus.cli.keys import fingerprint
 from sumus.errors import PolicyError, SumusError
 from sumus.files import toml_value
-from sumus.secagg import Roster
+from sumus.parties import pinned
+from sumus.secagg import Roster, RosterHistory
 
 __all__ = ["pin_line", "pinned_text", "require_pinned"]
 
@@ -48,10 +49,13 @@ def pinned_text(text: str, given: str | None, kept: Path) -> str:
     return text
 
 
-def require_pinned(rules: Policy, roster: Roster) -> None:
-    """Refuse a roster that this silo's people have not named."""
-    if rules.pins(roster.digest()):
+def require_pinned(rules: Policy, rosters: RosterHistory) -> None:
+    """Refuse a roster that this silo's people have not named, nor one from which quorums lead to
+    it.
+    """
+    if pinned(rules, rosters):
         return
+    roster = rosters.current
     shown = fingerprint(roster)
     if rules.roster_fingerprint is None:
         raise PolicyError(

@@ -6,7 +6,7 @@ of the parties. A silo is two processes (`silo_processes`): its
 vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
 and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
 `training` goes from job to job, `on_this_machine` brings up a whole federation, `processes` keeps
-processes alive.
+processes alive, `serving` the server's.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         engine_named as engine_named,
     )
     from sumus.engines.relay import Relay as Relay
+    from sumus.engines.serving import serve_kit as serve_kit
     from sumus.engines.silo_processes import (
         require_free as require_free,
         silo_command as silo_command,
@@ -59,6 +60,7 @@ __getattr__, __dir__, __all__ = door(
     processes="supervise",
     registry="DEFAULT_ENGINE ENGINES engine_named",
     relay="Relay",
+    serving="serve_kit",
     silo_processes="require_free silo_command",
     training="train_across",
     transport_keys="REQUEST TRANSPORT_KEY new_request requests_in",

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from sumus.engines.federation_folder import FederationFolder
     from sumus.parties import Agreement
 
-__all__ = ["Address", "Engine", "Operator", "Outcome", "Watch"]
+__all__ = [
+    "Address",
+    "Engine",
+    "Operator",
+    "Outcome",
+    "Watch",
+    "told_outcome",
+    "too_many_refused",
+]
 
 Watch = Callable[[Mapping[str, Any]], None]
 """Called with the news of a job: phase, new rounds, who is present, who refused, who is awaited."""
@@ -64,11 +72,32 @@ class Outcome:
         finished: whether the plan's last round is done.
         reason: otherwise, why the job ended.
         run: the run folder as it was fetched, if the job left one.
+        refused: whether so many silos refused the plan that another job would end the same way.
     """
 
     finished: bool
     reason: str
     run: Path | None
+    refused: bool = False
+
+
+def told_outcome(state: Mapping[str, Any]) -> str:
+    """How a job ended, in words that do not say more than what happened."""
+    refusals = state.get("refusals") or {}
+    if state["phase"] == "finished":
+        return "finished"
+    if state["phase"] == "failed" and refusals:
+        name, reason = min(refusals.items())
+        return f"refused by {', '.join(sorted(refusals))} ({name}: {reason})"
+    if state["phase"] == "failed":
+        return f"lost: {state.get('error')}"
+    return f"{state['phase']} after {len(state['rounds'])} rounds"
+
+
+def too_many_refused(state: Mapping[str, Any], agreement: Agreement) -> bool:
+    """Whether a job failed because too few silos are willing."""
+    willing = len(agreement.design.silos) - len(state.get("refusals") or {})
+    return state["phase"] == "failed" and willing < agreement.terms.minimum_survivors
 
 
 class Operator(Protocol):

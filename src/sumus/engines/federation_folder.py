@@ -4,6 +4,8 @@ everybody's keys.
 DIR/
   authority/          what the engine keeps to let parties in; stays with whoever ran `init`
   roster.toml         who is who in the secure sum; its fingerprint is compared by every silo
+  epochs.toml         the rosters before it, and the signatures that led to it (once it has changed)
+  epoch-N.toml        the roster that is proposed next
   plan.toml           the agreed plan: resolved, noise calibrated (if a plan was given)
   kits/server         to the machine that runs the server; unless server.pub was among the public
                       keys, the server's own key is in it
@@ -25,9 +27,9 @@ from sumus.engines.kit import ADMIN, SERVER, SERVER_KEY, STATE_FOLDER, write_kit
 from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError
 from sumus.files import make_directory
-from sumus.parties import Agreement
+from sumus.parties import Agreement, read_rosters
 from sumus.randomness import RandomSource
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, Roster, RosterHistory
 
 __all__ = ["FederationFolder", "make_federation"]
 
@@ -64,7 +66,12 @@ class FederationFolder:
                 f"{folder} holds no federation: roster.toml is missing. Make one with `sumus "
                 "federation init`."
             )
-        return cls(folder, Roster.parse(roster.read_text()))
+        return cls(folder, read_rosters(folder).current)
+
+    @property
+    def rosters(self) -> RosterHistory:
+        """All rosters from the first to this one."""
+        return read_rosters(self.folder)
 
 
 def make_federation(

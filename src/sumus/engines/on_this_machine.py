@@ -38,7 +38,6 @@ class LocalProcesses(PartyProcesses):
         environment: added to every process.
         host: where the silos find the server.
         prefixes: silo → what its command begins with, for example to enter a network namespace.
-        user: Unix user of the silos' engines; None: this process's own.
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class LocalProcesses(PartyProcesses):
         environment: Mapping[str, str] | None = None,
         host: str = "localhost",
         prefixes: Mapping[str, Sequence[str]] | None = None,
-        user: str | None = None,
     ) -> None:
         super().__init__(root, environment or {})
-        self._engine, self._prefixes, self._user = engine_named(engine), dict(prefixes or {}), user
+        self._engine, self._prefixes = engine_named(engine), dict(prefixes or {})
         names = [silo.name for silo in agreement.design.silos]
         self.federation = make_federation(
             root,
@@ -87,15 +85,13 @@ class LocalProcesses(PartyProcesses):
 
     def vault(self, silo: str) -> Path:
         """Everything secret of a silo."""
-        return vault_folder(self.federation.roster, silo, state=self.state(silo))
+        return vault_folder(self.federation.rosters.first, silo, state=self.state(silo))
 
     def start(self, party: str) -> OwnedProcess:
         """Start the server or a silo."""
         kit = self.federation.kit(party)
         command = (
-            self._engine.serve(kit)
-            if party == SERVER
-            else silo_command(kit, self.vault(party), user=self._user)
+            self._engine.serve(kit) if party == SERVER else silo_command(kit, self.vault(party))
         )
         return self._run(party, [*self._prefixes.get(party, ()), *command])
 

@@ -60,6 +60,7 @@ class OwnedProcess:
         log: file for its output.
         environment: added to this process's own.
         without: variables that it does not get.
+        given: what it reads from its standard input; None: nothing.
         options: of `subprocess.Popen`, such as the user.
     """
 
@@ -70,6 +71,7 @@ class OwnedProcess:
         log: Path,
         environment: Mapping[str, str] | None = None,
         without: Collection[str] = (),
+        given: bytes | None = None,
         **options: Any,
     ) -> None:
         self.log = log
@@ -79,12 +81,15 @@ class OwnedProcess:
                 list(command),
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                 env={**inherited, **(environment or {})},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
                 **options,
             )
+        if given is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as entrance:
+                entrance.write(given)
 
     @property
     def pid(self) -> int:

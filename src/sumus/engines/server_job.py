@@ -13,7 +13,15 @@ from typing import Any, final
 from sumus.engines.kit import SERVER_KEY
 from sumus.errors import StorageError, SumusError
 from sumus.files import plain_json, read_bytes
-from sumus.parties import Agreement, Driver, Patience, SecureSum, ServerParty, agree_on
+from sumus.parties import (
+    Agreement,
+    Driver,
+    Patience,
+    SecureSum,
+    ServerParty,
+    agree_on,
+    read_rosters,
+)
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run, start_of
 from sumus.secagg import Identity, Roster
@@ -78,7 +86,7 @@ class ServerJob:
         """
         try:
             agreement = agree_on(TrainingPlan.from_toml(self._plan))
-            roster = Roster.parse(read_bytes(folder / "roster.toml").decode())
+            roster = read_rosters(folder).current
             identity = _own_identity(folder / SERVER_KEY)
             driver = connect(roster.names)
             try:

@@ -3,7 +3,8 @@
     python -m sumus.engines.silo_processes KIT VAULT [USER]
 
 `sumus join` turns into this program when it has checked everything, so that the process that stays
-holds no key and no record. The engine's process gets the socket's path and nothing else of the
+holds no key and no record; of a protected key it holds the passphrase, which it reads from its
+standard input and hands to the vault. The engine's process gets the socket's path and nothing else of the
 vault.
 
 VAULT/vault.log     what the vault's process writes
@@ -74,12 +75,18 @@ def require_free(kit: Path, vault: Path) -> None:
 
 
 def keep_silo(
-    kit: Path, vault: Path, *, user: UnixUser | None = None, say: Callable[[str], None]
+    kit: Path,
+    vault: Path,
+    *,
+    user: UnixUser | None = None,
+    passphrase: bytes | None = None,
+    say: Callable[[str], None],
 ) -> int:
     """Run vault and engine until this process is asked to stop, and start again what dies.
 
     Args:
         user: who runs the engine; None: this process's own.
+        passphrase: of the vault's key, handed to the vault whenever it is started.
         say: told what the silo's people should know.
     """
     engine, name = Kit.open(kit, "silo").engine, None if user is None else user.name
@@ -89,7 +96,7 @@ def keep_silo(
     spoken, refusals = NewLines(logs[1]), NewLines(vault / "refusals.log")
     with until_stopped() as stopped, _runtime_folder(user) as runtime:
         path = runtime / SOCKET
-        guarded = KeptProcess(vault_command(vault, path, user=name), log=logs[0])
+        guarded = KeptProcess(vault_command(vault, path, user=name), log=logs[0], given=passphrase)
         relaying = KeptProcess(
             relay_command(kit),
             log=logs[1],
@@ -155,6 +162,18 @@ def _last_line(log: Path) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
+def _handed(vault: Path) -> bytes | None:
+    """The passphrase that `sumus join` asked for; this process keeps it for the vault's next
+    start, and its memory from others.
+    """
+    from sumus.parties import handed_passphrase, needs_passphrase, seal_process
+
+    if not needs_passphrase(vault):
+        return None
+    seal_process()
+    return handed_passphrase(vault)
+
+
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -170,6 +189,7 @@ def _reason(line: str) -> str:
 if __name__ == "__main__":
     try:
         account = UnixUser.named(sys.argv[3]) if sys.argv[3:] else None
-        sys.exit(keep_silo(Path(sys.argv[1]), Path(sys.argv[2]), user=account, say=_say))
+        places = Path(sys.argv[1]), Path(sys.argv[2])
+        sys.exit(keep_silo(*places, user=account, passphrase=_handed(places[1]), say=_say))
     except SumusError as error:
         sys.exit(f"error: {error}")

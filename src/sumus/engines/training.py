@@ -33,7 +33,8 @@ def train_across(
     """Train a plan to its end and return the run folder, copied to `out`.
 
     Guarantee: a job that fails costs no privacy (the silos answer every round once) and no finished
-        round; after three jobs in a row without a new round the last reason is raised.
+        round; after three jobs in a row without a new round the last reason is raised, and at once
+        when the silos refuse the plan.
 
     Args:
         start: the released model to begin with, where the server does not hold it.
@@ -63,6 +64,8 @@ def train_across(
         )
         if outcome.finished and outcome.run is not None:
             return outcome.run
+        if outcome.refused:
+            raise EngineError(f"the silos refuse this plan. {outcome.reason}")
         idle, best = (0 if reached > best else idle + 1), reached
         if idle >= _MOST_IDLE_JOBS:
             raise EngineError(

@@ -15,6 +15,7 @@ from sumus.engines.relay import VARIABLE
 from sumus.engines.silo_processes import SOCKET, relay_command, vault_command
 from sumus.errors import DataError
 from sumus.files import make_directory, replace_atomically
+from sumus.parties import CREDENTIAL
 
 __all__ = ["write_units"]
 
@@ -45,7 +46,14 @@ _HARDENED = (
 
 
 def write_units(
-    folder: Path, *, kit: Path, vault: Path, ledgers: Path, records: Path | None, user: str | None
+    folder: Path,
+    *,
+    kit: Path,
+    vault: Path,
+    ledgers: Path,
+    records: Path | None,
+    user: str | None,
+    protected: bool = False,
 ) -> list[str]:
     """Write both units; returns what is left to do, in lines.
 
@@ -55,6 +63,7 @@ def write_units(
         ledgers: the organisation's state folder.
         records: the silo's file; None for an embedded data set.
         user: who runs the engine.
+        protected: whether the vault's key has a passphrase, which is then a credential.
     """
     name, owner = Kit.open(kit, "silo").party, pwd.getpwuid(vault.stat().st_uid).pw_name
     if user is None or user == owner:
@@ -63,7 +72,7 @@ def write_units(
             "For example: --user sumus-relay."
         )
     kit, runtime = kit.resolve(), Path(f"/run/sumus-{name}")
-    path = runtime / SOCKET
+    path, place = runtime / SOCKET, f"/etc/sumus/{name}.passphrase"
     secret = [vault, ledgers, *([] if records is None else [records])]
     guarded = [
         f"User={owner}",
@@ -73,6 +82,7 @@ def write_units(
         f"ReadWritePaths={_line([str(vault), str(ledgers)])}",
         "PrivateNetwork=yes",
         "RestrictAddressFamilies=AF_UNIX",
+        *([f"LoadCredential={CREDENTIAL}:{place}"] if protected else []),
     ]
     relaying = [
         f"User={user}",
@@ -98,6 +108,7 @@ def write_units(
     return [
         f"wrote {', '.join(str(folder / file) for file in units)}; as root:",
         f"  chown -R {user} {kit}",
+        *([f"  put the passphrase into {place} (owner root, mode 600)"] if protected else []),
         f"  cp {' '.join(str(folder / file) for file in units)} /etc/systemd/system/",
         f"  systemctl daemon-reload && systemctl enable --now {services}",
         "the relay's user cannot reach the vault, the ledger and the records; check the latter with: "

@@ -3,7 +3,7 @@
 Durable and atomic writes (`atomic`), a hash chain of JSON lines (`chain`), values as typed JSON
 (`values`), TOML tables under rules (`tables`, `rules`), objects named `package.module:NAME`
 (`named`), pieces of bytes over a socket (`streams`), and machine code that is kept on disk until
-its source changes (`machine_code`).
+its source changes (`machine_code`). `build` says which Sumus is installed, to the byte.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         replace_atomically as replace_atomically,
         sync_directory as sync_directory,
     )
+    from sumus.files.build import build_of as build_of, files_digest as files_digest
     from sumus.files.chain import Chain as Chain, Link as Link
     from sumus.files.doors import door as door
     from sumus.files.machine_code import compiled as compiled
@@ -59,6 +60,7 @@ __getattr__, __dir__, __all__ = door(
         "FileLock FolderLock append_durably decode_arrays encode_arrays make_directory "
         "name_of_file read_bytes replace_atomically sync_directory"
     ),
+    build="build_of files_digest",
     chain="Chain Link",
     doors="door",
     machine_code="compiled",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from sumus.guarantee.delta import refuse_large_delta as refuse_large_delta
     from sumus.guarantee.design import NoiseDesign as NoiseDesign
+    from sumus.guarantee.gate import NormGate as NormGate
     from sumus.guarantee.joint import PastRun as PastRun, joint_epsilon as joint_epsilon
     from sumus.guarantee.layout import SiloDesign as SiloDesign
     from sumus.guarantee.live import LiveEpsilon as LiveEpsilon
@@ -67,6 +68,7 @@ __getattr__, __dir__, __all__ = door(
     counts="clamp_of count_noise decoded_counts padded sum_length",
     delta="refuse_large_delta",
     design="NoiseDesign",
+    gate="NormGate",
     joint="PastRun joint_epsilon",
     layout="SiloDesign",
     live="LiveEpsilon",

@@ -4,7 +4,7 @@
 `gaussian`, continuous, for simulations. `registry` names them. The object that is accounted is the
 object that is drawn from. `coins` is the Poisson-binomial mechanism; `sampler` and `kernel` draw;
 `grid` is the only place where real numbers become grid steps; `removable` splits a share into parts
-that can be taken back.
+that can be taken back; `norms` bounds how long a vector of noise is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RenyiCurve as RenyiCurve,
         Values as Values,
     )
+    from sumus.noise.norms import noise_norm_bound as noise_norm_bound
     from sumus.noise.registry import LAWS as LAWS, noise_law as noise_law
     from sumus.noise.removable import component_shares as component_shares
     from sumus.noise.sampler import LogConcaveNoise as LogConcaveNoise
@@ -43,6 +44,7 @@ __getattr__, __dir__, __all__ = door(
     gaussian="Gaussian",
     grid="Grid Rounding lift summation_slack_grid to_ring",
     laws="Draws Law Orders RenyiCurve Values",
+    norms="noise_norm_bound",
     registry="LAWS noise_law",
     removable="component_shares",
     sampler="LogConcaveNoise",

@@ -3,7 +3,8 @@
 `round` is the algorithm on one page, `server` and `silo` are its two ends, `secure_sum` and
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
-`watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process.
+`watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process,
+`unlocking` what opens a protected key, `retiring` its end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
         summary_of as summary_of,
         write_model as write_model,
     )
+    from sumus.parties.evidence import (
+        EvidenceAudit as EvidenceAudit,
+        audit_evidence as audit_evidence,
+    )
     from sumus.parties.in_process import (
         InProcess as InProcess,
         SumsInProcess as SumsInProcess,
@@ -27,6 +32,14 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.retiring import require_not_retired as require_not_retired, retire as retire
+    from sumus.parties.rosters import (
+        EPOCHS as EPOCHS,
+        ROSTER as ROSTER,
+        pinned as pinned,
+        read_rosters as read_rosters,
+        write_rosters as write_rosters,
+    )
     from sumus.parties.round import (
         RoundOutcome as RoundOutcome,
         Summed as Summed,
@@ -52,8 +65,18 @@ if TYPE_CHECKING:
         model_hash as model_hash,
         round_identifier as round_identifier,
     )
+    from sumus.parties.unlocking import (
+        CREDENTIAL as CREDENTIAL,
+        credential_passphrase as credential_passphrase,
+        handed_passphrase as handed_passphrase,
+        needs_passphrase as needs_passphrase,
+    )
     from sumus.parties.vanishing import DropOuts as DropOuts
-    from sumus.parties.vault import Vault as Vault, listen as listen
+    from sumus.parties.vault import (
+        Vault as Vault,
+        listen as listen,
+        seal_process as seal_process,
+    )
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
 
 __getattr__, __dir__, __all__ = door(
@@ -61,9 +84,13 @@ __getattr__, __dir__, __all__ = door(
     agreement="Agreement agree_on",
     driver="Driver",
     entries="restore summary_of write_model",
+    evidence="EvidenceAudit audit_evidence",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState",
+    retiring="require_not_retired retire",
+    rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
+    unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
     round="RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
     seen_ledger="SeenLedger",
@@ -72,6 +99,6 @@ __getattr__, __dir__, __all__ = door(
     site="Site approve open_party own_releases require_unchanged settle vault_folder",
     sums="model_hash round_identifier",
     vanishing="DropOuts",
-    vault="Vault listen",
+    vault="Vault listen seal_process",
     watchers="SimulationMetrics Telling",
 )

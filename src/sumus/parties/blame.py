@@ -64,8 +64,14 @@ class Blame:
         liars = self.liars
         return tuple(pair for pair in self._pairs if not liars & set(pair))
 
-    def note(self, number: int, noticed: Disagreements) -> tuple[str, ...]:
-        """Take in what a round (from 0) showed; returns it in words, one line each."""
+    def note(
+        self, number: int, noticed: Disagreements, accusation: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
+        """Take in what a round (from 0) showed; returns it in words, one line each.
+
+        Args:
+            accusation: the signed messages that prove it, for the journal.
+        """
         if not noticed:
             return ()
         before = self.liars
@@ -84,6 +90,7 @@ class Blame:
                 "pairs": [[self._names[a], self._names[b]] for a, b in sorted(noticed.pairs)],
                 "liars": self._named(noticed.liars),
                 "unopened": self._named(noticed.unopened),
+                "accusation": accusation,
             }
         )
         return tuple(self._lines(noticed, self.liars - before))

@@ -63,7 +63,7 @@ def entry_of(
         bytes_down=summed.bytes_down,
         metrics_are="none" if metrics is None else _METRICS[plan.evaluation.metrics],
         counts_are="simulation-only" if local else "none",
-        notes=summed.notes,
+        notes=summed.notes + (() if outcome.refused is None else (outcome.refused,)),
     )
 
 

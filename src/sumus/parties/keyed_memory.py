@@ -77,6 +77,9 @@ class _SessionNotes:
     def keep_directory(self, message: bytes) -> None:
         """See `SessionNotes.keep_directory`: the process that plays all silos ends with it."""
 
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """See `SessionNotes.keep_certificate`: who plays all silos needs no proof."""
+
     def keep_in_flight(self, round_: InFlight) -> None:
         """See `SessionNotes.keep_in_flight`."""
         self.in_flight = replace(round_, reply=b"")

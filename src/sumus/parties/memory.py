@@ -1,7 +1,7 @@
 """What a silo keeps on its own disk, and nobody else ever sees.
 
 state/                        mode 0700
-  identity.key                the silo's long-lived signing key
+  identity.key                the silo's long-lived signing key, under a passphrase if its people want it so
   roster.toml                 who is who, as agreed outside the protocol
   plans/*.toml                the plans that this silo's people have approved
   sessions/<digest>/          one per plan and roster
@@ -9,6 +9,7 @@ state/                        mode 0700
     directory                 the other silos' signed keys, as last received
     rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
     in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
+    certificates/<round id>   who was in a sum that this silo helped to open, signed by a quorum: its own evidence
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its
@@ -32,7 +33,7 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard
+from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard, open_identity
 
 __all__ = ["InFlight", "Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
@@ -85,6 +86,10 @@ class SessionNotes(Protocol):
 
     def keep_directory(self, message: bytes) -> None:
         """Remember an accepted key directory."""
+        ...
+
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Remember who was in a round that this silo helped to open."""
         ...
 
     @property
@@ -204,6 +209,13 @@ class SessionMemory:
         if self.directory != message:
             replace_atomically(self._folder / "directory", message)
 
+    def keep_certificate(self, round_id: bytes, message: bytes) -> None:
+        """Put a certificate, by which a quorum of silos and the server answer for a survivor set,
+        on the disk: this silo's own evidence.
+        """
+        _private_folder(self._folder / "certificates")
+        replace_atomically(self._folder / "certificates" / round_id.hex(), message)
+
     @property
     def in_flight(self) -> InFlight | None:
         """The latest round; None before the first."""
@@ -240,11 +252,13 @@ class SiloState:
 
     Args:
         folder: made with mode 0700 if it does not exist; one that others may read is refused.
+        passphrase: of its key, if that is protected; kept in memory only.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, passphrase: bytes | None = None) -> None:
         _private_folder(folder)
-        self.folder = folder
+        self.folder, self._passphrase = folder, passphrase
+        self._opened: tuple[str, Identity] | None = None
         self._sessions: dict[bytes, SessionMemory] = {}
 
     @property
@@ -255,7 +269,10 @@ class SiloState:
     @property
     def identity(self) -> Identity:
         """The silo's name and signing key."""
-        return Identity.parse(read_bytes(self.folder / "identity.key").decode())
+        text = read_bytes(self.folder / "identity.key").decode()
+        if self._opened is None or self._opened[0] != text:  # opening takes a while on purpose
+            self._opened = text, open_identity(text, self._passphrase)
+        return self._opened[1]
 
     @property
     def roster(self) -> Roster:

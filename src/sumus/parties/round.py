@@ -6,7 +6,8 @@
                                                                             (silo, training.local)
         the vectors meet in a secure sum; the server learns the sum of the survivors and no more
                                                                             (sums, sumus.secagg)
-        the server decodes the sum and moves the global model               (training.server)
+        the server decodes the sum and moves the global model, unless it is longer than honest
+        silos can make it                                                   (training.server)
     where the plan measures the model securely, a noisy count of test records follows as a secure
     sum of its own                                                          (server)
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, final
 
 import numpy as np
@@ -84,6 +86,12 @@ class Summing(Protocol):
         """Who disagreed with whom in the rounds of this run."""
         ...
 
+    def witness(self, folder: Path) -> None:
+        """Keep from now on what proves the sums in a run's folder, where silos sign for
+        themselves.
+        """
+        ...
+
     def greet(self) -> None:
         """Have every silo agree to the plan; raises unless enough do."""
         ...
@@ -123,7 +131,8 @@ class RoundOutcome:
         number: counted from 0.
         invited: places in the plan of the silos that were asked.
         summed: all that the server learnt of them.
-        update: the averaged update that moved the model.
+        update: the averaged update that moved the model; zero if the sum was refused.
+        refused: why the sum was not let near the model; the round counts all the same.
         metrics: measures of the released model, where they are known already.
         silo_scores: headline measure of each silo, None without test records; simulation only.
         local: the silos' updates by place; simulation only, a real server never sees one.
@@ -134,6 +143,7 @@ class RoundOutcome:
     invited: frozenset[int]
     summed: Summed
     update: npt.NDArray[np.float64]
+    refused: str | None = None
     metrics: Metrics | None = None
     silo_scores: tuple[float | None, ...] | None = None
     local: Mapping[int, LocalUpdate] = field(default_factory=dict)
@@ -148,7 +158,7 @@ class Watching(Protocol):
         ...
 
     def round_ends(self, outcome: RoundOutcome) -> None:
-        """The model has moved."""
+        """The model has moved, or the sum was refused."""
         ...
 
 
@@ -160,7 +170,7 @@ def one_round(
     *,
     again: frozenset[int] | None = None,
 ) -> RoundOutcome:
-    """Invite, compute locally, sum securely, move the model.
+    """Invite, compute locally, sum securely, move the model unless the sum cannot be honest silos'.
 
     Guarantee: what is sent depends on the round's number, the invited silos and the model alone;
         no watcher can change it.
@@ -175,7 +185,13 @@ def one_round(
     invited = summing.invite(number, again=again)
     watch.round_begins(number, invited)
     summed = summing.sum(number, invited, server.parameters)
-    update = server.apply(summed.total_grid[: server.coordinates], survivors=len(summed.survivors))
-    outcome = RoundOutcome(number, invited, summed, update)
+    model_grid = summed.total_grid[: server.coordinates]
+    refused = server.refusal(model_grid, summed.survivors)
+    update = (
+        server.apply(model_grid, survivors=len(summed.survivors))
+        if refused is None
+        else np.zeros(len(server.parameters))
+    )
+    outcome = RoundOutcome(number, invited, summed, update, refused)
     watch.round_ends(outcome)
     return outcome

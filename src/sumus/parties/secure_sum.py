@@ -12,16 +12,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
-from sumus import __version__
 from sumus.errors import EngineError, PeerProtocolError, ProtocolError, RoundAborted
+from sumus.files import build_of
 from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
+from sumus.parties.evidence import Evidence
 from sumus.parties.round import Summed
 from sumus.parties.sums import pack_model, round_identifier
 from sumus.parties.wire import readable
@@ -71,7 +73,7 @@ class RoundLostError(RoundAborted):
 
 
 class SpoiledRoundError(RoundLostError):
-    """Wrong shares kept a sum closed; the same silos would give the same shares again."""
+    """Silos spoiled a sum by wrong shares or counts; asked again they would send the same again."""
 
 
 @final
@@ -128,6 +130,7 @@ class SecureSum:
         self._places = places or tuple(map(agreement.names.index, roster.names))
         self._adverts: dict[int, bytes] = {}
         self._session: ServerSession | None = None
+        self._evidence: Evidence | None = None
         self._present: frozenset[int] = frozenset()
         self._absences: dict[int, int] = {}
         self._untold: tuple[str, ...] = ()
@@ -139,6 +142,10 @@ class SecureSum:
     def present(self) -> frozenset[int]:
         """Places of the silos that take part at the moment."""
         return self._in_plan(self._present)
+
+    def witness(self, folder: Path) -> None:
+        """See `Summing.witness`."""
+        self._evidence = Evidence(folder, self._roster)
 
     # -- who takes part
 
@@ -189,7 +196,7 @@ class SecureSum:
             session=self._digest,
             nonce=nonce,
             plan_hash=bytes.fromhex(self._agreement.plan.hash),
-            version=__version__,
+            version=build_of(),
         ).encode(self._identity)
         replies = self._driver.exchange(
             dict.fromkeys(silos, greeting), deadline_seconds=deadline_seconds
@@ -324,12 +331,15 @@ class SecureSum:
                 participants=participants,
             )
         except UnopenedError as error:
-            lines = self.blame.note(number, self._placed(error.disagreements))
+            lines = self.blame.note(number, self._placed(error.disagreements), error.accusation)
             self._untold += lines
             raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
-        notes = self._untold + self.blame.note(number, self._placed(opened.disagreements))
+        if self._evidence is not None:
+            self._evidence.keep(number, purpose, opened.certificate)
+        told = self.blame.note(number, self._placed(opened.disagreements), opened.accusation)
+        notes = self._untold + told
         self._untold = ()
         # removable noise is the model's alone
         removed = opened.removed_seeds if purpose == "model" else {}

@@ -88,3 +88,7 @@ class Noted:
         self.seen.require_whole()
         self.releases.enter(number, round_id, purpose)
         self.seen.note()
+
+    def require_near(self, number: int, last: int) -> None:
+        """See `Releases.require_near`."""
+        self.releases.require_near(number, last)

@@ -130,6 +130,7 @@ class ServerParty:
         if run.summary is not None:
             return
         self.summing.blame.recall(run.events)
+        self.summing.witness(run.path)
         journal = Journal(
             run,
             self.agreement.design,
@@ -214,6 +215,9 @@ class ServerParty:
         """
         counted = self.summing.sum(number, invited, self.server.released, "metrics")
         secure = SecureMetrics(self.agreement.design)
+        refused = secure.refusal(counted.total_grid, len(counted.survivors))
+        if refused is not None:
+            raise SpoiledRoundError(f"the measurement after round {number + 1} is lost: {refused}.")
         return secure.decode(counted.total_grid, len(counted.survivors)), counted
 
     def _go_on_measuring(self, journal: Journal) -> None:
@@ -250,6 +254,8 @@ class ServerParty:
             for _ in range(2):
                 try:
                     metrics, counted = self._counted(number, invited)
+                except SpoiledRoundError:  # the same silos would send the same again
+                    raise
                 except ProtocolError as error:
                     run.note("aborted", asked | {"reason": str(error)})
                     self.summing.invite(number, again=invited)

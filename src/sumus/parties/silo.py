@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus import __version__
 from sumus.books import Releases
 from sumus.data import FederatedData
 from sumus.errors import (
@@ -30,6 +29,7 @@ from sumus.errors import (
     StorageError,
     SumusError,
 )
+from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
@@ -237,14 +237,19 @@ class SiloParty:
         submitted = session.resume(message)
         if head.kind == DroppedSet.kind:
             return submitted.sign(message)[1]
-        return submitted.reveal(message)[1]
+        reply = submitted.reveal(message)[1]
+        self._admitted[head.session].memory.keep_certificate(head.round_id, message)
+        return reply
 
     # -- agreeing on a plan
 
     def _welcome(self, greeting: Greeting) -> bytes:
-        if greeting.version != __version__:
-            rule = f"silo {self._name!r} runs Sumus {__version__}, the server {greeting.version}"
-            raise PeerProtocolError(f"{rule}. Install the same version everywhere.")
+        if greeting.version != build_of():
+            rule = f"silo {self._name!r} runs Sumus {build_of()}, the server {greeting.version}"
+            raise PeerProtocolError(
+                f"{rule}. Install the same version everywhere; what follows the + is a digest of "
+                "its files."
+            )
         if greeting.session not in self._admitted:
             self._admitted[greeting.session] = self._admit(
                 self._memory.plan(greeting.plan_hash), greeting.session
@@ -360,6 +365,7 @@ class SiloParty:
                 f"silo {self._name!r} has answered round {last.number // 2 + 1} already, and a "
                 "round is answered once. Go on with the next."
             )
+        admitted.releases.require_near(asked.number, -1 if last is None else last.number // 2)
         # from here on this round's noise counts as drawn
         memory.keep_in_flight(InFlight(asked.order, transcript))
         admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)

@@ -22,10 +22,12 @@ from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.retiring import require_not_retired
+from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger
 from sumus.parties.silo import SiloParty, work_on
 from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster
+from sumus.secagg import Identity, Roster, RosterHistory
 
 __all__ = [
     "Site",
@@ -41,6 +43,9 @@ __all__ = [
 def vault_folder(roster: Roster, silo: str, *, state: Path | None = None) -> Path:
     """Where a silo of a federation keeps its vault: below the organisation's state folder, apart
     from those of other federations.
+
+    Args:
+        roster: the first of the federation, which later ones follow.
     """
     return (state or state_directory()) / "silos" / roster.digest().hex()[:16] / silo
 
@@ -110,22 +115,27 @@ def settle(
     folder: Path,
     *,
     identity: Identity,
-    roster: Roster,
+    roster: Roster | RosterHistory,
     data: str,
     policy: Policy | None,
     policy_text: str,
     ledgers: Path | None = None,
+    key_text: str | None = None,
 ) -> SiloState:
     """Write who this silo is, whom it trusts to be who, where its records and its ledger are and
     what it allows.
 
-    An identity and a roster that are there already must be the same: a silo does not change them by
-        accident.
+    A roster that is there already must be the same, or one from which a quorum of its silos has led
+        to this one: a silo does not change it by accident, and goes back to no earlier one.
+
+    Args:
+        key_text: what the key's file says, where that is protected by a passphrase.
     """
     state = SiloState(folder)
     require_unchanged(folder, identity=identity, roster=roster)
-    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
-        replace_atomically(folder / name, text.encode(), secret=True)
+    text = key_text or identity.secret_text()
+    replace_atomically(folder / "identity.key", text.encode(), secret=True)
+    write_rosters(folder, _history(roster))
     places = {"data": data, "ledgers": str((ledgers or state_directory()).absolute())}
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
     replace_atomically(folder / "site.toml", lines.encode())
@@ -135,18 +145,27 @@ def settle(
     return state
 
 
-def require_unchanged(folder: Path, *, identity: Identity, roster: Roster) -> None:
-    """Refuse an identity that the roster does not name, or one that is not the folder's own."""
-    roster.number(identity.name)
-    if roster.public_keys[identity.name] != identity.public_key:
+def require_unchanged(folder: Path, *, identity: Identity, roster: Roster | RosterHistory) -> None:
+    """Refuse an identity that the roster does not name, and a roster that does not follow the one
+    which the folder trusts.
+    """
+    require_not_retired(folder)
+    rosters = _history(roster)
+    current, path = rosters.current, folder / ROSTER
+    current.number(identity.name)
+    if current.public_keys[identity.name] != identity.public_key:
         fix = f"Join with the key whose {identity.name}.pub is on the roster."
         raise StorageError(f"the roster has another key for silo {identity.name!r}. {fix}")
-    for name, text in (("identity.key", identity.secret_text()), ("roster.toml", roster.to_text())):
-        path = folder / name
-        if path.exists() and path.read_text() != text:
-            raise StorageError(
-                f"{path} is another one already. Use a new folder for a new identity or roster."
-            )
+    if path.exists():
+        trusted = Roster.parse(read_bytes(path).decode())
+        try:
+            rosters.since(trusted.digest())
+        except DataError as error:
+            raise StorageError(f"{path} is another one already: {error}") from None
+
+
+def _history(roster: Roster | RosterHistory) -> RosterHistory:
+    return RosterHistory.of(roster) if isinstance(roster, Roster) else roster
 
 
 def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:
@@ -180,15 +199,23 @@ def own_releases(
     return releases
 
 
-def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agree_on) -> SiloParty:
+def open_party(
+    folder: Path,
+    *,
+    agree: Callable[[TrainingPlan], Agreement] = agree_on,
+    passphrase: bytes | None = None,
+) -> SiloParty:
     """The silo's party, from what its own people wrote.
 
     Args:
         agree: from a plan to what follows from it.
+        passphrase: of its key, if that is protected.
     """
-    state, site = SiloState(folder), Site.of_folder(folder)
+    require_not_retired(folder)
+    state, site = SiloState(folder, passphrase=passphrase), Site.of_folder(folder)
+    name = state.name  # opens the key: a wrong passphrase is noticed before anybody asks
     policy, seen = Policy.load(folder / "policy.toml"), SeenLedger(folder, site.ledger)
-    if policy.roster_fingerprint is not None and not policy.pins(state.roster.digest()):
+    if policy.roster_fingerprint is not None and not pinned(policy, read_rosters(folder)):
         raise StorageError(
             f"{folder / 'roster.toml'} is not the roster that {folder / 'policy.toml'} names. Run "
             "`sumus join` again."
@@ -200,6 +227,6 @@ def open_party(folder: Path, *, agree: Callable[[TrainingPlan], Agreement] = agr
         return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
-        return Noted(own_releases(agreement, seen.ledger, policy, silo=state.name), seen)
+        return Noted(own_releases(agreement, seen.ledger, policy, silo=name), seen)
 
     return SiloParty(state, work=work_on(site.load), releases=releases, agree=allowed)

@@ -28,6 +28,7 @@ from sumus.files import FolderLock, receive_sized, send_sized
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
 from sumus.parties.site import open_party
+from sumus.parties.unlocking import handed_passphrase
 from sumus.plan import TrainingPlan
 
 __all__ = ["Vault", "listen", "most_bytes", "seal_process", "serve_folder", "uid_of"]
@@ -64,15 +65,21 @@ class Vault:
         folder: of the vault, as `settle` wrote it.
         uids: Unix users whose processes may speak.
         seconds: patience with a peer that sends or takes slowly.
+        passphrase: of the silo's key, if that is protected.
     """
 
     def __init__(
-        self, folder: Path, *, uids: frozenset[int], seconds: float = _MESSAGE_SECONDS
+        self,
+        folder: Path,
+        *,
+        uids: frozenset[int],
+        seconds: float = _MESSAGE_SECONDS,
+        passphrase: bytes | None = None,
     ) -> None:
         self._state, self._uids, self._seconds = SiloState(folder), uids, seconds
         self._agreements: dict[str, Agreement] = {}
         self._bounds: dict[tuple[str, int, int], int] = {}
-        self._party = open_party(folder, agree=self._agreed)
+        self._party = open_party(folder, agree=self._agreed, passphrase=passphrase)
         self._policy = Policy.load(folder / "policy.toml")
 
     def serve(self, listener: socket.socket) -> None:
@@ -185,16 +192,18 @@ def uid_of(user: str) -> int:
 
 
 def serve_folder(folder: Path, path: Path, *, relay: str | None = None) -> None:
-    """Serve a vault's folder until this process is ended.
+    """Serve a vault's folder until this process is ended; the passphrase of a protected key comes
+    as `handed_passphrase` says.
 
     Args:
         path: of the socket.
         relay: Unix user of the engine's process; None: this one's.
     """
     seal_process()
+    passphrase = handed_passphrase(folder)
     uids = frozenset({os.getuid(), os.getuid() if relay is None else uid_of(relay)})
     with FolderLock(folder):
-        vault = Vault(folder, uids=uids)
+        vault = Vault(folder, uids=uids, passphrase=passphrase)
         vault.most_bytes()  # agrees to the plans before anybody waits
         with listen(path, uids=uids) as listener:
             vault.serve(listener)

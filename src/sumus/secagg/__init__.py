@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.secagg.accusation import Accusation as Accusation
+    from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
         Message as Message,
         head_of as head_of,
+    )
+    from sumus.secagg.epochs import (
+        Endorsement as Endorsement,
+        RosterHistory as RosterHistory,
+        changes_between as changes_between,
+        quorum_of as quorum_of,
+        successor as successor,
     )
     from sumus.secagg.guard import (
         FileRoundGuard as FileRoundGuard,
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
         SERVER_NAME as SERVER_NAME,
         Identity as Identity,
         Roster as Roster,
+        public_keys as public_keys,
         session_digest as session_digest,
     )
     from sumus.secagg.masking import (
@@ -51,6 +61,12 @@ if TYPE_CHECKING:
         decode as decode,
         decode_any as decode_any,
         verify as verify,
+    )
+    from sumus.secagg.protected import (
+        is_protected as is_protected,
+        open_identity as open_identity,
+        protect as protect,
+        public_key_of as public_key_of,
     )
     from sumus.secagg.recovery import (
         Disagreements as Disagreements,
@@ -92,12 +108,16 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    accusation="Accusation",
+    certificates="certified",
     envelope="Message SERVER head_of",
+    epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
-    keys="Identity Roster SERVER_NAME session_digest",
+    keys="Identity Roster SERVER_NAME public_keys session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
+    protected="is_protected open_identity protect public_key_of",
     recovery="Disagreements UnopenedError",
     schedule="agree expand",
     secrets="pair_sign",

@@ -37,6 +37,7 @@ __all__ = [
     "encode_bitmap",
     "head_of",
     "require_ascending",
+    "signed_part",
     "size_of",
 ]
 
@@ -168,6 +169,15 @@ def head_of(data: bytes | memoryview) -> Head:
     )
 
 
+def signed_part(start: bytes | memoryview, bulk_digest: bytes) -> bytes:
+    """What a signature covers: a message's bytes before its bulk, and the bulk's hash if it has
+    one.
+    """
+    digest = hashlib.sha256(start)
+    digest.update(bulk_digest)
+    return _SIGNED + digest.digest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message(ABC):
     """The envelope of every message: who speaks, in which session and round.
@@ -191,10 +201,7 @@ class Message(ABC):
 
     def signed_bytes(self, start: bytes | memoryview) -> bytes:
         """What the signature covers, from the message's bytes before its bulk."""
-        digest = hashlib.sha256(start)
-        if self.has_bulk:
-            digest.update(self.bulk_digest)
-        return _SIGNED + digest.digest()
+        return signed_part(start, self.bulk_digest if self.has_bulk else b"")
 
     @property
     def bulk(self) -> bytes | memoryview:

@@ -11,27 +11,30 @@ import base64
 import binascii
 import hashlib
 import re
+import struct
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from sumus.errors import DataError, LocalProtocolError, PeerProtocolError
+from sumus.files import toml_value
 from sumus.randomness import RandomSource
 from sumus.secagg.envelope import SERVER
 from sumus.secagg.terms import Terms
 
-__all__ = ["SERVER_NAME", "Identity", "Roster", "session_digest"]
+__all__ = ["SERVER_NAME", "Identity", "Roster", "public_keys", "session_digest"]
 
 SERVER_NAME = "server"
 """What the server's identity is called; no silo may have the name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PUBLIC = "ed25519:"
+_CHANGED = ("epoch", "previous", "colluding")
 _SECRET = "ed25519-secret:"  # noqa: S105  a prefix, not a secret
 
 
@@ -55,7 +58,7 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read what `secret_text` wrote."""
+        """Read what `secret_text` wrote; for a file that may be protected see `protected`."""
         name, _, secret = text.strip().partition(" ")
         _require_name(name)
         return cls(
@@ -94,10 +97,17 @@ class Roster:
     Args:
         public_keys: silo → its key.
         server_key: of the server.
+        epoch: how many rosters of the federation came before.
+        previous: digest of the roster before; zeros for the first.
+        colluding: silos that may sign more than one next roster; None: as plans assume, 1 from
+            three silos up.
     """
 
     public_keys: Mapping[str, bytes]
     server_key: bytes
+    epoch: int = 0
+    previous: bytes = bytes(32)
+    colluding: int | None = None
 
     def __post_init__(self) -> None:
         ordered = dict(sorted(self.public_keys.items()))
@@ -123,6 +133,14 @@ class Roster:
                 )
             owners[key] = name
         object.__setattr__(self, "public_keys", ordered)
+        _require_count("epoch", self.epoch, below=1 << 64)
+        if self.colluding is not None:
+            _require_count("colluding", self.colluding, below=len(ordered))
+        if len(self.previous) != 32:
+            raise DataError(
+                f"previous must be 64 hexadecimal digits, got {self.previous.hex()!r}. Make the "
+                "roster with `sumus federation`."
+            )
 
     @classmethod
     def of(cls, server: Identity, silos: Iterable[Identity]) -> Roster:
@@ -138,31 +156,39 @@ class Roster:
             raise DataError(
                 f"the roster is not TOML ({error}). Make it with `sumus keys roster`."
             ) from None
-        silos = table.get("silos")
-        if set(table) != {SERVER_NAME, "silos"} or not isinstance(silos, dict):
+        return cls.from_table(table)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Roster:
+        """Read what `as_table` gives."""
+        silos, known = table.get("silos"), {SERVER_NAME, "silos"}
+        if not known <= set(table) <= known | set(_CHANGED) or not isinstance(silos, dict):
             raise DataError(
                 f"a roster holds the key server and one table [silos], got {sorted(table)}. Make "
                 "it with `sumus keys roster`."
             )
+        changed = {key: table[key] for key in _CHANGED if key in table}
+        if "previous" in changed:
+            try:
+                changed["previous"] = bytes.fromhex(changed["previous"])
+            except (TypeError, ValueError):
+                raise DataError(
+                    "previous must be 64 hexadecimal digits. Make the roster with `sumus "
+                    "federation`."
+                ) from None
         return cls(
             {
                 name: _decode_key(str(key), prefix=_PUBLIC, owner=name)
                 for name, key in silos.items()
             },
             _decode_key(str(table[SERVER_NAME]), prefix=_PUBLIC, owner=SERVER_NAME),
+            **changed,
         )
 
     @classmethod
     def from_public_texts(cls, lines: list[str]) -> Roster:
         """Assemble a roster from the public lines of silos and server."""
-        keys: dict[str, bytes] = {}
-        for line in lines:
-            name, _, key = line.strip().partition(" ")
-            if name in keys:
-                raise DataError(
-                    f"{name!r} appears twice. Keep the line that you have checked with its owner."
-                )
-            keys[name] = _decode_key(key, prefix=_PUBLIC, owner=name)
+        keys = public_keys(lines)
         if SERVER_NAME not in keys:
             raise DataError(
                 "the server has no key. Make one with `sumus keys new server` and add server.pub."
@@ -173,12 +199,27 @@ class Roster:
 
     def to_text(self) -> str:
         """The roster file; `parse` reads it back."""
-        lines = [
-            f'"{name}" = "{_PUBLIC}{base64.b64encode(key).decode()}"'
-            for name, key in self.public_keys.items()
-        ]
-        server = f'{SERVER_NAME} = "{_PUBLIC}{base64.b64encode(self.server_key).decode()}"'
-        return "\n".join([server, "[silos]", *lines, ""])
+        table = self.as_table()
+        silos = table.pop("silos")
+        lines = [f"{key} = {toml_value(value)}" for key, value in table.items()]
+        named = [f"{toml_value(name)} = {toml_value(key)}" for name, key in silos.items()]
+        return "\n".join([*lines, "[silos]", *named, ""])
+
+    def as_table(self) -> dict[str, Any]:
+        """As plain values; what the first roster of a federation does not need is left out."""
+        changed = {"epoch": self.epoch, "previous": self.previous.hex()} if self.epoch else {}
+        if self.colluding is not None:
+            changed["colluding"] = self.colluding
+        shown = {
+            name: f"{_PUBLIC}{base64.b64encode(key).decode()}"
+            for name, key in {SERVER_NAME: self.server_key, **self.public_keys}.items()
+        }
+        return changed | {SERVER_NAME: shown.pop(SERVER_NAME), "silos": shown}
+
+    @property
+    def assumed_colluding(self) -> int:
+        """c: silos of which more than this do not sign two next rosters."""
+        return (1 if len(self) >= 3 else 0) if self.colluding is None else self.colluding
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -197,14 +238,16 @@ class Roster:
         return self.names.index(name)
 
     def digest(self) -> bytes:
-        """SHA-256 over the server's key, names and keys; read it out to each other before the first
-        run.
+        """SHA-256 over the server's key, names and keys, and which roster this one follows; read it
+        out to each other before the first run.
         """
         return self._digest
 
     @cached_property
     def _digest(self) -> bytes:
-        summary = hashlib.sha256(b"sumus roster 2" + self.server_key)
+        assumed = 0 if self.colluding is None else self.colluding + 1
+        summary = hashlib.sha256(b"sumus roster 2" + self.server_key + self.previous)
+        summary.update(struct.pack("<QQ", self.epoch, assumed))
         for name, key in self.public_keys.items():
             summary.update(len(name).to_bytes(2, "little") + name.encode() + key)
         return summary.digest()
@@ -239,6 +282,19 @@ class Roster:
             )
 
 
+def public_keys(lines: Iterable[str]) -> dict[str, bytes]:
+    """Keys by name, from the public lines of silos and server."""
+    keys: dict[str, bytes] = {}
+    for line in lines:
+        name, _, key = line.strip().partition(" ")
+        if name in keys:
+            raise DataError(
+                f"{name!r} appears twice. Keep the line that you have checked with its owner."
+            )
+        keys[name] = _decode_key(key, prefix=_PUBLIC, owner=name)
+    return keys
+
+
 def session_digest(terms: Terms, roster: Roster) -> bytes:
     """Names a session: terms and roster, hashed."""
     if len(roster) != terms.silos:
@@ -247,6 +303,15 @@ def session_digest(terms: Terms, roster: Roster) -> bytes:
             "roster everywhere."
         )
     return hashlib.sha256(b"sumus session 1" + terms.digest() + roster.digest()).digest()
+
+
+def _require_count(field: str, value: object, *, below: int) -> None:
+    """Refuse what is no whole number from 0 up."""
+    if type(value) is not int or not 0 <= value < below:
+        raise DataError(
+            f"{field} of a roster must be a whole number from 0 to {below - 1}, got {value!r}. Make "
+            "the roster with `sumus federation`."
+        )
 
 
 def _require_name(name: str) -> None:

@@ -33,9 +33,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
-from typing import final
+from typing import Any, final
 
-from sumus.errors import RoundAborted
+from sumus.errors import PeerProtocolError, RoundAborted
 from sumus.secagg.decoding import (
     Polynomial,
     decode_shares,
@@ -44,10 +44,11 @@ from sumus.secagg.decoding import (
     value_at,
     weighted,
 )
+from sumus.secagg.graph import Topology
 from sumus.secagg.schedule import TAG_BYTES, expand, seed_tag
 from sumus.secagg.sharing import ELEMENT_BYTES, FIELD_PRIME, recover_shares, shares_of
 
-__all__ = ["Disagreements", "Recovery", "Sealed", "UnopenedError"]
+__all__ = ["Disagreements", "Recovery", "Sealed", "UnopenedError", "pads_by_owner"]
 
 MOST_SETS = 4096
 """Sets of t holders that are tried in one round after decoding failed, for all secrets together."""
@@ -71,23 +72,56 @@ class Disagreements:
     def __bool__(self) -> bool:
         return bool(self.pairs or self.liars or self.unopened)
 
+    @property
+    def owners(self) -> frozenset[int]:
+        """Silos about whose secrets there was a disagreement."""
+        return frozenset(owner for owner, _ in self.pairs) | self.liars | self.unopened
+
 
 class UnopenedError(RoundAborted):
     """A survivor's secrets cannot be opened, so its masks stay on the sum."""
 
-    def __init__(self, message: str, disagreements: Disagreements) -> None:
+    def __init__(
+        self, message: str, disagreements: Disagreements, accusation: Mapping[str, Any]
+    ) -> None:
         super().__init__(message)
-        self.disagreements = disagreements
+        self.disagreements, self.accusation = disagreements, accusation
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sealed:
-    """One survivor's salt, corrections and tags, kept until its secrets are opened."""
+    """One survivor's salt, corrections and tags, kept until its secrets are opened.
+
+    Args:
+        signed: the message they came in, without its vector, as evidence.
+    """
 
     salt: bytes
     corrections: bytes
     tags: bytes
+    signed: bytes = b""
+
+
+def pads_by_owner(
+    topology: Topology, counts: Mapping[int, int], silo: int, shares: bytes | memoryview
+) -> list[tuple[int, bytes]]:
+    """What a silo revealed, owner by owner.
+
+    Args:
+        counts: of every survivor, how many of its secrets are opened.
+    """
+    owners = topology.holders(silo, frozenset(counts))
+    if len(shares) != sum(counts[owner] for owner in owners) * ELEMENT_BYTES:
+        raise PeerProtocolError(
+            f"silo {silo} revealed the wrong number of shares. It runs another plan or release."
+        )
+    pads, start = [], 0
+    for owner in owners:
+        end = start + counts[owner] * ELEMENT_BYTES
+        pads.append((owner, bytes(shares[start:end])))
+        start = end
+    return pads
 
 
 @final

@@ -16,11 +16,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
+from sumus.secagg.accusation import Accusation, without_vector
 from sumus.secagg.graph import Topology
 from sumus.secagg.keys import Identity, Roster
 from sumus.secagg.masking import Words, add_masks, packed_bytes, reduce_words, unpack, word_type
@@ -35,7 +36,13 @@ from sumus.secagg.messages import (
     SetSignature,
     decode,
 )
-from sumus.secagg.recovery import Disagreements, Recovery, Sealed, UnopenedError
+from sumus.secagg.recovery import (
+    Disagreements,
+    Recovery,
+    Sealed,
+    UnopenedError,
+    pads_by_owner,
+)
 from sumus.secagg.schedule import TAG_BYTES
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES
@@ -65,6 +72,7 @@ class RoundSum:
             and subtract them.
         certificate: the signed `SetCertificate` by which the silos opened it.
         disagreements: whose shares did not fit; the sum is right all the same.
+        accusation: the signed messages that prove them (`Accusation`).
     """
 
     total: Words
@@ -72,6 +80,7 @@ class RoundSum:
     removed_seeds: Mapping[int, Mapping[int, bytes]]
     certificate: bytes
     disagreements: Disagreements = field(default_factory=Disagreements)
+    accusation: Mapping[str, Any] | None = None
 
 
 @final
@@ -185,7 +194,12 @@ class ServerCollecting:
             unpack(given.vector, modulus_bits=terms.modulus_bits, length=terms.length),
             out=self._sum,
         )
-        self._sealed[silo] = Sealed(given.salt, bytes(given.corrections), bytes(given.tags))
+        self._sealed[silo] = Sealed(
+            given.salt,
+            bytes(given.corrections),
+            bytes(given.tags),
+            signed=without_vector(given, message),
+        )
 
     def close(self) -> tuple[ServerCertifying, bytes]:
         """Whoever has not delivered has dropped out; have that signed."""
@@ -271,12 +285,12 @@ class ServerUnmasking:
             owner: inputs.session._layout(inputs.header, owner) for owner in sorted(self._survivors)
         }
         self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}
-        self._answered: set[int] = set()
+        self._answered: dict[int, bytes] = {}  # signed, should somebody have lied
 
     @property
     def waiting_for(self) -> frozenset[int]:
         """Survivors whose shares are missing."""
-        return self._survivors - self._answered
+        return self._survivors - set(self._answered)
 
     def receive(self, message: bytes, *, sender: int | None = None) -> None:
         """Take one silo's shares of everything that is to be opened."""
@@ -290,17 +304,11 @@ class ServerUnmasking:
         )
         if silo in self._answered:
             return
-        owners = self._inputs.session.topology.holders(silo, self._survivors)
-        counts = [len(self._opened(owner)) for owner in owners]
-        if len(given.shares) != sum(counts) * ELEMENT_BYTES:
-            raise PeerProtocolError(
-                f"silo {silo} revealed the wrong number of shares. It runs another plan or release."
-            )
-        start = 0
-        for owner, count in zip(owners, counts, strict=True):
-            self._pads[owner][silo] = bytes(given.shares[start : start + count * ELEMENT_BYTES])
-            start += count * ELEMENT_BYTES
-        self._answered.add(silo)
+        counts = {owner: len(self._opened(owner)) for owner in self._layouts}
+        topology = self._inputs.session.topology
+        for owner, pads in pads_by_owner(topology, counts, silo, given.shares):
+            self._pads[owner][silo] = pads
+        self._answered[silo] = bytes(message)
 
     def close(self) -> RoundSum:
         """Open what the certificate allows and take it off the sum."""
@@ -327,6 +335,7 @@ class ServerUnmasking:
             removed_seeds=removed,
             certificate=self._certificate,
             disagreements=disagreements,
+            accusation=self._accusation(disagreements).as_json() if disagreements else None,
         )
 
     def _open_all(self) -> tuple[dict[int, dict[int, bytes]], Disagreements]:
@@ -345,8 +354,16 @@ class ServerUnmasking:
                 f"the secrets of silos {closed} cannot be opened: wrong tags or too many wrong "
                 "shares. Start a new round without them.",
                 recovery.disagreements,
+                self._accusation(recovery.disagreements).as_json(),
             )
         return seeds_of, recovery.disagreements
+
+    def _accusation(self, noticed: Disagreements) -> Accusation:
+        return Accusation(
+            certificate=self._certificate,
+            inputs=tuple(self._inputs.sealed[owner].signed for owner in sorted(noticed.owners)),
+            shares=tuple(self._answered[silo] for silo in sorted(self._answered)),
+        )
 
     def _opened(self, owner: int) -> list[int]:
         return self._layouts[owner].opened(self._inputs.dropped, missing=self._missing)

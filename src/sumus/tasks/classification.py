@@ -64,7 +64,13 @@ class Classification(Task):
         Measure("loss", larger_is_better=False),
     )
     constant = ("majority", "most frequent class")
-    counts = CountShape(length=3, l2_grid=COUNT_SENSITIVITY, largest_grid=_RECORD)
+    counts = CountShape(
+        length=3,
+        l2_grid=COUNT_SENSITIVITY,
+        largest_grid=_RECORD,
+        record_place=1,
+        record_grid=_RECORD,
+    )
 
     # -- labels
 

@@ -66,7 +66,13 @@ class Regression(Task):
         Measure("mae", larger_is_better=False, word="MAE"),
     )
     constant = ("mean", "mean of the targets")
-    counts = CountShape(length=5, l2_grid=SUM_SENSITIVITY, largest_grid=_RECORD * _GRID)
+    counts = CountShape(
+        length=5,
+        l2_grid=SUM_SENSITIVITY,
+        largest_grid=_RECORD * _GRID,
+        record_place=0,
+        record_grid=_RECORD * _GRID,
+    )
 
     def __init__(self, low: float = -1.0, high: float = 1.0) -> None:
         self.low, self.high = low, high

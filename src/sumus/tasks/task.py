@@ -142,11 +142,15 @@ class CountShape:
         length: coordinates.
         l2_grid: Δ₂, the largest L2 norm of one record's counts.
         largest_grid: the most that one record adds to a coordinate.
+        record_place: the coordinate to which every record adds the same; None: there is none.
+        record_grid: what it adds to it.
     """
 
     length: int
     l2_grid: int
     largest_grid: int
+    record_place: int | None = None
+    record_grid: int = 1
 
 
 @final

@@ -21,6 +21,7 @@ from sumus.errors import GuaranteeError
 from sumus.gradients import record_loss
 from sumus.guarantee import (
     NoiseDesign,
+    NormGate,
     clamp_of,
     count_noise,
     decoded_counts,
@@ -190,6 +191,12 @@ class SecureMetrics:
         vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:length] = np.clip(totals, -most, most) + noise
         return vector
+
+    def refusal(
+        self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int
+    ) -> str | None:
+        """Why the sum of `survivors` silos' vectors cannot be honest ones'; None if it can."""
+        return NormGate(self.design).counts_refusal(total_grid, survivors)
 
     def decode(
         self, total_grid: npt.NDArray[np.int64] | npt.NDArray[np.float64], survivors: int

@@ -1,18 +1,17 @@
 """What the server does with a decoded sum: FedAvg, momentum, an adaptive optimiser, or solving for
-the model.
-Post-processing, so it costs no privacy.
+the model; and which sums it refuses. Post-processing, so it costs no privacy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
-from sumus.guarantee import NoiseDesign
+from sumus.guarantee import NoiseDesign, NormGate
 from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
@@ -32,7 +31,7 @@ class Server:
     """
 
     def __init__(self, design: NoiseDesign, parameters: Vector) -> None:
-        self._design = design
+        self._design, self._gate = design, NormGate(design)
         self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
         self._mean = self._iterate.copy()
         self._first = np.zeros_like(self._iterate)
@@ -53,6 +52,13 @@ class Server:
     def coordinates(self) -> int:
         """Numbers of a round's sum."""
         return self._design.resolved.coordinates
+
+    def refusal(
+        self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int]
+    ) -> str | None:
+        """Why the sum of these silos (places in the plan) must not move the model; None if it may."""
+        norm = float(np.linalg.norm(self._iterate))
+        return self._gate.refusal(total_grid, survivors, weight_norm=norm)
 
     def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
         """Decode the sum of `survivors` silos and take one server step; returns the averaged

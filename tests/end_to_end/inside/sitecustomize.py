@@ -73,7 +73,8 @@ def in_silo_party(module: Any) -> None:
         for path in NOTES.glob("version-*")
         if path.name.removeprefix("version-") in " ".join(sys.argv)
     ]
-    module.__version__ = (pretended or [module.__version__])[0]
+    if pretended:
+        module.build_of = lambda: pretended[0]
 
 
 def in_guard(module: Any) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from sumus.engines.engine import Outcome, Watch
+from sumus.engines.engine import Outcome, Watch, told_outcome, too_many_refused
 from sumus.engines.flower.kits import flwr, registered
 from sumus.engines.flower.server_app import PROGRESS
 from sumus.engines.kit import SERVER, STATE_FOLDER, Kit
@@ -107,6 +107,7 @@ class FlowerOperator:
                         finished=state["phase"] == "finished",
                         reason=str(state["error"] or state["phase"]),
                         run=_copied(state["run"], out),
+                        refused=too_many_refused(state, agreement),
                     )
             if status.startswith(_ENDED):
                 reason = f"the run ended with {status} and left no result"
@@ -124,15 +125,21 @@ class FlowerOperator:
                 "job_name": str(run["fab-id"]),
                 "status": str(run["status"]),
                 "submit_time": str(run["pending-at"]),
+                "outcome": self._outcome(str(run["run-id"])),
             }
             for run in runs
         ]
-        busy = any(not job["status"].startswith(_ENDED) for job in jobs)
+        busy = any(not str(job["status"]).startswith(_ENDED) for job in jobs)
         return {
             "server": "up, a job runs" if busy else "up, no job runs",
             "silos": self._connected(),
             "jobs": jobs,
         }
+
+    def _outcome(self, run: str) -> str | None:
+        """How the latest run ended by the server's own account; None of the others."""
+        state = self._state_of(run)
+        return told_outcome(state) if state is not None and state["ended"] else None
 
     def wait_for_sites(self, count: int, *, seconds: float) -> list[str]:
         """See `Operator.wait_for_sites`."""

@@ -77,7 +77,7 @@ def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | N
     renewal = "Ask the coordinator for `sumus federation renew`, and copy the file it makes there."
     if left <= timedelta(0):
         raise EngineError(f"{path} ended on {certificate.not_valid_after_utc:%Y-%m-%d}. {renewal}")
-    candidates = [file for file in (key, place) if file is not None and file.is_file()]
+    candidates = [file for file in (place, key) if file is not None and file.is_file()]
     fitting = [
         file for file in candidates if read_key(file).public_key() == certificate.public_key()
     ]

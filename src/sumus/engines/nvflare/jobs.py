@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from sumus.engines.engine import Outcome, Watch
+from sumus.engines.engine import Outcome, Watch, told_outcome, too_many_refused
 from sumus.engines.nvflare.authority import OPERATOR
 from sumus.engines.nvflare.controller import PROGRESS
 from sumus.engines.nvflare.kits import SERVER_CLASS, SILO_CLASS
@@ -109,6 +109,7 @@ class NvflareOperator:
             finished=ended["phase"] == "finished",
             reason=str(ended.get("error") or ended.get("status")),
             run=_fetched(ended, out),
+            refused=too_many_refused(ended, agreement),
         )
 
     def run_job(self, job: Path, watch: Watch, *, silos: Sequence[str] = ()) -> dict[str, Any]:
@@ -163,27 +164,34 @@ class NvflareOperator:
         watch({"phase": "waiting for silos", "rounds": [], "refusals": {}, "waiting": absent})
 
     def _result(self, identifier: str, status: str, told: int, watch: Watch) -> dict[str, Any]:
-        folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
-        location = None
         # the server stores it a moment after the job's end
-        for _ in range(20 if status.startswith("FINISHED:COMPLETED") else 4):
-            with contextlib.suppress(Exception):
-                location = self._connected().download_job_result(identifier, str(folder))
-            if location and next(Path(location).rglob("outcome.json"), None) is not None:
-                break
-            time.sleep(_POLL_SECONDS)
-        outcome = next(Path(location).rglob("outcome.json"), None) if location else None
-        if outcome is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        tries = 20 if status.startswith("FINISHED:COMPLETED") else 4
+        state = self._downloaded(identifier, tries=tries)
+        if state is None:
             return {
                 "phase": "failed",
                 "error": f"the job ended with {status} and left no result",
                 "rounds": [],
                 "status": status,
             }
-        state: dict[str, Any] = json.loads(outcome.read_text())
         watch(state | {"rounds": state["rounds"][told:]})
-        return state | {"status": status, "result": outcome.parent, "download": folder}
+        return state | {"status": status}
+
+    def _downloaded(self, identifier: str, *, tries: int) -> dict[str, Any] | None:
+        """How a job ended, with the folder of its result (`result`) in one to be deleted
+        (`download`).
+        """
+        folder = Path(tempfile.mkdtemp(prefix="sumus-result-"))
+        for again in range(tries):
+            time.sleep(_POLL_SECONDS if again else 0.0)
+            with contextlib.suppress(Exception):
+                self._connected().download_job_result(identifier, str(folder))
+            outcome = next(folder.rglob("outcome.json"), None)
+            if outcome is not None:
+                state: dict[str, Any] = json.loads(outcome.read_text())
+                return state | {"result": outcome.parent, "download": folder}
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
 
     def system(self) -> dict[str, Any]:
         """See `Operator.system`."""
@@ -198,9 +206,22 @@ class NvflareOperator:
             },
             "jobs": [
                 {key: job.get(key) for key in ("job_id", "job_name", "status", "submit_time")}
+                | {"outcome": self._outcome(job)}
                 for job in jobs
             ],
         }
+
+    def _outcome(self, job: Mapping[str, Any]) -> str | None:
+        """How a job ended by the server's own account; None while it runs. The engine calls a job
+        completed whatever became of it.
+        """
+        if not str(job.get("status")).startswith("FINISHED"):
+            return None
+        ended = self._downloaded(str(job["job_id"]), tries=1)
+        if ended is None:
+            return f"lost: {job['status']}, it left no result"
+        shutil.rmtree(ended["download"], ignore_errors=True)
+        return told_outcome(ended)
 
     def sites(self) -> list[str]:
         """Names of the sites that are connected."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, final
@@ -59,6 +59,24 @@ class Algorithm(ABC):
     @abstractmethod
     def queries(self, local_steps: int) -> int:
         """Noise draws that one silo adds up in a round."""
+
+    @abstractmethod
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """The longest L2 norm, grid steps, that an honest silo's vector can have before its noise.
+
+        Args:
+            step_weights: of the design.
+            batch: records that a step of the silo takes at most.
+            weight_norm: ‖θ‖ of the model that it was sent.
+        """
 
     def claims(self, setting: Setting) -> tuple[Claim, ...]:
         """What can be claimed for a record of one silo, in the order of preference."""

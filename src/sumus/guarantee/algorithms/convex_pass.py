@@ -8,7 +8,7 @@ hold for a step to be non-expansive.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -96,6 +96,31 @@ class ConvexPass(Algorithm):
 
     def queries(self, local_steps: int) -> int:
         return 1
+
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """P·(γC/b)·min(n, S·cap) + |1 − (1 − γλ)^(P·S)|·‖θ‖, in grid steps, and Δ₂ for rounding.
+
+        With a = 1 − γλ and steps u_k of length (γC/b)·min(|bin|, cap) at most, θ_{k+1} = Π_W(aθ_k −
+        u_k). aᵏθ₀ lies in the ball, and the projection is non-expansive, so ‖θ_{k+1} − aᵏ⁺¹θ₀‖ ≤
+        ‖θ_k − aᵏθ₀‖ + ‖u_k‖ (|a| ≤ 1): after K steps ‖θ_K − θ₀‖ ≤ |1 − aᴷ|·‖θ₀‖ + Σ_k ‖u_k‖.
+        """
+        training, bounds = resolved.plan.training, convex_bounds(resolved, silo.learning_rate)
+        unit = silo.learning_rate * bounds.gradient_norm / resolved.divisor
+        kept = (1.0 - silo.learning_rate * training.l2_penalty) ** (
+            training.passes * silo.local_steps
+        )
+        taken = min(silo.records, silo.local_steps * bounds.bin_cap)
+        moved = training.passes * unit * taken * (1.0 + _NORM_TOLERANCE)
+        granularity = self.layout(resolved).unit / resolved.plan.resolution
+        return (moved + abs(1.0 - kept) * weight_norm) / granularity + silo.l2_grid
 
     def proved(self, setting: Setting) -> Mapping[str, bool]:
         return {"convex-pass": True, "local": True}

@@ -5,7 +5,7 @@ integers are added up (algorithm 2 of Heikkilä 2025).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, final
 
@@ -63,6 +63,18 @@ class NoisySteps(Algorithm):
 
     def queries(self, local_steps: int) -> int:
         return local_steps
+
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """Σ_s w_s·b·Δ₂: an empty batch sums to zero, and each record moves a sum by at most Δ₂."""
+        return sum(step_weights[: silo.local_steps]) * batch * silo.l2_grid
 
     @abstractmethod
     def proved(self, setting: Setting) -> Mapping[str, bool]:

@@ -8,7 +8,7 @@ C = R·√(R² + B²) exactly; records are put on the grid one by one, so Δ₂ 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
 from sumus.errors import PlanError
@@ -56,6 +56,18 @@ class NormalEquations(Algorithm):
 
     def queries(self, local_steps: int) -> int:
         return 1
+
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """Every record adds a vector of at most the resolution."""
+        return float(silo.records) * silo.resolution
 
     def proved(self, setting: Setting) -> Mapping[str, bool]:
         return {"normal-equations": True, "local": True}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
 from sumus.guarantee.algorithms.algorithm import Algorithm, clipped_silo, clipped_unit
@@ -26,6 +26,18 @@ class _WholeUpdate(Algorithm):
 
     def queries(self, local_steps: int) -> int:
         return 1
+
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """The clip norm of the whole update, which truncation never exceeds."""
+        return float(silo.resolution)
 
 
 @final

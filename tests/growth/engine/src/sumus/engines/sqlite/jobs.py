@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from sumus.engines.engine import Outcome, Watch
+from sumus.engines.engine import Outcome, Watch, too_many_refused
 from sumus.engines.kit import Kit
 from sumus.engines.sqlite.kits import mailbox_of
 from sumus.errors import EngineError
@@ -62,6 +62,7 @@ class SqliteOperator:
                     finished=state["phase"] == "finished",
                     reason=str(state["error"] or state["phase"]),
                     run=_copied(state["run"], out),
+                    refused=too_many_refused(state, agreement),
                 )
             time.sleep(_POLL_SECONDS)
 

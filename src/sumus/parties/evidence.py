@@ -1,0 +1,208 @@
+"""What proves a run to somebody who trusts neither server nor journal: every sum's certificate.
+
+A run folder of a server holds `evidence.jsonl`, a hash chain: the roster, and for every secure sum
+the server's signed certificate with a quorum of the silos' signatures. Together with `plan.toml` it
+says which silos were in which round under which plan, and nobody but a quorum of them could have
+made it up.
+
+    audit_evidence(run, rosters)      checks all of it against journal and plan, offline
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from sumus.books import RunFolder
+from sumus.errors import DataError, PeerProtocolError, StorageError
+from sumus.files import Chain, Link
+from sumus.guarantee import LiveEpsilon
+from sumus.parties.agreement import Agreement
+from sumus.parties.sums import round_identifier
+from sumus.secagg import Roster, SetCertificate, certified
+
+__all__ = ["EVIDENCE", "Evidence", "EvidenceAudit", "audit_evidence"]
+
+EVIDENCE = "evidence.jsonl"
+_ORIGIN = "sumus evidence 1"
+
+
+@final
+class Evidence:
+    """The certificates of one run, each on the disk before the server uses its sum.
+
+    Args:
+        folder: of the run.
+        roster: of the silos that sign from now on.
+    """
+
+    def __init__(self, folder: Path, roster: Roster) -> None:
+        self._chain = Chain.read(folder / EVIDENCE, origin=_ORIGIN)
+        rosters = [link.body["text"] for link in self._chain.links if link.kind == "roster"]
+        if roster.to_text() not in rosters[-1:]:
+            self._chain = self._chain.appended("roster", {"text": roster.to_text()})
+
+    def keep(self, number: int, purpose: str, certificate: bytes) -> None:
+        """Add the certificate of round `number` (from 0); a sum that is repeated word for word has
+        one already.
+        """
+        body = {
+            "round": number + 1,
+            "purpose": purpose,
+            "message": base64.b64encode(certificate).decode(),
+        }
+        if all(link.body != body for link in self._chain.links):
+            self._chain = self._chain.appended("certificate", body)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EvidenceAudit:
+    """What a run's evidence proves.
+
+    Args:
+        fingerprints: of the rosters that signed, in order.
+        certificates: that hold.
+        rounds: of the journal.
+        findings: what contradicts, a line each; none: everything is proved.
+    """
+
+    fingerprints: tuple[str, ...]
+    certificates: int
+    rounds: int
+    findings: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts."""
+        return not self.findings
+
+
+def audit_evidence(
+    run: RunFolder, agreement: Agreement, rosters: Sequence[Roster] = ()
+) -> EvidenceAudit:
+    """Check journal, plan, rosters and certificates of a run against each other.
+
+    Guarantee: without findings every round of the journal was summed over exactly its survivors,
+        by signatures of the server and of a quorum of the silos on the rosters, under the run's
+        plan, and the journal's ε is what that plan has spent by then.
+
+    Args:
+        agreement: of the run's plan, computed here.
+        rosters: the only ones that may have signed; none: those that the run names, whose
+            fingerprints the reader compares.
+    """
+    run.verify()
+    path = run.path / EVIDENCE
+    if not path.exists():
+        raise StorageError(
+            f"{path} is missing. Only a server's run across machines has evidence: a process that "
+            "plays all silos could sign anything."
+        )
+    reading = _Reading(agreement, rosters, [])
+    for link in Chain.read(path, origin=_ORIGIN).links:
+        reading.take(link)
+    reading.compare(run)
+    return EvidenceAudit(
+        fingerprints=tuple(roster.digest().hex() for roster in reading.signing),
+        certificates=len(reading.proved),
+        rounds=len(run.rounds()),
+        findings=tuple(reading.findings),
+    )
+
+
+class _Reading:
+    """Goes through the evidence from its first line."""
+
+    def __init__(
+        self, agreement: Agreement, rosters: Sequence[Roster], findings: list[str]
+    ) -> None:
+        self._agreement, self.findings = agreement, findings
+        self._trusted = {roster.digest() for roster in rosters}
+        self.signing: list[Roster] = []
+        self.proved: dict[str, tuple[int, str, tuple[str, ...]]] = {}
+
+    def take(self, link: Link) -> None:
+        """One line."""
+        try:
+            if link.kind == "roster":
+                self._roster(Roster.parse(str(link.body["text"])))
+            else:
+                message = base64.b64decode(link.body["message"], validate=True)
+                self._certificate(int(link.body["round"]), str(link.body["purpose"]), message)
+        except (DataError, PeerProtocolError) as error:
+            self.findings.append(f"{link.kind} of round {link.body.get('round', '-')}: {error}")
+        except (KeyError, ValueError, TypeError, binascii.Error):
+            self.findings.append(f"a line of kind {link.kind!r} is not one of ours")
+
+    def _roster(self, roster: Roster) -> None:
+        if self._trusted and roster.digest() not in self._trusted:
+            raise DataError(
+                f"the roster {roster.digest().hex()[:16]} is not one that was given. Compare "
+                "fingerprints."
+            )
+        if sorted(self._agreement.names) != list(roster.names):
+            raise DataError("the roster names other silos than the plan.")
+        self.signing.append(roster)
+
+    def _certificate(self, number: int, purpose: str, message: bytes) -> None:
+        if not self.signing:
+            raise DataError("no roster stands before it.")
+        roster = self.signing[-1]
+        terms = self._agreement.terms_for(len(roster))
+        certificate = certified(message, roster=roster, terms=terms)
+        names = self._agreement.names
+        invited = frozenset(
+            names.index(roster.names[silo]) for silo in certificate.header.participants
+        )
+        identifier = round_identifier(self._agreement.plan, number - 1, invited, purpose)
+        if certificate.header.round_id != identifier:
+            raise DataError("it is the certificate of another round.")
+        self.proved[identifier.hex()] = (number, purpose, _survivors(certificate, roster))
+
+    def compare(self, run: RunFolder) -> None:
+        """The journal says what was proved, and no more."""
+        spent = LiveEpsilon(self._agreement.design)
+        for entry in run.rounds():
+            proof = self.proved.get(entry.round_id)
+            if proof is None or proof[:2] != (entry.round, "model"):
+                self.findings.append(f"round {entry.round} has no certificate")
+            elif proof[2] != tuple(sorted(entry.survivors)):
+                self.findings.append(
+                    f"round {entry.round}: the journal names other survivors than were certified"
+                )
+            right = math.inf if run.void is not None else spent(entry.round)
+            if not _equal(entry.epsilon_spent, right):
+                self.findings.append(
+                    f"round {entry.round}: the journal says ε = {entry.epsilon_spent:g}, the plan "
+                    f"has spent {right:g}"
+                )
+        certified_sums = {proof[:2] for proof in self.proved.values()}
+        for measurement in run.measurements():
+            if (measurement.round, "metrics") not in certified_sums:
+                self.findings.append(
+                    f"the measurement after round {measurement.round} has no certificate"
+                )
+        asked = {
+            (int(detail["round"]), str(detail.get("purpose", "model")))
+            for event, detail in run.events
+            if event == "invited"
+        }
+        for number, purpose in sorted(certified_sums - asked):
+            self.findings.append(
+                f"a certificate of round {number} ({purpose}), which the journal never asked for"
+            )
+
+
+def _survivors(certificate: SetCertificate, roster: Roster) -> tuple[str, ...]:
+    members = certificate.header.participants - certificate.dropped
+    return tuple(sorted(roster.names[silo] for silo in members))
+
+
+def _equal(first: float, second: float) -> bool:
+    return first == second or math.isclose(first, second, rel_tol=1e-9)
