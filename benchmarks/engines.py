@@ -2,10 +2,14 @@
 
     python benchmarks/engines.py                                  # all three: two to four minutes on a quiet machine
     python benchmarks/engines.py --engines in-process,nvflare     # some: one minute
+    python benchmarks/engines.py --vault                          # what a process of its own costs a silo
 
 5 silos, 26,010 parameters (a network on the embedded digits), one local step, so that the engine's
 share is visible. The first round is left out: it warms caches. All parties run on this machine: the
 figures contain the contention of six processes for its cores. The last line is JSON.
+
+--vault measures the same rounds over NVIDIA FLARE with every silo's party in its vault, as it is,
+and in the engine's process, by a relay that opens the party itself; the two take turns.
 """
 
 from __future__ import annotations
@@ -105,9 +109,55 @@ def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
     return records, ready
 
 
-def across_processes(root: Path, rounds: int, *, engine: str) -> tuple[list[RoundEntry], float]:
+IN_THE_ENGINE = """
+import importlib.abc, importlib.machinery, os, sys
+from pathlib import Path
+
+
+def change(module):
+    parties = []
+
+    def handle(self, message):
+        if not parties:
+            from sumus.parties import open_party
+
+            silo = next(part for part in Path.cwd().parts[::-1] if part in VAULTS)
+            parties.append(open_party(Path(VAULTS[silo])))
+        return parties[0].handle(message)
+
+    module.Relay.handle = handle
+
+
+class Changer(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "sumus.engines.relay":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        load = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (load(module), change(module))
+        return spec
+
+
+sys.meta_path.insert(0, Changer())
+"""
+
+
+def without_vault(root: Path, processes: LocalProcesses) -> dict[str, str]:
+    """The environment in which an engine's process opens the silo's party itself."""
+    folder, names = root / "inside", processes.federation.roster.names
+    folder.mkdir()
+    vaults = {name: str(processes.vault(name)) for name in names}
+    (folder / "sitecustomize.py").write_text(f"VAULTS = {vaults!r}\n{IN_THE_ENGINE}")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
+def across_processes(
+    root: Path, rounds: int, *, engine: str, vault: bool = True
+) -> tuple[list[RoundEntry], float]:
     agreed, begin = agreement(rounds), time.perf_counter()
     with LocalProcesses(root / "federation", agreed, data="digits", engine=engine) as processes:
+        if not vault:
+            processes.environment.update(without_vault(root, processes))
         operator = processes.start_all(seconds=180.0)
         ready = time.perf_counter() - begin
         try:
@@ -147,12 +197,38 @@ def measured(name: str) -> dict[str, Any]:
     }
 
 
+def cost_of_the_vault(turns: int) -> dict[str, Any]:
+    """Rounds with the party in its vault and in the engine's process, by turns in one run."""
+    seconds: dict[str, list[float]] = {"engine's process": [], "vault": []}
+    for turn in range(turns):
+        for where in sorted(seconds, reverse=bool(turn % 2)):
+            with tempfile.TemporaryDirectory() as folder:
+                records, _ = across_processes(
+                    Path(folder), 12, engine="nvflare", vault=where == "vault"
+                )
+            seconds[where] += [sum(record.seconds.values()) for record in records[2:]]
+            print(
+                f"party in its {where:<17} {median(seconds[where]):.3f} s a round (median of "
+                f"{len(seconds[where])} so far, load {os.getloadavg()[0]:.1f})",
+                flush=True,
+            )
+    medians = {where: round(median(each), 4) for where, each in seconds.items()}
+    share = medians["vault"] / medians["engine's process"] - 1.0
+    print(f"the vault costs {share:+.1%} of a round")
+    return {"seconds_per_round": medians, "vault_costs": round(share, 4)}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--engines", default=",".join(ENGINES), help="which, separated by commas")
+    options.add_argument("--vault", action="store_true", help="what the vault costs, and no more")
+    options.add_argument("--turns", type=int, default=3, help="of each, with --vault")
     chosen = options.parse_args()
+    if chosen.vault:
+        print(json.dumps(cost_of_the_vault(chosen.turns)))
+        return
     found: dict[str, Any] = {}
     for name in chosen.engines.split(","):
         found[name] = line = measured(name)

@@ -214,6 +214,25 @@ PLANS = [
 
 COMMANDS = [
     Case(
+        "a vault that is none",
+        "keys retire nobody --yes",
+        2,
+        r"VAULT must be a folder, or the name of one vault \(found none\), got 'nobody'",
+    ),
+    Case(
+        "an interface that is none",
+        "federation start kit --listen everywhere",
+        2,
+        "--listen must be the IPv4 address of an interface of this machine, got 'everywhere'",
+    ),
+    Case(
+        "a passphrase file for all to read",
+        "keys new north --passphrase-file p.txt",
+        5,
+        "p.txt is readable for others. Run: chmod 600 p.txt",
+        {"p.txt": "correct horse"},
+    ),
+    Case(
         "misspelt command",
         "trian",
         2,

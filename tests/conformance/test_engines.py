@@ -20,12 +20,13 @@ from sumus.engines import (
     FederationFolder,
     Kit,
     Operator,
+    change_roster,
     make_federation,
 )
 from sumus.errors import EngineError
-from sumus.parties import SecureSum, ServerParty
+from sumus.parties import SecureSum, ServerParty, read_rosters
 from sumus.randomness import RandomSource
-from sumus.secagg import Identity
+from sumus.secagg import Endorsement, Identity, successor
 from support.local_federation import QUICK, federation_of_folders
 
 HERE = Address("localhost", 8002)
@@ -71,7 +72,16 @@ def test_the_default_is_among_them() -> None:
 def test_it_offers_every_function_of_an_engine_with_its_parameters(name: str) -> None:
     engine = ENGINES[name]
     offered = functions(Engine)
-    assert set(offered) == {"make_kits", "complete", "renew", "serve", "join", "operator"}
+    assert set(offered) == {
+        "make_kits",
+        "add_kit",
+        "drop_kit",
+        "complete",
+        "renew",
+        "serve",
+        "join",
+        "operator",
+    }
     for function, signature in offered.items():
         wanted = list(signature.parameters.values())[1:]
         assert list(inspect.signature(getattr(engine, function)).parameters.values()) == wanted
@@ -128,6 +138,33 @@ def test_kits_are_private_say_whose_they_are_and_hold_no_secret_of_a_silo(
     for file in (path for path in federation.folder.rglob("*") if path.is_file()):
         content = file.read_bytes()
         assert not any(secret in content for secret in secrets), file
+
+
+def test_a_silo_that_comes_gets_a_kit_like_the_others_and_one_that_leaves_loses_it(
+    federation: FederationFolder, identities: dict[str, Identity], name: str
+) -> None:
+    fresh = Identity.generate("newcomer", RandomSource())
+    current, gone = federation.roster, SILOS[-1]
+    after = successor(current, admitted={"newcomer": fresh.public_key}, retired=[gone])
+    signed = [Endorsement.sign(identity, after) for identity in identities.values()]
+    rosters = federation.rosters.extended(after, signed)
+    changed = change_roster(federation, rosters, agreement=None, requests={})
+    kit = Kit.open(changed.kit("newcomer"), "silo")
+    assert (kit.engine_name, kit.party, kit.address) == (name, "newcomer", HERE)
+    assert kit.path.stat().st_mode & 0o777 == 0o700
+    left, others = changed.kit(gone), changed.kit(SILOS[0])
+
+    def brings(folder: Path) -> set[str]:
+        files = (path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)) for path in files}
+
+    assert brings(kit.path) == brings(others)
+    assert not left.exists()
+    for party in changed.parties:
+        assert read_rosters(changed.state(party)).current == after
+    assert ENGINES[name].join(kit.path)
+    served = [path.name for path in changed.kit("server").rglob("*")]
+    assert not any(gone in file for file in served)
 
 
 def test_kits_are_never_made_over_others(federation: FederationFolder, name: str) -> None:

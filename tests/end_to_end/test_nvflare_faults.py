@@ -1,7 +1,9 @@
 """Real kills in a federation of real processes, with their recovery times; all of it in `make
 test-network`.
 
-Every training also checks what must hold whatever happens: see `Running.train`.
+Every training also checks what must hold whatever happens: see `Running.train`. Every blow falls
+while a round is open: on a process that is at a stage of it, or while a silo's vault holds its
+answer back.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
@@ -21,7 +24,7 @@ from sumus.books import RunFolder
 from sumus.randomness import RandomSource
 from sumus.secagg import Identity
 from support.notes import IN_TEST_NETWORK
-from support.running import PATIENCE, Running, job_process
+from support.running import PATIENCE, Running, vault_process
 
 pytestmark = IN_TEST_NETWORK
 
@@ -36,7 +39,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def report(capsys: pytest.CaptureFixture[str]) -> Any:
+def report(running: Running, capsys: pytest.CaptureFixture[str]) -> Any:
     """Prints a row of the table in docs/deployment.md."""
 
     def row(what: str, run: RunFolder, recovered: list[tuple[float, list[str]]]) -> None:
@@ -47,15 +50,21 @@ def report(capsys: pytest.CaptureFixture[str]) -> Any:
         with capsys.disabled():
             sys.stdout.write(
                 f"\n| {what} | {summary['rounds']} rounds, {summary['lost_rounds']} lost | "
-                f"{spread} |\n"
+                f"{spread}, {len(seconds)} blows in {', '.join(sorted(stages()))} |\n"
             )
+        assert seconds
+        assert all(each > 0.0 for each in seconds), "no round was finished after a blow"
+
+    def stages() -> set[str]:
+        """The stages of the open rounds that were hit; every blow names one."""
+        return {blow[2] for blow in running.notes.lines("blows")}
 
     return row
 
 
 class Strikes:
-    """Has a party's job process killed at one place of a round after another, each time after it is
-    back.
+    """Has a silo's vault or the server's job process killed at one place of a round after another,
+    each time after it is back.
     """
 
     def __init__(self, running: Running, party: str, places: list[tuple[str, str]]) -> None:
@@ -75,22 +84,54 @@ class Strikes:
             order.with_name("order").rename(order)
 
 
-class Once:
-    """Does something to the federation after its second round."""
+class Blows:
+    """Does something to the federation while a round is open, because the vault of a silo holds its
+    answer back; again when everybody was there once more.
 
-    def __init__(self, running: Running, hurt: Any) -> None:
-        self._notes, self._hurt = running.notes, hurt
+    Args:
+        hurt: what is done.
+        holder: the silo whose answer is missing.
+        times: how often.
+    """
+
+    def __init__(self, running: Running, hurt: Any, *, holder: str, times: int = 2) -> None:
+        self._running, self._notes, self._hurt = running, running.notes, hurt
+        self._holder, self._times = holder, times
+        self._order = running.notes.folder / f"hold-{holder}"
 
     def __call__(self, news: Mapping[str, Any]) -> None:
-        if len(self._notes.rounds) >= 2 and not self._notes.lines("blows"):
-            self._notes.blow()
+        blows, held = self._notes.lines("blows"), self._notes.lines("held")
+        if len(held) > len(blows):
+            rounds = len(self._notes.rounds)
+            self._notes.blow(self._holder, "input", "open")
             self._hurt()
+            assert len(self._notes.rounds) == rounds, "no round was open"
+            self._order.unlink()
+        elif not self._order.exists() and len(blows) < self._times and self._all_back(blows):
+            self._order.touch()
+
+    def _all_back(self, blows: list[list[str]]) -> bool:
+        since = float(blows[-1][0]) if blows else 0.0
+        return any(
+            when > since and tuple(survivors) == self._running.names
+            for when, _, survivors in self._notes.rounds
+        )
+
+
+def restart_vault(running: Running, silo: str) -> None:
+    """End a silo's vault and wait until its site has started another."""
+    old = vault_process(running.processes, silo)
+    old.kill()
+    until = time.monotonic() + 60.0
+    while (new := vault_process(running.processes, silo)) is None or new.pid == old.pid:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 # -- a silo
 
 
-def test_a_silos_job_process_is_killed_before_during_and_after_every_stage(
+def test_a_silos_vault_is_killed_before_during_and_after_every_stage(
     running: Running, report: Any
 ) -> None:
     victim = running.names[0]
@@ -107,7 +148,7 @@ def test_a_silos_job_process_is_killed_before_during_and_after_every_stage(
         was_late, late = late, seconds > 0.7 * PATIENCE["stage_seconds"]
         assert late or was_late or (victim in survivors) == (place != ("input", "during")), place
     report(
-        "a silo's job process killed before, during and after each stage",
+        "a silo's vault killed before, during and after each stage",
         run,
         running.notes.next_rounds(of=victim),
     )
@@ -118,10 +159,10 @@ def test_a_silo_hangs_and_answers_late(running: Running, report: Any) -> None:
     stopped: list[Any] = []
 
     def hang() -> None:
-        stopped.append(job_process(running.processes, victim))
+        stopped.append(vault_process(running.processes, victim))
         stopped[0].suspend()
 
-    watch = Once(running, hang)
+    watch = Blows(running, hang, holder=victim, times=1)
 
     def resume(news: Mapping[str, Any]) -> None:
         watch(news)
@@ -154,7 +195,7 @@ def test_a_whole_silo_is_killed_and_comes_back_in_a_later_job(
         running.processes.kill(victim)
         running.processes.start(victim)
 
-    run = running.train(Once(running, hurt), rounds_per_job=10)
+    run = running.train(Blows(running, hurt, holder=victim), rounds=40, rounds_per_job=10)
     assert any(victim in record.dropped for record in run.rounds())
     assert run.rounds()[-1].survivors == running.names
     report("a whole silo killed and started again: the others", run, running.notes.next_rounds())
@@ -189,7 +230,7 @@ def test_a_silos_disk_is_full_for_a_while(
             except OSError:
                 return
 
-    watch = Once(running, fill)
+    watch = Blows(running, fill, holder=victim, times=1)
 
     def free(news: Mapping[str, Any]) -> None:
         watch(news)
@@ -205,7 +246,7 @@ def test_a_silos_disk_is_full_for_a_while(
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
-    [("identity.key", "the roster has another key"), ("version", "Install the same version")],
+    [("identity.key", "does not verify"), ("version", "Install the same version")],
 )
 def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
     running: Running, wrong: str, reason: str
@@ -218,13 +259,16 @@ def test_a_silo_with_wrong_keys_or_another_release_is_left_out_with_its_reason(
     kept = key.read_text()
     if wrong == "version":
         version.write_text("9.9.9")
+        restart_vault(running, victim)
     else:
         key.write_text(Identity.generate(victim, RandomSource()).secret_text())
     try:
         run = running.train(lambda news: refusals.update(news["refusals"]), rounds=3)
     finally:
         key.write_text(kept)
-        version.unlink(missing_ok=True)
+        if version.exists():
+            version.unlink()
+            restart_vault(running, victim)
     assert {record.dropped for record in run.rounds()} == {(victim,)}
     assert set(refusals) == {victim}
     assert reason in refusals[victim]
@@ -253,7 +297,7 @@ def test_the_whole_server_is_killed_and_started_again(running: Running, report: 
         running.processes.kill("server")
         running.processes.start("server")
 
-    run = running.train(Once(running, hurt))
+    run = running.train(Blows(running, hurt, holder=running.names[0]), rounds=40)
     assert any(event == "resumed" for event, _ in run.events)
     assert run.rounds()[-1].survivors == running.names
     report("the whole server killed and started again", run, running.notes.next_rounds())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from nvflare.private.fed.client.client_req_processors import ClientRequestProces
 from nvflare.private.privacy_manager import PrivacyManager, PrivacyService
 
 from sumus.engines.nvflare.control import KEPT_TOPICS, SiloAgent
+from sumus.engines.nvflare.job_folders import tidy_jobs
 
 SECRET = "silo-0 ed25519-secret:0123"
 JOB = "99bcdc83-f763-40d3-89f2-801e7f0ea752"
@@ -269,6 +271,8 @@ def test_a_jobs_description_is_of_that_job(kit: Path, topic: str, meta: Any) -> 
         archive("config/config_fed_client.conf"),
         archive("config/config_fed_client.json", "../../sumus/identity.key"),
         archive("config/config_fed_client.json", size=17 << 20),
+        archive("config/config_fed_client.json", "more/"),
+        archive("config/config_fed_client.json", *(f"{number}/" for number in range(1000))),
         b"not an archive",
         "text",
         None,
@@ -285,3 +289,40 @@ def test_a_payload_that_is_no_request_is_refused(kit: Path) -> None:
     assert refused(
         answer(agent, new_cell_message({MessageHeaderKey.ORIGIN: "server"}, {"topic": "sys.shell"}))
     )
+
+
+# -- folders of jobs
+
+
+def job_folders(place: Path, count: int) -> list[str]:
+    """Folders of jobs, oldest first."""
+    names = [str(uuid.UUID(int=number + 1)) for number in range(count)]
+    for age, name in enumerate(names):
+        (place / name).mkdir(parents=True)
+        (place / name / "log.txt").write_text("x")
+        os.utime(place / name, (age, age))
+    return names
+
+
+def test_only_the_latest_jobs_are_kept_and_nothing_else_is_removed(tmp_path: Path) -> None:
+    place, elsewhere = tmp_path / "kit", tmp_path / "elsewhere"
+    names = job_folders(place, 8)
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (place / str(uuid.UUID(int=99))).symlink_to(elsewhere)
+    for other in ("sumus", "startup", "local", JOB.upper()):
+        (place / other).mkdir()
+        os.utime(place / other, (0, 0))
+    assert sorted(tidy_jobs(place)) == names[:3]
+    assert {path.name for path in place.iterdir()} >= {*names[3:], "sumus", "startup", "local"}
+    assert (elsewhere / "kept").exists()
+    assert tidy_jobs(place) == []
+    assert tidy_jobs(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("kind", [SiloAgent, FedAdminAgent])
+def test_a_sequence_of_jobs_does_not_fill_the_disk(kit: Path, kind: type) -> None:
+    """The control: the engine's own agent keeps every folder."""
+    names = job_folders(kit, 8)
+    answer(agent_of(kind, kit, [Obedient()]), proper(TrainingTopic.DEPLOY))
+    assert len([name for name in names if (kit / name).exists()]) == (5 if kind is SiloAgent else 8)

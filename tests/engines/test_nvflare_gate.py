@@ -377,3 +377,16 @@ def test_another_release_of_the_engine_is_not_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr(start.nvflare, "__version__", "2.9.1")
     with pytest.raises(EngineError, match=r"nvflare must be 2\.9\.0, got 2\.9\.1"):
         start.stand_before(start.SILO)
+
+
+def test_the_server_hears_the_silos_of_its_roster_alone() -> None:
+    """A certificate outlasts a silo's place on the roster; and the control: without a roster any
+    certified silo is heard.
+    """
+    for row in NEEDED:
+        cell, asked = route(row)
+        if cell == "server":
+            assert takes(cell, asked)
+            assert takes(cell, asked, frozenset({SILO, "silo-1"}))
+            retired = takes(cell, asked, frozenset({"silo-1", "silo-2"}))
+            assert retired != asked.neighbour.startswith(SILO)

@@ -231,7 +231,9 @@ def test_a_folder_is_served_by_one_process_that_cannot_be_read_by_its_own_user(
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < until
                 time.sleep(0.1)
-            second = subprocess.run(command, capture_output=True, text=True, check=False)
+            second = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=60.0
+            )
             assert second.returncode == 1
             assert second.stderr == (
                 f"error: {folder} is in use by another process. Wait until it ends, or stop it.\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil  # type: ignore[import-untyped]
 
 from sumus.books import Ledger, RunFolder
 from sumus.engines import LocalProcesses, Operator, train_across
@@ -30,14 +33,11 @@ def job_process(processes: PartyProcesses, party: str) -> Any:
 
 def vault_process(processes: PartyProcesses, silo: str) -> Any:
     """A silo's vault."""
-    return next(
-        (
-            each
-            for each in processes.processes[silo].descendants()
-            if "sumus.parties.vault" in each.cmdline()
-        ),
-        None,
-    )
+    for each in processes.processes[silo].descendants():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if "sumus.parties.vault" in each.cmdline():
+                return each
+    return None
 
 
 class Running:
@@ -71,7 +71,7 @@ class Running:
         for name in self.names:
             approve(self.vault(name), [agreement.plan])
         for old in self.notes.folder.iterdir():
-            if old.name in ("rounds", "blows") or old.name.startswith("strike-"):
+            if old.name in ("rounds", "blows", "held") or old.name.startswith(("strike-", "hold-")):
                 old.unlink()
         path = train_across(
             self.operator,

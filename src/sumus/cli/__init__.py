@@ -69,7 +69,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "sumus.cli.audit",
             "sumus.paper.commands",
         ),
-        "federation": Command("serve a federation across machines", "sumus.cli.federation"),
+        "federation": Command(
+            "serve a federation across machines", "sumus.cli.federation", "sumus.cli.epochs"
+        ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),
         "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),

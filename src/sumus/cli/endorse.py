@@ -11,7 +11,7 @@ from sumus.cli.keys import fingerprint
 from sumus.cli.options import AsJson, print_json
 from sumus.cli.passphrases import PassphraseFile, opened_identity
 from sumus.errors import DataError, StorageError
-from sumus.files import append_durably, read_bytes, replace_atomically
+from sumus.files import append_durably, make_directory, read_bytes, replace_atomically
 from sumus.secagg import Endorsement, Roster, RosterHistory, changes_between, quorum_of
 
 __all__ = ["keys_app"]
@@ -62,6 +62,7 @@ def endorse(
     _require_first(identity, me.name, current, proposed, instead=instead)
     made = Endorsement.sign(me, proposed)
     path = out / f"{me.name}.endorsement"
+    make_directory(out)
     replace_atomically(path, made.to_text().encode())
     changes = changes_between(current, proposed)
     if as_json:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         Outcome as Outcome,
         Watch as Watch,
     )
+    from sumus.engines.epochs import change_roster as change_roster
     from sumus.engines.federation_folder import (
         FederationFolder as FederationFolder,
         make_federation as make_federation,
+        require_silo_name as require_silo_name,
     )
     from sumus.engines.kit import Kit as Kit
     from sumus.engines.on_this_machine import LocalProcesses as LocalProcesses
@@ -54,7 +56,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     engine="Address Engine Operator Outcome Watch",
-    federation_folder="FederationFolder make_federation",
+    epochs="change_roster",
+    federation_folder="FederationFolder make_federation require_silo_name",
     kit="Kit",
     on_this_machine="LocalProcesses",
     processes="supervise",

@@ -161,6 +161,25 @@ class Engine(Protocol):
         """
         ...
 
+    def add_kit(
+        self, folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+    ) -> None:
+        """Make the kit of a silo that comes later, let in by what `make_kits` left.
+
+        Args:
+            folder: with the roster that names the silo.
+            requests: see `make_kits`.
+        """
+        ...
+
+    def drop_kit(self, folder: FederationFolder, silo: str) -> None:
+        """Have the server let a silo in no longer, from its next start on.
+
+        Args:
+            folder: with the roster that does not name the silo any more.
+        """
+        ...
+
     def complete(self, kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
         """Look whether a kit's certificate is good and for its party's own transport key; returns a
         remark if it ends soon.

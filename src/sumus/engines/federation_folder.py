@@ -31,7 +31,7 @@ from sumus.parties import Agreement, read_rosters
 from sumus.randomness import RandomSource
 from sumus.secagg import Identity, Roster, RosterHistory
 
-__all__ = ["FederationFolder", "make_federation"]
+__all__ = ["FederationFolder", "finish_kit", "make_federation", "require_silo_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
@@ -74,6 +74,15 @@ class FederationFolder:
         return read_rosters(self.folder)
 
 
+def require_silo_name(name: str) -> None:
+    """Refuse a name that an engine cannot use."""
+    if not _NAME.fullmatch(name) or name in (SERVER, ADMIN):
+        raise DataError(
+            "silo name must be letters, digits, _ and -, and not server or admin, got "
+            f"{name!r}. Rename the silo."
+        )
+
+
 def make_federation(
     folder: Path,
     *,
@@ -96,11 +105,7 @@ def make_federation(
     """
     transport = engine_named(engine)
     for name in silos:
-        if not _NAME.fullmatch(name) or name in (SERVER, ADMIN):
-            raise DataError(
-                "silo name must be letters, digits, _ and -, and not server or admin, got "
-                f"{name!r}. Rename the silo."
-            )
+        require_silo_name(name)
     made = [] if public_keys is not None else list(silos)
     if not any(line.split(" ")[0] == SERVER for line in public_keys or ()):
         made.append(SERVER)
@@ -124,17 +129,37 @@ def make_federation(
     if agreement is not None:
         (folder / "plan.toml").write_text(agreement.plan.to_toml())
     for party in federation.parties:
-        kit = federation.kit(party)
-        kit.chmod(0o700)
-        write_kit_file(kit, engine=engine, party=party, address=address)
-        plan = None if party == SERVER else agreement
-        _write_state(kit / STATE_FOLDER, roster, identity=identities.get(party), agreement=plan)
+        finish_kit(
+            federation,
+            party,
+            engine=engine,
+            address=address,
+            identity=identities.get(party),
+            agreement=agreement,
+        )
     return federation
 
 
-def _write_state(
-    state: Path, roster: Roster, *, identity: Identity | None, agreement: Agreement | None
+def finish_kit(
+    federation: FederationFolder,
+    party: str,
+    *,
+    engine: str,
+    address: Address,
+    identity: Identity | None,
+    agreement: Agreement | None,
 ) -> None:
+    """Put into a kit of the engine whose it is and what it brings its party.
+
+    Args:
+        engine: its name.
+        identity: made here, in a trial.
+        agreement: a plan for the kit of everybody but the server.
+    """
+    kit, state, roster = federation.kit(party), federation.state(party), federation.roster
+    kit.chmod(0o700)
+    write_kit_file(kit, engine=engine, party=party, address=address)
+    agreement = None if party == SERVER else agreement
     state.mkdir(mode=0o700)
     (state / "roster.toml").write_text(roster.to_text())
     if agreement is not None:

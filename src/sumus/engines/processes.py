@@ -141,7 +141,7 @@ class PartyProcesses:
     """
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
-        self._logs, self._environment = logs, dict(environment)
+        self._logs, self.environment = logs, dict(environment)
         self.processes: dict[str, OwnedProcess] = {}
 
     def log(self, party: str) -> Path:
@@ -150,7 +150,7 @@ class PartyProcesses:
 
     def _run(self, party: str, command: Sequence[str]) -> OwnedProcess:
         self.processes[party] = OwnedProcess(
-            command, log=self.log(party), environment=self._environment
+            command, log=self.log(party), environment=self.environment
         )
         return self.processes[party]
 

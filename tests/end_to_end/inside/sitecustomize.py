@@ -4,9 +4,11 @@ killed, where a test wants it to end.
 In the folder SUMUS_TEST_NOTES:
     calls           a line per connection or name lookup that any process tries, written before it happens
     rounds          a line per round that the server has committed: time, round, survivors
-    strike-PARTY    written by a test: "STAGE WHEN"; the party's job process ends itself the next time it is there
+    strike-PARTY    written by a test: "STAGE WHEN"; the silo's vault, or the server's job process, ends itself the next time it is there
     blows           a line per process that ended itself so: time, party, stage, when
-    version-PARTY   written by a test: the release that the party's job process pretends to be
+    hold-SILO       written by a test: the silo's vault does not answer its next invitation while the file is there, so that a round is open
+    held            a line per vault that held so: time, silo, stage
+    version-PARTY   written by a test: the release that the party's process pretends to be
     order-PARTY     written by a test: a request (JSON) that the party's main process sends over the engine's control channel, whatever
                     its configuration says; what came back is in answer-PARTY
 """
@@ -57,11 +59,20 @@ def strike(party: str, stage: str | None, when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def hold(party: str, stage: str | None) -> None:
+    wanted = NOTES / f"hold-{party}"
+    if stage == "input" and wanted.exists():
+        note("held", time.time(), party, stage)
+        while wanted.exists():
+            time.sleep(0.02)
+
+
 def in_silo_party(module: Any) -> None:
     answer = module.SiloParty._answer
 
     def struck(self: Any, message: bytes) -> bytes:
         stage = STAGES.get(type(module.decode_any(message)).__name__)
+        hold(self._name, stage)
         strike(self._name, stage, "before")
         reply: bytes = answer(self, message)
         strike(self._name, stage, "after")

@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from sumus.engines.engine import Address, Operator
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["CONNECTED", "PACKAGE", "complete", "join", "make_kits", "operator", "renew", "serve"]
+__all__ = [
+    "CONNECTED",
+    "PACKAGE",
+    "add_kit",
+    "complete",
+    "drop_kit",
+    "join",
+    "make_kits",
+    "operator",
+    "renew",
+    "serve",
+]
 
 PACKAGE = "flwr"
 CONNECTED = "SuperNode ID:"
@@ -32,6 +43,22 @@ def make_kits(folder: FederationFolder, address: Address, requests: Mapping[str,
     from sumus.engines.flower.kits import write_kits
 
     write_kits(folder, address)
+
+
+def add_kit(
+    folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+) -> None:
+    """See `Engine.add_kit`."""
+    from sumus.engines.flower.kits import write_silo_kit
+
+    write_silo_kit(folder, silo)
+
+
+def drop_kit(folder: FederationFolder, silo: str) -> None:
+    """See `Engine.drop_kit`: the server lets in the nodes whose keys its kit holds."""
+    from sumus.engines.flower.kits import node_file
+
+    node_file(folder, silo).unlink(missing_ok=True)
 
 
 def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sumus.engines.engine import Address
-from sumus.engines.kit import SERVER, Kit
+from sumus.engines.kit import ADMIN, SERVER, Kit
 from sumus.errors import EngineError
 
 if TYPE_CHECKING:
@@ -45,20 +45,33 @@ _START = "sumus.engines.flower.start"
 
 def write_kits(folder: FederationFolder, address: Address) -> None:
     """Certificates for the server and a key for every silo's node."""
-    from sumus.engines.flower.certificates import make_certificates, make_node_key
+    from sumus.engines.flower.certificates import make_certificates
 
     _require_this_machine(address)
-    for party in folder.parties:
-        folder.kit(party).mkdir(parents=True, mode=0o700)
-    server = folder.kit(SERVER)
+    server, admin = folder.kit(SERVER), folder.kit(ADMIN)
+    for kit in (server, admin):
+        kit.mkdir(parents=True, mode=0o700)
     make_certificates(server, host=address.host)
     (server / "nodes").mkdir(mode=0o700)
     for silo in folder.roster.names:
-        make_node_key(folder.kit(silo) / "node")
-        shutil.copy(folder.kit(silo) / "node.pub", server / "nodes" / f"{silo}.pub")
-    for party in folder.parties:
-        if party != SERVER:
-            shutil.copy(server / "ca.crt", folder.kit(party) / "ca.crt")
+        write_silo_kit(folder, silo)
+    shutil.copy(server / "ca.crt", admin / "ca.crt")
+
+
+def write_silo_kit(folder: FederationFolder, silo: str) -> None:
+    """A key for a silo's node, which the server's kit is told of."""
+    from sumus.engines.flower.certificates import make_node_key
+
+    kit = folder.kit(silo)
+    kit.mkdir(parents=True, mode=0o700)
+    make_node_key(kit / "node")
+    shutil.copy(kit / "node.pub", node_file(folder, silo))
+    shutil.copy(folder.kit(SERVER) / "ca.crt", kit / "ca.crt")
+
+
+def node_file(folder: FederationFolder, silo: str) -> Path:
+    """Where the server's kit holds the public key of a silo's node."""
+    return folder.kit(SERVER) / "nodes" / f"{silo}.pub"
 
 
 def server_command(kit: Path) -> list[str]:

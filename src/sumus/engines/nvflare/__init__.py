@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from sumus.engines.engine import Address, Operator
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["CONNECTED", "PACKAGE", "complete", "join", "make_kits", "operator", "renew", "serve"]
+__all__ = [
+    "CONNECTED",
+    "PACKAGE",
+    "add_kit",
+    "complete",
+    "drop_kit",
+    "join",
+    "make_kits",
+    "operator",
+    "renew",
+    "serve",
+]
 
 PACKAGE = "nvflare"
 CONNECTED = "Successfully registered client"
@@ -27,6 +38,19 @@ def make_kits(folder: FederationFolder, address: Address, requests: Mapping[str,
     from sumus.engines.nvflare.kits import provision
 
     provision(folder, address, requests)
+
+
+def add_kit(
+    folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+) -> None:
+    """See `Engine.add_kit`."""
+    from sumus.engines.nvflare.kits import provision_silo
+
+    provision_silo(folder, address, silo, requests)
+
+
+def drop_kit(folder: FederationFolder, silo: str) -> None:
+    """See `Engine.drop_kit`: the server's gate goes by the roster."""
 
 
 def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:

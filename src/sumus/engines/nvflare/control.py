@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import io
 import logging
-import uuid
 import zipfile
+from pathlib import Path
 from typing import Any, final
 
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
@@ -26,6 +26,8 @@ from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_
 from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.defs import RequestHeader, SysCommandTopic, TrainingTopic, new_cell_message
 from nvflare.private.fed.client.admin import FedAdminAgent
+
+from sumus.engines.nvflare.job_folders import is_job_id, tidy_jobs
 
 __all__ = ["KEPT_TOPICS", "SiloAgent"]
 
@@ -50,7 +52,7 @@ _JOB_FILES = frozenset(
         for folder in ("", "config/")
         for name in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
     }
-    | {"config/config_fed_client.json", "config/config_fed_server.json"}
+    | {"config/", "config/config_fed_client.json", "config/config_fed_server.json"}
 )
 _MOST_JOB_BYTES = 16 << 20
 
@@ -70,6 +72,8 @@ class SiloAgent(FedAdminAgent):  # type: ignore[misc]
     def _dispatch_request(self, request: Any) -> Any:
         reason = self._objection(request)
         if reason is None:
+            if request.payload.topic == TrainingTopic.DEPLOY:
+                tidy_jobs(Path(self.app_ctx.args.workspace))
             return super()._dispatch_request(request)
         origin = request.get_header(MessageHeaderKey.ORIGIN)
         logging.getLogger(__name__).warning("refused a request of %r: %s", origin, reason)
@@ -81,7 +85,7 @@ class SiloAgent(FedAdminAgent):  # type: ignore[misc]
         if not isinstance(asked, Message) or asked.topic not in KEPT_TOPICS:
             return "this silo does not do that"
         job = asked.get_header(RequestHeader.JOB_ID)
-        if not (_is_job_id(job) or (job is None and asked.topic not in _ABOUT_A_JOB)):
+        if not (is_job_id(job) or (job is None and asked.topic not in _ABOUT_A_JOB)):
             return "a job is known by a UUID"
         reports = asked.topic == TrainingTopic.NOTIFY_JOB_STATUS
         speaker = FQCN.join([self.cell.get_fqcn(), job]) if reports else FQCN.ROOT_SERVER
@@ -92,13 +96,6 @@ class SiloAgent(FedAdminAgent):  # type: ignore[misc]
         if asked.topic == TrainingTopic.DEPLOY and not _holds_our_files(asked.body):
             return "a job is made of our JSON files"
         return None
-
-
-def _is_job_id(value: object) -> bool:
-    try:
-        return isinstance(value, str) and str(uuid.UUID(value)) == value
-    except ValueError:
-        return False
 
 
 def _is_of(meta: object, job: object) -> bool:
@@ -113,11 +110,12 @@ def _holds_our_files(body: object) -> bool:
         return False
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            files = [entry for entry in archive.infolist() if not entry.is_dir()]
+            entries = archive.infolist()
     except zipfile.BadZipFile:
         return False
-    names = [entry.filename for entry in files]
-    size = sum(entry.file_size for entry in files)
+    # what is unpacked is no longer than an entry says, and a folder is an entry too
+    names = [entry.filename for entry in entries]
+    size = sum(entry.file_size for entry in entries)
     return (
         len(set(names)) == len(names) and _JOB_FILES.issuperset(names) and size <= _MOST_JOB_BYTES
     )

@@ -108,14 +108,27 @@ class Route:
         )
 
 
-def takes(me: str, route: Route) -> bool:
-    """Whether the cell `me` ("server", "NAME" or either with ".job") takes a request in."""
+def takes(me: str, route: Route, members: frozenset[str] | None = None) -> bool:
+    """Whether the cell `me` ("server", "NAME" or either with ".job") takes a request in.
+
+    Args:
+        members: of the server: the silos of its roster, who alone may connect; None: whoever the
+            authority has certified.
+    """
     parent, _, job = me.partition(".")
     if route.channel == STREAM_CHANNEL and (route.carries is None) != route.is_about_streams:
         return False
     if parent == _SERVER:
-        return _server_job_takes(me, job, route) if job else _server_takes(route)
+        if job:
+            return _server_job_takes(me, job, route)
+        return _is_member(route.neighbour, members) and _server_takes(route)
     return _job_takes(me, parent, job, route) if job else _silo_takes(me, route)
+
+
+def _is_member(neighbour: str, members: frozenset[str] | None) -> bool:
+    """A certificate outlasts a silo's place on the roster."""
+    party = _family(neighbour)
+    return members is None or party in members or party == _SERVER or party.startswith(_OPERATOR)
 
 
 def _server_takes(route: Route) -> bool:
@@ -206,6 +219,9 @@ class GatedCell(Cell):  # type: ignore[misc]
     interface: ClassVar[str | None] = None
     """Address of the interface that the server listens on, whatever its configuration says."""
 
+    members: ClassVar[frozenset[str] | None] = None
+    """The silos of the server's roster, who alone may connect to it."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         if self.interface is not None:
             options["root_url"] = [on_interface(url, self.interface) for url in options["root_url"]]
@@ -229,7 +245,7 @@ class GatedCell(Cell):  # type: ignore[misc]
             if piece
             else None,
         )
-        if takes(self.core_cell.get_fqcn(), route):
+        if takes(self.core_cell.get_fqcn(), route, self.members):
             return None
         logging.getLogger(__name__).warning("refused a message: %s", route)
         return make_reply(ReturnCode.UNAUTHENTICATED, error="refused")

@@ -31,6 +31,7 @@ from sumus.engines.engine import Address
 from sumus.engines.kit import SERVER, Kit
 from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
 from sumus.engines.nvflare.certificates import put_certificate
+from sumus.engines.nvflare.job_folders import tidy_jobs
 from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
 
@@ -44,6 +45,7 @@ __all__ = [
     "close_down_server",
     "close_down_silo",
     "provision",
+    "provision_silo",
     "server_command",
 ]
 
@@ -103,6 +105,21 @@ def provision(folder: FederationFolder, address: Address, requests: Mapping[str,
     close_down_server(folder.kit(SERVER))
 
 
+def provision_silo(
+    folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+) -> None:
+    """Make and close down the kit of one silo more, certified by the authority that `provision`
+    left.
+    """
+    key = requested_key(requests[silo], silo) if silo in requests else None
+    authority = Authority.open(folder.folder / "authority")
+    with tempfile.TemporaryDirectory(prefix="sumus-provision-") as temporary:
+        provisioned = _provisioned(Path(temporary), [silo], address)
+        shutil.move(str(provisioned / subject_of(silo)), folder.kit(silo))
+    put_certificate(authority, folder.kit(silo), silo, public_key=key)
+    close_down_silo(folder.kit(silo))
+
+
 def _provisioned(work: Path, silos: Sequence[str], address: Address) -> Path:
     """The engine's own files for every party, without certificates."""
     project = work / "project.yml"
@@ -157,7 +174,8 @@ def _project(silos: Sequence[str], address: Address) -> dict[str, Any]:
 
 
 def close_down_silo(kit: Path) -> None:
-    """Write what a silo's site allows."""
+    """Write what a silo's site allows; folders of old jobs go."""
+    tidy_jobs(kit)
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {
         "class_list_enforcement_mode": "enforce",
@@ -187,6 +205,7 @@ def close_down_server(kit: Path) -> None:
     """
     storage = kit.resolve() / "storage"
     storage.mkdir(exist_ok=True, mode=0o700)
+    tidy_jobs(storage / "jobs")
     resources = _read(kit / "local" / "resources.json.default")
     resources |= {"class_list_enforcement_mode": "enforce", "class_allow_list": [SERVER_CLASS]}
     resources["servers"][0]["heart_beat_timeout"] = _SILENCE_SECONDS

@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
+from pathlib import Path
 
 import nvflare
 
+from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.nvflare.control import SiloAgent
 from sumus.engines.nvflare.gate import GatedCell
 from sumus.errors import EngineError
@@ -54,5 +56,9 @@ def stand_before(program: str) -> str:
 if __name__ == "__main__":
     name = sys.argv.pop(1)
     if name == SERVER:
+        from sumus.parties import read_rosters  # a silo's relay knows no party
+
         GatedCell.interface = sys.argv.pop(1)
+        kit = Path(sys.argv[sys.argv.index("-m") + 1])
+        GatedCell.members = frozenset(read_rosters(kit / STATE_FOLDER).current.names)
     runpy.run_module(stand_before(name), run_name="__main__", alter_sys=True)

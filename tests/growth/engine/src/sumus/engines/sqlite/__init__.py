@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from sumus.engines.engine import Address, Operator
     from sumus.engines.federation_folder import FederationFolder
 
-__all__ = ["CONNECTED", "PACKAGE", "complete", "join", "make_kits", "operator", "renew", "serve"]
+__all__ = [
+    "CONNECTED",
+    "PACKAGE",
+    "add_kit",
+    "complete",
+    "drop_kit",
+    "join",
+    "make_kits",
+    "operator",
+    "renew",
+    "serve",
+]
 
 PACKAGE = "sqlite3"
 CONNECTED = "connected to the mailbox"
@@ -31,6 +42,17 @@ def make_kits(folder: FederationFolder, address: Address, requests: Mapping[str,
     from sumus.engines.sqlite.kits import write_kits
 
     write_kits(folder, address)
+
+
+def add_kit(
+    folder: FederationFolder, address: Address, silo: str, requests: Mapping[str, bytes]
+) -> None:
+    """See `Engine.add_kit`."""
+    folder.kit(silo).mkdir(mode=0o700)
+
+
+def drop_kit(folder: FederationFolder, silo: str) -> None:
+    """See `Engine.drop_kit`: whoever has no kit finds no mailbox beside it."""
 
 
 def complete(kit: Path, party: str, key: Path | None, *, write: bool) -> str | None:
