@@ -228,7 +228,9 @@ def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
     """
     from sumus.secagg import (
         SERVER_NAME,
+        Encapsulations,
         Identity,
+        MemoryKeyStore,
         MemoryRoundGuard,
         Roster,
         ServerSetup,
@@ -243,13 +245,25 @@ def growth_by_one_silo(silos: int) -> dict[str, float | str | int | bool]:
     roster = Roster.of(own, identities)
     setup, states = ServerSetup(own, roster, terms), []
     for identity in identities:
-        state, advert = SiloSetup.start(identity, roster, terms=terms, random=random)
+        state, advert = SiloSetup.start(
+            identity, roster, terms=terms, random=random, post_quantum=False
+        )
         setup.receive(advert)
         states.append(state)
-    server, directories = setup.close()
+    carrying, directories = setup.close()
     start = time.process_time()
-    session = states[0].receive(directories[0], MemoryRoundGuard())
+    waiting, reply = states[0].receive(directories[0])
     set_up = time.process_time() - start
+    carrying.receive(reply)
+    for number in range(1, terms.minimum_survivors):
+        accepted = Encapsulations(
+            sender=number, session=carrying.session, keys_digest=waiting.keys_digest, sealed=()
+        )
+        carrying.receive(accepted.encode(identities[number]))
+    server, ciphertexts = carrying.close()
+    start = time.process_time()
+    session, _ = waiting.receive(ciphertexts[0], MemoryRoundGuard(), MemoryKeyStore())
+    set_up += time.process_time() - start
     _, invitation = server.invite(random.bytes(32))
     start = time.process_time()
     _, message = session.receive(invitation).submit(np.zeros(GROWTH_LENGTH, dtype=np.uint32))

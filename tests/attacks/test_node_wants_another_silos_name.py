@@ -15,9 +15,10 @@ from sumus.errors import PeerProtocolError
 from sumus.parties import SiloParty, secure_sum
 from sumus.randomness import RandomSource
 from sumus.secagg import (
+    CipherTexts,
+    Greeting,
     Identity,
     Invitation,
-    KeyDirectory,
     Ready,
     Refusal,
     Roster,
@@ -49,7 +50,7 @@ def old_answers(across: LocalFederation) -> dict[type, bytes]:
     across.stop(VICTIM)
     across.start(VICTIM, listening)
     across.server().greet()
-    assert isinstance(decode_any(kept[KeyDirectory]), Ready)
+    assert isinstance(decode_any(kept[CipherTexts]), Ready)
     return kept
 
 
@@ -68,13 +69,16 @@ def test_by_replaying_an_old_welcome(across: LocalFederation) -> None:
 def test_with_a_server_that_repeats_itself_the_replay_works(
     across: LocalFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: the same nonce twice, and the node passes for the victim."""
+    """The control: the same nonce twice, and the old welcome passes for today's; without the
+    private half of its keys the node comes no further.
+    """
     monkeypatch.setattr(secure_sum, "RandomSource", lambda: RandomSource.simulation(1))
     kept = old_answers(across)
     across.driver.silos[VICTIM] = lambda message: kept.get(type(decode_any(message)))
     server = across.server()
     server.greet()
-    assert across.roster.names[VICTIM] in server.present
+    assert server.summing._adverts[VICTIM] == read(kept[Greeting], Welcome).advert
+    assert across.roster.names[VICTIM] not in server.present
 
 
 def test_by_replaying_an_old_ready(across: LocalFederation) -> None:
@@ -84,8 +88,8 @@ def test_by_replaying_an_old_ready(across: LocalFederation) -> None:
     across.driver.silos[3] = away
 
     def node(message: bytes) -> bytes:
-        keys = isinstance(decode_any(message), KeyDirectory)
-        return kept[KeyDirectory] if keys else across.parties[VICTIM].handle(message)
+        keys = isinstance(decode_any(message), CipherTexts)
+        return kept[CipherTexts] if keys else across.parties[VICTIM].handle(message)
 
     across.driver.silos[VICTIM] = node
     server = across.server()
@@ -179,7 +183,13 @@ def test_the_sum_is_of_those_who_signed() -> None:
 
 def test_a_welcome_for_another_silo_is_refused(across: LocalFederation) -> None:
     """A silo's own, rightly signed welcome, delivered under another's name."""
-    across.driver.silos[VICTIM] = across.parties[NODE].handle
+    own: list[bytes] = []
+
+    def node(message: bytes) -> bytes:
+        own.extend([] if own else [across.parties[NODE].handle(message)])
+        return own[0]
+
+    across.driver.silos[VICTIM] = node
     server = across.server()
     server.greet()
     assert "another silo's" in server.refusals[across.roster.names[VICTIM]]

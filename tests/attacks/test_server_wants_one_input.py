@@ -16,8 +16,6 @@ from sumus.secagg import (
     Identity,
     Invitation,
     KeyDirectory,
-    MemoryRoundGuard,
-    SiloSetup,
     Terms,
     head_of,
 )
@@ -29,6 +27,7 @@ from sumus.secagg.messages import (
     SetCertificate,
     SetSignature,
 )
+from sumus.secagg.setup_messages import keys_digest_of
 
 VICTIM = 0
 SALTS = dict.fromkeys(range(5), bytes(8))
@@ -202,7 +201,7 @@ def test_by_inviting_to_the_same_round_twice_before_the_first_is_answered(
     first = world.silos[VICTIM].receive(invite(round_id("both"))[1])
     second = world.silos[VICTIM].receive(invite(round_id("both"), payload=b"x")[1])
     second.submit(world.inputs()[VICTIM])
-    with pytest.raises(PeerProtocolError, match="another transcript"):
+    with pytest.raises(PeerProtocolError, match="answered already"):
         first.submit(world.inputs()[VICTIM])
     header = first.header
     proposal = DroppedSet(
@@ -255,10 +254,12 @@ def test_by_telling_silos_different_participants_or_payloads(world: Federation) 
 def directory_with(world: Federation, change: dict[int, bytes]) -> bytes:
     honest = read(world.directories[VICTIM], KeyDirectory)
     adverts = {head_of(advert).sender: advert for advert in honest.adverts} | change
+    chosen = tuple(adverts[s] for s in sorted(adverts))
     return KeyDirectory(
         sender=honest.sender,
         session=honest.session,
-        adverts=tuple(adverts[s] for s in sorted(adverts)),
+        keys_digest=keys_digest_of(chosen),
+        adverts=chosen,
     ).encode(world.server.identity)
 
 
@@ -273,7 +274,7 @@ def test_by_putting_its_own_keys_in_the_directory(world: Federation) -> None:
     stuck_on = forged[:-64] + world.adverts[1][-64:]
     for hostile in (forged, stuck_on, advert(world, 1, b"\x09" * 32, world.server.identity)):
         with pytest.raises(PeerProtocolError, match="does not verify"):
-            world.setups[VICTIM].receive(directory_with(world, {1: hostile}), MemoryRoundGuard())
+            world.setups[VICTIM].receive(directory_with(world, {1: hostile}))
 
 
 def test_by_giving_two_silos_one_key(world: Federation) -> None:
@@ -281,7 +282,7 @@ def test_by_giving_two_silos_one_key(world: Federation) -> None:
     honest = read(world.adverts[1], KeyAdvert)
     copied = advert(world, 2, honest.agreement_key, world.identities[2])
     with pytest.raises(PeerProtocolError, match="same agreement key"):
-        world.setups[VICTIM].receive(directory_with(world, {2: copied}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(directory_with(world, {2: copied}))
 
 
 def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
@@ -291,36 +292,27 @@ def test_by_spelling_one_key_in_two_ways(world: Federation) -> None:
     honest = read(world.adverts[1], KeyAdvert)
     spelt = honest.agreement_key[:31] + bytes([honest.agreement_key[31] | 0x80])
     again = advert(world, 2, spelt, world.identities[2])
-    session = world.setups[VICTIM].receive(directory_with(world, {2: again}), MemoryRoundGuard())
-    assert (
-        session._pair_roots[1]
-        == world.silos[VICTIM]._pair_roots[1]
-        == world.silos[1]._pair_roots[VICTIM]
-    )
-    assert session._pair_roots[2] != session._pair_roots[1]
+    roots = world.agreed(VICTIM, directory_with(world, {2: again})).keys.ring.sets[-1].roots
+    assert len(set(roots.values())) == 4
 
 
 def test_by_reflecting_the_victims_own_key(world: Federation) -> None:
     own = read(world.adverts[VICTIM], KeyAdvert)
     reflected = advert(world, 3, own.agreement_key, world.identities[3])
     with pytest.raises(PeerProtocolError, match="same agreement key"):
-        world.setups[VICTIM].receive(directory_with(world, {3: reflected}), MemoryRoundGuard())
+        world.setups[VICTIM].receive(directory_with(world, {3: reflected}))
     other_own = advert(
         world, 0, read(world.adverts[1], KeyAdvert).agreement_key, world.server.identity
     )
     renamed = advert(world, 1, own.agreement_key, world.server.identity)
     with pytest.raises(PeerProtocolError, match="does not verify"):
-        world.setups[VICTIM].receive(
-            directory_with(world, {0: other_own, 1: renamed}), MemoryRoundGuard()
-        )
+        world.setups[VICTIM].receive(directory_with(world, {0: other_own, 1: renamed}))
 
 
 def test_by_replaying_a_key_of_another_session(world: Federation) -> None:
     other = federation(terms_for(5, length=5))
     with pytest.raises(PeerProtocolError, match="other terms"):
-        world.setups[VICTIM].receive(
-            directory_with(world, {1: other.adverts[1]}), MemoryRoundGuard()
-        )
+        world.setups[VICTIM].receive(directory_with(world, {1: other.adverts[1]}))
 
 
 def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation) -> None:
@@ -328,19 +320,16 @@ def test_by_inviting_silos_that_the_victim_shares_no_key_with(world: Federation)
     nothing.
     """
     honest = read(world.directories[VICTIM], KeyDirectory)
+    few = honest.adverts[:3]
     cut = KeyDirectory(
-        sender=honest.sender, session=honest.session, adverts=honest.adverts[:3]
+        sender=honest.sender, session=honest.session, keys_digest=keys_digest_of(few), adverts=few
     ).encode(world.server.identity)
-    setup, _ = SiloSetup.restore(
-        world.identities[0],
-        world.roster,
-        terms=world.terms,
-        secret=world.setups[0].secret,
-        random=world.random,
-    )
-    lonely = setup.receive(cut, MemoryRoundGuard())
+    lonely = world.agreed(0, cut)
+    invite = world.server.invite
     with pytest.raises(PeerProtocolError, match="no agreed key"):
-        lonely.receive(world.server.invite(round_id("lonely"))[1])
+        lonely.receive(invite(round_id("lonely"), keys_digest=keys_digest_of(few))[1])
+    with pytest.raises(PeerProtocolError, match="not one that this silo has agreed on"):
+        lonely.receive(invite(round_id("lonely"))[1])
 
 
 @pytest.mark.parametrize("colluders", [1, 2])
@@ -371,6 +360,7 @@ def second_submission(server: MaliciousServer) -> MaskedInput:
     another vector.
     """
     forget(server.world, [VICTIM], steps={"transcript", "input"})
+    server.world.silos[VICTIM].keys.keep(server.rings[VICTIM])
     vector = server.inputs[VICTIM] + np.uint64(1)
     return read(
         server.world.silos[VICTIM].receive(server.invitation).submit(vector)[1], MaskedInput

@@ -74,9 +74,9 @@ def test_by_counting_signatures_from_outside_the_committee(world: Federation) ->
 def test_by_sending_keys_of_silos_that_are_no_neighbours(world: Federation) -> None:
     """A silo masks with the neighbours it computes itself, whatever the server sends."""
     for silo, session in world.silos.items():
-        assert set(session._pair_roots) == world.server.topology.circle(silo) - {silo}
+        assert set(session.keys.ring.sets[-1].roots) == world.server.topology.circle(silo) - {silo}
     pairs = itertools.combinations(range(SILOS), 2)
     far = next(
         (one, other) for one, other in pairs if other not in world.server.topology.circle(one)
     )
-    assert far[0] not in world.silos[far[1]]._pair_roots
+    assert far[0] not in world.silos[far[1]].keys.ring.sets[-1].roots

@@ -45,7 +45,9 @@ def test_by_inviting_without_end(across: LocalFederation) -> None:
     assert size is not None
 
     def invite(label: object, number: int, parameters: np.ndarray) -> type[Message]:
-        _, message = session.invite(round_id(label), payload=pack_model(number, parameters))
+        _, message = session.invite(
+            round_id(label), payload=pack_model(number, parameters), sequence=2 * number
+        )
         return type(across.ask(VICTIM, message))
 
     assert all(

@@ -28,12 +28,13 @@ def test_by_reusing_opened_pair_seeds(world: Federation) -> None:
     """Silo 4 drops out of one round: its pair seeds of that round are known, those of the next are
     others.
     """
+    kept = world.silos[4].keys.ring.sets[-1]
     first = run(world, "one", {4})
     second = run(world, "two", set())
     for silo in range(4):
         opened = first.pair_seed(4, silo)
         assert opened is not None
-        root = world.silos[4]._pair_roots[silo]
+        root = kept.at(first.header.sequence).roots[silo]
         assert opened == PairKey.derive(root, first.header.transcript).mask_seed()
         assert opened != PairKey.derive(root, second.header.transcript).mask_seed()
         assert second.pair_seed(4, silo) is None

@@ -19,6 +19,7 @@ from sumus.parties.driver import Counting
 from sumus.parties.sums import pack_model
 from sumus.secagg import (
     SERVER,
+    CipherTexts,
     DroppedSet,
     Identity,
     Invitation,
@@ -53,10 +54,12 @@ def last_round(across: LocalFederation, number: int = ROUNDS - 1) -> Invitation:
     everybody = frozenset(range(len(across.roster)))
     payload = pack_model(number, np.zeros(across.agreement.plan.training.dimension or 0))
     identifier = round_identifier(across.agreement.plan, number, everybody)
-    (digest,) = across.parties[VICTIM]._sessions
+    ((digest, admitted),) = across.parties[VICTIM]._admitted.items()
     header = RoundHeader(
         session=digest,
         round_id=identifier,
+        keys_digest=admitted.memory.keys.ring.sets[-1].digest,
+        sequence=2 * number,
         payload_digest=hashlib.sha256(payload).digest(),
         silos=len(across.roster),
         participants=everybody,
@@ -104,7 +107,7 @@ def test_without_the_check_it_spends_and_expels(
     assert isinstance(across.ask(VICTIM, forged), MaskedInput)
     assert entries(across) == [ROUNDS]
     honest = last_round(across, 0).encode(across.identity)
-    assert "answered round 20 already" in refused(across.ask(VICTIM, honest))
+    assert "answered sum 38 already" in refused(across.ask(VICTIM, honest))
 
 
 class Recorder:
@@ -128,7 +131,7 @@ def test_by_any_message_of_a_server(across: LocalFederation) -> None:
     server.greet()
     next(iter(server.train(across.run_folder(), rounds=1)))
     kinds = [type(decode_any(message)) for message in recorder.sent]
-    assert kinds[1:] == [KeyDirectory, Invitation, DroppedSet, SetCertificate]
+    assert kinds[1:] == [KeyDirectory, CipherTexts, Invitation, DroppedSet, SetCertificate]
     before, signer = kept(across), fellow_of(across)
     for message in recorder.sent:
         for signature in (

@@ -8,8 +8,9 @@ import pytest
 
 from oracles.secagg_federation import Federation, federation, modular_sum, read, round_id, terms_for
 from sumus.errors import PeerProtocolError
-from sumus.secagg import KeyDirectory, MemoryRoundGuard, ServerSetup, head_of
+from sumus.secagg import KeyDirectory, MemoryKeyStore, MemoryRoundGuard, ServerSetup, head_of
 from sumus.secagg.messages import KeyAdvert
+from sumus.secagg.setup_messages import keys_digest_of
 
 CULPRIT = 3
 
@@ -27,10 +28,15 @@ def advert_of(world: Federation, key: bytes) -> bytes:
 
 def the_rest_can_sum(world: Federation, setup: ServerSetup) -> bool:
     """Close the set-up without the culprit and run a round."""
-    session, directories = setup.close()
+    carrying, directories = setup.close()
+    waiting = {}
+    for silo, directory in directories.items():
+        waiting[silo], reply = world.setups[silo].receive(directory)
+        carrying.receive(reply)
+    session, ciphertexts = carrying.close()
     silos = {
-        silo: world.setups[silo].receive(directory, MemoryRoundGuard())
-        for silo, directory in directories.items()
+        silo: state.receive(ciphertexts[silo], MemoryRoundGuard(), MemoryKeyStore())[0]
+        for silo, state in waiting.items()
     }
     inputs = {silo: vector for silo, vector in world.inputs(2).items() if silo in silos}
     collecting, invitation = session.invite(round_id("without the culprit"))
@@ -100,7 +106,10 @@ def test_a_silo_names_the_culprit_that_a_careless_server_lets_through(world: Fed
             hostile if head_of(advert).sender == CULPRIT else advert for advert in honest.adverts
         )
         directory = KeyDirectory(
-            sender=honest.sender, session=honest.session, adverts=adverts
+            sender=honest.sender,
+            session=honest.session,
+            keys_digest=keys_digest_of(adverts),
+            adverts=adverts,
         ).encode(world.server.identity)
         with pytest.raises(PeerProtocolError, match=named):
-            world.setups[0].receive(directory, MemoryRoundGuard())
+            world.setups[0].receive(directory)

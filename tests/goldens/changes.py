@@ -31,6 +31,7 @@ REWORDED: tuple[str, ...] = ()
 """Paths of texts, for example `("*.text.*", "*.error")`."""
 
 _SIGNED = "every message carries its sender's signature (protocol version 2)"
+_KEYS = "fresh keys go round with one exchange more; rounds name their key set and number"
 _SESSION = "noise that can be removed hangs on the session, which the server's key helps to name"
 _MODEL = ("moved", "model.*", "released.*", "checkpoint.*")
 _ROUND = ("accuracy", "loss", "headroom_bits", "silo_scores.*", "update_norm")
@@ -38,7 +39,9 @@ _ROUND = ("accuracy", "loss", "headroom_bits", "silo_scores.*", "update_norm")
 INTENDED: dict[str, str] = {
     "*.bytes_up": _SIGNED,
     "*.bytes_down": _SIGNED,
+    "protocol*.messages": _KEYS,
     "protocol*.messages.*": _SIGNED,
+    "protocol*.count": _KEYS,
     "protocol*.all messages": _SIGNED,
     "wire.*": _SIGNED,
     **{f"*removable.run.{name}": _SESSION for name in _MODEL},
@@ -46,6 +49,7 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
+    "*.run.rounds.*.notes": "the journal says who disagreed about shares and which sum was refused",
     "*.meaning": "accounts say what any membership attack can reach",
 }
 """Path → why the value is another."""

@@ -252,6 +252,7 @@ def transcript(
     from sumus.secagg import (
         SERVER_NAME,
         Identity,
+        MemoryKeyStore,
         MemoryRoundGuard,
         Roster,
         ServerSetup,
@@ -275,21 +276,30 @@ def transcript(
     identities = [Identity.generate(f"silo-{number:03d}", random) for number in range(silos)]
     own = Identity.generate(SERVER_NAME, random)
     roster = Roster.of(own, identities)
-    setup, waiting = ServerSetup(own, roster, terms), {}
+    setup, started, sources = ServerSetup(own, roster, terms), {}, {}
     for number, identity in enumerate(identities):
-        waiting[number], advert = SiloSetup.start(
-            identity, roster, terms=terms, random=random.child()
+        sources[number] = random.child()
+        started[number], advert = SiloSetup.start(
+            identity, roster, terms=terms, random=sources[number], post_quantum=False
         )
         messages.append(("advert", number, bytes(advert)))
         setup.receive(advert, sender=number)
-    server, directories = setup.close()
+    carrying, directories = setup.close()
     messages += [
         ("directory", number, bytes(directories[number])) for number in sorted(directories)
     ]
-    sessions = {
-        number: state.receive(directories[number], MemoryRoundGuard())
-        for number, state in waiting.items()
-    }
+    waiting, sessions = {}, {}
+    for number, begun in started.items():
+        waiting[number], reply = begun.receive(directories[number])
+        messages.append(("encapsulations", number, bytes(reply)))
+        carrying.receive(reply, sender=number)
+    server, ciphertexts = carrying.close()
+    for number, agreeing in waiting.items():
+        sessions[number], reply = agreeing.receive(
+            ciphertexts[number], MemoryRoundGuard(), MemoryKeyStore(), random=sources[number]
+        )
+        messages.append(("ciphertexts", number, bytes(ciphertexts[number])))
+        messages.append(("ready", number, bytes(reply)))
     collecting, invitation = server.invite(bytes(range(1, 33)), payload=b"the model of the round")
     messages.append(("invitation", -1, bytes(invitation)))
     submitted = {}

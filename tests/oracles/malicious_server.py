@@ -45,6 +45,7 @@ class MaliciousServer:
         self.header: RoundHeader = read(self.invitation, Invitation).header
         self.inputs = world.inputs(7)
         present = {silo: vector for silo, vector in self.inputs.items() if silo not in set(absent)}
+        self.rings = {silo: session.keys.ring for silo, session in world.silos.items()}
         states, messages = world.submit_all(self.invitation, present)
         self.states: dict[int, SiloSubmitted] = states
         self.masked = {silo: read(message, MaskedInput) for silo, message in messages.items()}
@@ -63,18 +64,21 @@ class MaliciousServer:
 
     def _pool_colluder(self, colluder: int) -> None:
         """Everything a colluder can derive about the others' secrets."""
-        session = self.world.silos[colluder]
-        for owner, root in session._pair_roots.items():
+        for owner in self.rings[colluder].key_set(self.header.keys_digest).roots:
             if owner not in self.masked:
                 continue
             count, salt = self.layout(owner).count, self.masked[owner].salt
-            stream = PairKey.derive(root, self.header.transcript).pads(
-                owner, salt=salt, count=count
-            )
+            stream = self.pair_key(colluder, owner).pads(owner, salt=salt, count=count)
             for index in range(count):
                 self.pads[owner, salt, index, colluder] = stream[
                     index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES
                 ]
+
+    def pair_key(self, colluder: int, other: int) -> PairKey:
+        """What a colluder shares with another silo in this round, from what it kept before it."""
+        key_set = self.rings[colluder].key_set(self.header.keys_digest)
+        root = key_set.at(self.header.sequence).roots[other]
+        return PairKey.derive(root, self.header.transcript)
 
     def envelope(self) -> dict[str, Any]:
         return {
@@ -174,8 +178,7 @@ class MaliciousServer:
         other end.
         """
         if other in self.colluders:
-            root = self.world.silos[other]._pair_roots[victim]
-            return PairKey.derive(root, self.header.transcript).mask_seed()
+            return self.pair_key(other, victim).mask_seed()
         for owner, partner in ((victim, other), (other, victim)):
             seed = self.open_secret(owner, 1 + self.layout(owner).partners.index(partner))
             if seed is not None:

@@ -11,8 +11,11 @@ import numpy.typing as npt
 
 from sumus.randomness import RandomSource
 from sumus.secagg import (
+    SERVER,
     SERVER_NAME,
+    CipherTexts,
     Identity,
+    MemoryKeyStore,
     MemoryRoundGuard,
     Roster,
     ServerSession,
@@ -56,6 +59,7 @@ class Federation:
     setups: dict[int, SiloSetup]
     adverts: dict[int, bytes]
     directories: dict[int, bytes]
+    ciphertexts: dict[int, bytes]
     silos: dict[int, SiloSession]
     server: ServerSession
     random: RandomSource = field(repr=False)
@@ -63,6 +67,19 @@ class Federation:
     def setup(self) -> ServerSetup:
         """An honest server that has no keys yet."""
         return ServerSetup(self.server.identity, self.roster, self.terms)
+
+    def agreed(self, silo: int, directory: bytes) -> SiloSession:
+        """The session of a silo that was shown another directory, and is sent no ciphertexts."""
+        waiting, _ = self.setups[silo].receive(directory)
+        empty = CipherTexts(
+            sender=SERVER,
+            session=self.server.session,
+            keys_digest=waiting.keys_digest,
+            sealed=(),
+        )
+        return waiting.receive(
+            empty.encode(self.server.identity), MemoryRoundGuard(), MemoryKeyStore()
+        )[0]
 
     def inputs(self, seed: int = 0) -> dict[int, npt.NDArray[np.uint64]]:
         generator = np.random.default_rng(seed)
@@ -82,7 +99,14 @@ class Federation:
         return states, messages
 
 
-def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozenset()) -> Federation:
+def federation(
+    terms: Terms,
+    *,
+    seed: int = 1,
+    absent: frozenset[int] = frozenset(),
+    with_kem: frozenset[int] = frozenset(),
+) -> Federation:
+    """Silos that have agreed on keys; those of `with_kem` have ML-KEM keys as well."""
     random = RandomSource.simulation(seed, "federation")
     identities = [Identity.generate(f"silo-{number:03d}", random) for number in range(terms.silos)]
     own = Identity.generate(SERVER_NAME, random)
@@ -92,16 +116,34 @@ def federation(terms: Terms, *, seed: int = 1, absent: frozenset[int] = frozense
     for number, identity in enumerate(identities):
         if number not in absent:
             setups[number], adverts[number] = SiloSetup.start(
-                identity, roster, terms=terms, random=random
+                identity,
+                roster,
+                terms=terms,
+                random=random,
+                post_quantum=number in with_kem,
             )
             collecting.receive(adverts[number])
-    server, directories = collecting.close()
+    carrying, directories = collecting.close()
+    waiting = {}
+    for number, setup in setups.items():
+        waiting[number], reply = setup.receive(directories[number])
+        carrying.receive(reply)
+    server, ciphertexts = carrying.close()
     silos = {
-        number: setup.receive(directories[number], MemoryRoundGuard())
-        for number, setup in setups.items()
+        number: state.receive(ciphertexts[number], MemoryRoundGuard(), MemoryKeyStore())[0]
+        for number, state in waiting.items()
     }
     return Federation(
-        terms, identities, roster, setups, adverts, directories, silos, server, random
+        terms,
+        identities,
+        roster,
+        setups,
+        adverts,
+        directories,
+        ciphertexts,
+        silos,
+        server,
+        random,
     )
 
 

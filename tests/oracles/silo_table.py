@@ -19,7 +19,7 @@ import numpy as np
 
 from oracles.secagg_federation import Federation, read, round_id
 from sumus.errors import ProtocolError
-from sumus.secagg import DroppedSet, Invitation, RoundGuard, SiloSession
+from sumus.secagg import DroppedSet, Invitation, MemoryKeyStore, RoundGuard, SiloSession
 from sumus.secagg.messages import (
     SERVER,
     MaskedInput,
@@ -29,7 +29,7 @@ from sumus.secagg.messages import (
     SetCertificate,
     SetSignature,
 )
-from sumus.secagg.schedule import PairKey
+from sumus.secagg.schedule import OwnKey, PairKey
 from sumus.secagg.secrets import SecretLayout
 from sumus.secagg.sharing import ELEMENT_BYTES
 
@@ -136,7 +136,7 @@ class SiloTable:
     def _header(self, form: Form) -> RoundHeader:
         """The round as the server calls it."""
         invitation = self.world.server.invite(
-            ROUND, payload=form.payload, participants=form.participants
+            ROUND, payload=form.payload, participants=form.participants, sequence=0
         )[1]
         return read(invitation, Invitation).header
 
@@ -161,9 +161,9 @@ class _LiveSilo:
     def __init__(self, table: SiloTable, path: Iterable[Message]) -> None:
         self._table, self._world = table, table.world
         self._guard = _Guard(table._forgets)
-        self._session: SiloSession = replace(
-            table.world.silos[table.number], guard=_as_guard(self._guard)
-        )
+        fresh, keys = table.world.silos[table.number], MemoryKeyStore()
+        keys.keep(fresh.keys.ring)
+        self._session: SiloSession = replace(fresh, guard=_as_guard(self._guard), keys=keys)
         self._names: dict[bytes, object] = {}
         self._salt = bytes(8)
         for message in path:
@@ -265,11 +265,13 @@ def pads_that_a_silo_holds(
 ) -> list[bytes]:
     """All pads of the owner's secrets that a silo could reveal, whether it may or not."""
     layout = layout_of(session, header, owner)
+    flight = session.keys.ring.round
+    assert flight is not None
+    assert flight.transcript == header.transcript
     if owner == session.number:
-        stream = session._own_root.submission(header.transcript, salt).pads(layout.count)
+        stream = OwnKey(flight.own_key).pads(layout.count)
     else:
-        pair_key = PairKey.derive(session._pair_roots[owner], header.transcript)
-        stream = pair_key.pads(owner, salt=salt, count=layout.count)
+        stream = PairKey(flight.pair_keys[owner]).pads(owner, salt=salt, count=layout.count)
     return [stream[start : start + ELEMENT_BYTES] for start in range(0, len(stream), ELEMENT_BYTES)]
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sumus.books import RunFolder
-from sumus.parties import SiloParty
+from sumus.parties import SiloParty, audit_evidence
 from sumus.parties.blame import Blame
-from sumus.secagg import Accusation, Disagreements
+from sumus.secagg import Disagreements
 from sumus.secagg.messages import MaskedInput, Message, RevealedShares, decode_any
 from support.local_federation import LocalFederation, plan
 
@@ -112,10 +112,30 @@ def test_a_server_that_is_started_again_leaves_the_liar_out_at_once(across) -> N
         assert [event for event, _ in run.events].count("aborted") == 1
         (told,) = [detail for event, detail in run.events if event == "disagreed"]
         assert told["liars"] == [across.roster.names[2]]
-        # the journal holds the signed messages that prove it to whoever has roster and plan
-        proof = Accusation.from_json(told["accusation"])
-        found = proof.examined(across.roster, across.agreement.terms)
-        assert found == Disagreements(liars=frozenset({2}))
+        # the evidence holds the signed messages that prove it to whoever has roster and plan
+        audit = audit_evidence(run, across.agreement, [across.roster])
+        assert audit.findings == ()
+        assert audit.accused == (f"round 1: {across.roster.names[2]} lied",)
+
+
+def test_a_journal_that_blames_a_silo_without_proof_is_contradicted(across) -> None:
+    lies(across, 0, wrong_share_of_the_last)
+    names = across.roster.names
+    with across.run_folder() as run:
+        trained(across, run, rounds=1)
+        audit = audit_evidence(run, across.agreement)
+        assert audit.passed
+        assert audit.accused == (f"round 1: {names[3]} or {names[0]} lied",)
+        run.note(
+            "disagreed",
+            {"round": 1, "pairs": [[names[1], names[2]]], "liars": [names[3]], "unopened": []},
+        )
+        audit = audit_evidence(run, across.agreement)
+        assert audit.findings == (
+            f"round 1: the journal blames {names[1]} and {names[2]}, which no signed message "
+            "proves",
+            f"round 1: the journal blames {names[3]}, which no signed message proves",
+        )
 
 
 def test_who_is_left_out_gives_way_to_rounds_that_need_everybody() -> None:

@@ -226,7 +226,7 @@ def test_a_record_has_the_same_fields_on_both_paths(
 
 
 def entered(run: RunFolder) -> list[tuple[str, dict[str, Any]]]:
-    """A journal without its times, and without what only a simulation can know."""
+    """A journal without its times and key sets, and without what only a simulation can know."""
     rounds = [
         {
             name: value
@@ -236,7 +236,7 @@ def entered(run: RunFolder) -> list[tuple[str, dict[str, Any]]]:
         for entry in run.rounds()
     ]
     events = [
-        (event, {name: value for name, value in detail.items() if name != "seconds"})
+        (event, {name: value for name, value in detail.items() if name not in ("seconds", "keys")})
         for event, detail in run.events
     ]
     return [("round", entry) for entry in rounds] + events

@@ -29,7 +29,7 @@ from sumus.parties import (
     in_process as module,
 )
 from sumus.parties.keyed_memory import enrol
-from sumus.parties.round import RoundOutcome, one_round
+from sumus.parties.round import Invited, RoundOutcome, one_round
 from sumus.parties.silo import SiloParty
 from sumus.parties.sums import pack_model
 from sumus.parties.watchers import Watchers
@@ -78,7 +78,7 @@ def sums_of(design: NoiseDesign, works: Sequence[Any], **options: Any) -> SumsIn
     return SumsInProcess(agreement, works, bits, **({"releases": NoLedger("test")} | options))
 
 
-EVERYBODY = frozenset(range(3))
+EVERYBODY = Invited(frozenset(range(3)))
 
 
 # -- mistakes
@@ -173,7 +173,7 @@ def test_removable_noise_has_keys_of_its_own_in_every_round(
     one_query = {"training.algorithm": "single-step", "federation.local_steps": 1}
     overrides = {**one_query, "noise.removable": removable, "federation.dropouts": 1}
     design = design_of(overrides, data=data)
-    parameters, everybody = np.zeros(design.resolved.dimension), frozenset(range(5))
+    parameters, everybody = np.zeros(design.resolved.dimension), Invited(frozenset(range(5)))
     sessions = []
     for _ in range(2):
         sums = sums_of(design, [Ones(design)] * 5)
@@ -354,8 +354,10 @@ def test_what_a_silo_computes_is_an_argument() -> None:
 
 def test_no_watcher_can_change_what_is_sent() -> None:
     class Scribbler:
-        def round_begins(self, number: int, invited: frozenset[int]) -> None:
-            assert isinstance(invited, frozenset)
+        def round_begins(self, number: int, invited: Invited) -> None:
+            assert isinstance(invited.silos, frozenset)
+            with pytest.raises(AttributeError):
+                invited.keys = b"others"
 
         def round_ends(self, outcome: RoundOutcome) -> None:
             for array in (outcome.update, outcome.summed.total_grid):

@@ -19,6 +19,7 @@ from sumus.parties import round_identifier
 from sumus.parties.driver import Counting
 from sumus.parties.sums import pack_model
 from sumus.secagg import (
+    CipherTexts,
     DroppedSet,
     Greeting,
     Invitation,
@@ -67,7 +68,7 @@ def attacked(
     assert server.summing._session is not None
     payload = pack_model(1, np.zeros(federation.agreement.plan.training.dimension or 0))
     identifier = round_identifier(federation.agreement.plan, 1, frozenset(range(4)))
-    _, second = server.summing._session.invite(identifier, payload=payload)
+    _, second = server.summing._session.invite(identifier, payload=payload, sequence=2)
     yield federation, [*recorder.sent, second]
     federation.close()
 
@@ -76,7 +77,15 @@ def test_the_recording_has_a_message_of_every_kind(
     attacked: tuple[LocalFederation, list[bytes]],
 ) -> None:
     kinds = [type(decode_any(message)) for message in attacked[1]]
-    assert kinds == [Greeting, KeyDirectory, Invitation, DroppedSet, SetCertificate, Invitation]
+    assert kinds == [
+        Greeting,
+        KeyDirectory,
+        CipherTexts,
+        Invitation,
+        DroppedSet,
+        SetCertificate,
+        Invitation,
+    ]
 
 
 ANSWERED: dict[int, bytes] = {}

@@ -140,3 +140,67 @@ def test_probabilities_are_exact_fractions() -> None:
         len(list(itertools.combinations(range(5), 3))),
         len(list(itertools.combinations(range(9), 3))),
     )
+
+
+def more_than(population: int, marked: int, drawn: int, limit: int) -> Fraction:
+    """P[more than `limit` marked ones], by drawing one after the other: no binomial coefficient."""
+    law = {0: Fraction(1)}
+    for turn in range(drawn):
+        after: dict[int, Fraction] = {}
+        for hit, mass in law.items():
+            chance = Fraction(max(marked - hit, 0), population - turn)
+            for gained, share in ((0, 1 - chance), (1, chance)):
+                if share:
+                    after[hit + gained] = after.get(hit + gained, Fraction(0)) + mass * share
+        law = after
+    return sum((mass for hit, mass in law.items() if hit > limit), Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("silos", "dropouts", "colluding"),
+    [
+        (150, 0, 0),
+        (150, 7, 0),
+        (150, 7, 1),
+        (150, 7, 7),
+        (151, 10, 0),
+        (200, 0, 0),
+        (200, 10, 2),
+        (200, 20, 10),
+        (250, 12, 0),
+        (300, 0, 3),
+        (300, 15, 0),
+        (300, 15, 15),
+        (400, 20, 0),
+        (500, 25, 5),
+    ],
+)
+def test_a_graph_that_is_left_to_sumus_holds_against_two_per_cent_and_a_committee_of_21(
+    silos: int, dropouts: int, colluding: int
+) -> None:
+    topology = topology_of(terms_for(silos, dropouts=dropouts, colluding=colluding), SESSION)
+    assert topology.ring is not None
+    assert len(topology.committee) >= 21
+    counted = max(colluding, math.ceil(silos * Fraction(2, 100)))
+    half, size = topology.degree // 2, len(topology.committee)
+    breach = silos * more_than(silos, counted, half, topology.threshold - half - 2)
+    breach += more_than(silos, counted, size, 2 * topology.quorum - size - 1)
+    assert breach <= Fraction(1, 1 << (40 + GRINDING_BITS))
+    stuck = silos * more_than(
+        silos, dropouts, topology.degree + 1, topology.degree + 1 - topology.threshold
+    )
+    stuck += more_than(silos, dropouts, size, size - topology.quorum)
+    assert stuck <= Fraction(1, 1 << 30)
+
+
+def test_without_the_floor_one_undeclared_colluder_signs_two_survivor_sets() -> None:
+    """The control: what the declared numbers alone would have given."""
+    numbers = sparse_numbers(150, dropouts=0, colluding=0)
+    assert numbers is not None
+    assert (numbers.degree, numbers.committee, numbers.quorum) == (2, 1, 1)
+    floored = topology_of(terms_for(150, dropouts=0), SESSION)
+    assert floored.degree >= 8
+    assert 2 * floored.quorum > len(floored.committee) + 3  # 2 % of 150
+    # whoever asks for the graph by name has chosen its numbers
+    named = topology_of(terms_for(150, dropouts=0, graph="sparse"), SESSION)
+    assert (named.degree, len(named.committee)) == (2, 1)

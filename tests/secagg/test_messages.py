@@ -15,10 +15,14 @@ from oracles.secagg_federation import read
 from sumus.errors import LocalProtocolError, PeerProtocolError
 from sumus.randomness import RandomSource
 from sumus.secagg import SERVER_NAME, Identity, Roster
+from sumus.secagg.kem import CIPHERTEXT_BYTES, KEM_KEY_BYTES
 from sumus.secagg.messages import (
     _KINDS,
     SERVER,
+    CipherTexts,
     DroppedSet,
+    Encapsulation,
+    Encapsulations,
     Greeting,
     Invitation,
     KeyAdvert,
@@ -55,6 +59,8 @@ def headers(draw: Callable[..., object]) -> RoundHeader:
     return RoundHeader(
         session=draw(digests),
         round_id=draw(round_ids),
+        keys_digest=draw(digests),
+        sequence=draw(st.integers(0, 2**64 - 1)),
         payload_digest=draw(digests),
         silos=silos,
         participants=draw(st.frozensets(st.integers(0, silos - 1))),
@@ -71,15 +77,38 @@ def messages(draw: Callable[..., object]) -> Message:
     in_round = envelope | {"round_id": header.round_id}
     silos = sorted(draw(st.frozensets(st.integers(0, 500), max_size=5)))
     if kind == 1:
-        return KeyAdvert(**envelope, agreement_key=draw(digests))
+        kem_key = draw(st.sampled_from([b"", bytes(KEM_KEY_BYTES), b"\7" * KEM_KEY_BYTES]))
+        return KeyAdvert(**envelope, agreement_key=draw(digests), kem_key=kem_key)
     if kind == 2:
         adverts = [
             KeyAdvert(sender=silo, session=header.session, agreement_key=draw(digests))
             for silo in silos
         ]
         return KeyDirectory(
-            **envelope, adverts=tuple(advert.encode(IDENTITIES[0]) for advert in adverts)
+            **envelope,
+            keys_digest=draw(digests),
+            adverts=tuple(advert.encode(IDENTITIES[0]) for advert in adverts),
         )
+    if kind == 13:
+        return Encapsulation(
+            **envelope,
+            keys_digest=draw(digests),
+            recipient=draw(st.integers(0, 500)),
+            ciphertext=bytes(CIPHERTEXT_BYTES),
+        )
+    if kind in (14, 15):
+        whole = tuple(
+            Encapsulation(
+                sender=silo,
+                session=header.session,
+                keys_digest=draw(digests),
+                recipient=0,
+                ciphertext=bytes(CIPHERTEXT_BYTES),
+            ).encode(IDENTITIES[0])
+            for silo in silos
+        )
+        of_kind = Encapsulations if kind == 14 else CipherTexts
+        return of_kind(**envelope, keys_digest=draw(digests), sealed=whole)
     if kind == 9:
         version = draw(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1))
         return Greeting(
@@ -256,6 +285,8 @@ def test_a_bitmap_costs_its_length_and_not_the_square() -> None:
         header = RoundHeader(
             session=bytes(32),
             round_id=b"\1" * 32,
+            keys_digest=bytes(32),
+            sequence=0,
             payload_digest=bytes(32),
             silos=silos,
             participants=everyone,
@@ -281,7 +312,7 @@ def test_a_bitmap_names_exactly_its_silos_and_nobody_off_the_roster(silos: int) 
         + SERVER.to_bytes(2, "little")
         + bytes(32)
         + b"\1" * 32
-        + bytes(32)
+        + bytes(32 + 8 + 32)
         + silos.to_bytes(2, "little")
     )
     for bits in {0, 1, 1 << silos >> 1, (1 << silos) - 1, 0x5A5A5 % (1 << silos)}:
@@ -308,6 +339,8 @@ def test_the_transcript_covers_every_field_of_the_header() -> None:
     base = {
         "session": bytes(32),
         "round_id": b"\1" * 32,
+        "keys_digest": bytes(32),
+        "sequence": 7,
         "payload_digest": hashlib.sha256(b"").digest(),
         "silos": 5,
         "participants": frozenset({0, 1, 2}),
@@ -316,6 +349,8 @@ def test_the_transcript_covers_every_field_of_the_header() -> None:
         {},
         {"session": b"\2" * 32},
         {"round_id": b"\2" * 32},
+        {"keys_digest": b"\2" * 32},
+        {"sequence": 8},
         {"payload_digest": bytes(32)},
         {"silos": 6},
         {"participants": frozenset({0, 1, 3})},
@@ -329,6 +364,8 @@ def test_a_round_id_is_32_bytes_and_not_zero(bad: bytes) -> None:
         RoundHeader(
             session=bytes(32),
             round_id=bad,
+            keys_digest=bytes(32),
+            sequence=0,
             payload_digest=bytes(32),
             silos=1,
             participants=frozenset({0}),

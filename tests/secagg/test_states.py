@@ -19,9 +19,12 @@ from sumus.secagg import (
     FileRoundGuard,
     Identity,
     InProcessFederation,
+    KeyRing,
+    MemoryKeyStore,
     MemoryRoundGuard,
     Roster,
     ServerSetup,
+    SiloSession,
     SiloSetup,
     answer,
 )
@@ -110,26 +113,28 @@ def test_a_round_takes_one_submission(world: Federation) -> None:
     _, invitation = world.server.invite(round_id("again"))
     vector = world.inputs()[0]
     world.silos[0].receive(invitation).submit(vector)
-    for change in (0, 1):
-        with pytest.raises(PeerProtocolError, match="already has another input"):
-            world.silos[0].receive(invitation).submit(vector + np.uint64(change))
+    with pytest.raises(PeerProtocolError, match="a round is answered once"):
+        world.silos[0].receive(invitation)
+    _, invitation = world.server.invite(round_id("again and again"))
+    first, second = (world.silos[0].receive(invitation) for _ in range(2))
+    first.submit(vector)
+    with pytest.raises(PeerProtocolError, match="answered already"):
+        second.submit(vector + np.uint64(1))
+    with pytest.raises(LocalProtocolError, match="answered already"):
+        first.submit(vector + np.uint64(1))
 
 
 def restarted(world: Federation, silo: int, path: Path) -> tuple[FileRoundGuard, object]:
-    """The silo's process starts again from what it keeps on disk: identity, set-up secret,
-    directory, round memory.
+    """The silo's process starts again from what it keeps on disk: identity, key ring, round
+    memory.
     """
     guard = FileRoundGuard(path)
     identity = Identity.parse(world.identities[silo].secret_text())
-    setup, advert = SiloSetup.restore(
-        identity,
-        world.roster,
-        terms=world.terms,
-        secret=world.setups[silo].secret,
-        random=RandomSource(),
+    stored = world.silos[silo].keys.ring.encode()
+    world.silos[silo].keys.keep(KeyRing.decode(stored, where="the test"))
+    return guard, SiloSession.open(
+        identity, world.roster, terms=world.terms, guard=guard, keys=world.silos[silo].keys
     )
-    assert advert == world.adverts[silo]
-    return guard, setup.receive(world.directories[silo], guard)
 
 
 def test_a_round_id_serves_one_input_even_across_a_restart(
@@ -138,12 +143,12 @@ def test_a_round_id_serves_one_input_even_across_a_restart(
     _, invitation = world.server.invite(round_id("restart"))
     guard, session = restarted(world, 2, tmp_path / "memory")
     vector = world.inputs()[2]
-    answer(session, invitation, lambda _: vector)
+    reply = answer(session, invitation, lambda _: vector)
     guard.close()
     guard, session = restarted(world, 2, tmp_path / "memory")
     for change in (0, 1):
-        with pytest.raises(PeerProtocolError, match="already has another input"):
-            answer(session, invitation, lambda _, change=change: vector + np.uint64(change))
+        again = answer(session, invitation, lambda _, change=change: vector + np.uint64(change))
+        assert again == reply
     other = world.server.invite(round_id("restart"), payload=b"another model")[1]
     with pytest.raises(PeerProtocolError, match="already has another transcript"):
         answer(session, other, lambda _: vector)
@@ -219,10 +224,16 @@ def test_states_do_not_show_their_secrets(world: Federation) -> None:
     _, invitation = world.server.invite(round_id("repr"))
     invited = world.silos[1].receive(invitation)
     shown = repr(invited) + repr(world.setups[1]) + repr(world.silos[1])
-    assert world.setups[1].secret.hex() not in shown
-    assert "_pair_roots" not in shown
-    assert "_own_root" not in shown
-    assert repr(world.setups[1].secret) not in shown
+    for secret in (
+        world.setups[1].pending[-40:-8],
+        invited._own_key,
+        *world.silos[1].keys.ring.sets[-1].roots.values(),
+    ):
+        assert secret.hex() not in shown
+        assert repr(secret) not in shown
+    ring = repr(world.silos[1].keys.ring)
+    assert "roots" not in ring
+    assert "own_key" not in ring
     with pytest.raises(TypeError):
         pickle.dumps(world.identities[1])
 
@@ -282,8 +293,10 @@ def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObj
     unmasking, certificate = certifying.close()
     reveal = submitted[0].reveal(certificate)[1]
     fresh, _ = world.server.invite(label)
+    agreeing, _ = world.setups[0].receive(world.directories[0])
     targets = [
-        (world.setups[0].receive, world.directories[0], (MemoryRoundGuard(),)),
+        (world.setups[0].receive, world.directories[0], ()),
+        (agreeing.receive, world.ciphertexts[0], (MemoryRoundGuard(), MemoryKeyStore())),
         (world.setup().receive, world.adverts[0], ()),
         (world.silos[0].receive, invitation, ()),
         (world.silos[0].resume, proposal, ()),
@@ -307,7 +320,7 @@ def test_the_plan_hash_binds_every_message(world: Federation) -> None:
     other = federation(terms_for(5, length=6, plan_hash=hashlib.sha256(b"another plan").digest()))
     assert other.roster == world.roster
     with pytest.raises(PeerProtocolError, match="other terms"):
-        world.setups[0].receive(other.directories[0], MemoryRoundGuard())
+        world.setups[0].receive(other.directories[0])
     with pytest.raises(PeerProtocolError, match="other terms"):
         world.silos[0].receive(other.server.invite(round_id("plan"))[1])
     with pytest.raises(PeerProtocolError, match="other terms"):

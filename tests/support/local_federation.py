@@ -111,7 +111,12 @@ class LocalFederation:
         def releases(agreement: Agreement) -> LedgerReleases:
             return own_releases(agreement, ledger, policy)
 
-        party = SiloParty(SiloState(self.folder(name)), work=work_on(load_silo), releases=releases)
+        party = SiloParty(
+            SiloState(self.folder(name)),
+            work=work_on(load_silo),
+            releases=releases,
+            require_post_quantum=policy.require_post_quantum,
+        )
         self.parties[number] = party
         self.driver.silos[number] = lambda message: handler(party, message)
         return party

@@ -18,6 +18,7 @@ import pytest
 from sumus.data import Records, public_facts
 from sumus.errors import DataError
 from sumus.guarantee import NoiseDesign, calibrated
+from sumus.parties import Invited
 from sumus.plan import TrainingPlan, feature_shape
 from sumus.training import local_updater
 from sumus.training.models import build_model
@@ -53,7 +54,7 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
         model = build_model(training.model, shape=behind, outputs=classes, hidden=training.hidden)
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
     sums = sums_in_process(built, updaters, rounds=rounds)
-    everybody, zeros = frozenset(range(len(updaters))), np.zeros(dimension)
+    everybody, zeros = Invited(frozenset(range(len(updaters)))), np.zeros(dimension)
     return np.concatenate(
         [sums.sum(number, everybody, zeros).total_grid[:dimension] for number in range(rounds)]
     ).astype(np.float64)

@@ -27,7 +27,7 @@ from sumus.books import NoLedger
 from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
-from sumus.parties import Agreement, RunSecret, SumsInProcess
+from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import moment_shape
 from sumus.randomness import RandomSource
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
@@ -166,7 +166,7 @@ class CanaryRounds:
     def _round(self) -> Floats:
         """What the adversary sees of one round: the sum, less what its colluders sent."""
         self._vectors = {}
-        everybody = frozenset(range(len(self._design.silos)))
+        everybody = Invited(frozenset(range(len(self._design.silos))))
         summed = self._sums.sum(self._number, everybody, self._directions.parameters)
         total = summed.total_grid[: self._dimension].astype(np.float64)
         self._number += 1

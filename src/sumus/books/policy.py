@@ -12,6 +12,7 @@ max_round_gap = 100              # rounds that an invitation may be ahead of the
 units = ["record"]
 roster_fingerprint = "…"         # of the roster that this silo's people compared with the others'
 allowed_models = ["clinic.nets:Net"]  # models and features of a plan that are not Sumus's own
+require_post_quantum = false     # true: every neighbour's key exchange must include ML-KEM-768
 
 policy = Policy.load("policy.toml")
 policy.check(account, plan, ledger)                             # before a run: all of it must fit
@@ -97,6 +98,9 @@ class Policy(RuledTable):
     allowed_models: tuple[str, ...] = key(
         (), names(text())
     )  # models and feature maps that a plan may name beside Sumus's own, as "package.module:Class"; nothing else is imported
+    require_post_quantum: bool = key(
+        False, flag()
+    )  # refuse keys of silos whose pairs would rest on X25519 alone, without ML-KEM-768
 
     def __post_init__(self) -> None:
         super().__post_init__()

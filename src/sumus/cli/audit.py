@@ -305,6 +305,8 @@ def evidence_command(
         screen.print(
             f"{audit.certificates} certificates hold, {audit.rounds} rounds in the journal"
         )
+        for line in audit.accused:
+            screen.print(f"proved  {line}", markup=False, soft_wrap=True)
         for finding in audit.findings:
             screen.print(f"[bold red]contradiction:[/bold red] {finding}", soft_wrap=True)
         if audit.passed:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         write_rosters as write_rosters,
     )
     from sumus.parties.round import (
+        Invited as Invited,
         RoundOutcome as RoundOutcome,
         Summed as Summed,
         one_round as one_round,
@@ -90,8 +91,8 @@ __getattr__, __dir__, __all__ = door(
     memory="SiloState",
     retiring="require_not_retired retire",
     rosters="EPOCHS ROSTER pinned read_rosters write_rosters",
+    round="Invited RoundOutcome Summed one_round",
     unlocking="CREDENTIAL credential_passphrase handed_passphrase needs_passphrase",
-    round="RoundOutcome Summed one_round",
     secure_sum="Patience SecureSum",
     seen_ledger="SeenLedger",
     server="ServerParty measurement_asked",

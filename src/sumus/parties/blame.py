@@ -21,9 +21,10 @@ from typing import Any, final
 
 from sumus.secagg import Disagreements
 
-__all__ = ["Blame"]
+__all__ = ["DISAGREED", "Blame"]
 
-_EVENT = "disagreed"
+DISAGREED = "disagreed"
+"""The journal's event of a round in which silos disagreed."""
 
 
 @final
@@ -64,14 +65,8 @@ class Blame:
         liars = self.liars
         return tuple(pair for pair in self._pairs if not liars & set(pair))
 
-    def note(
-        self, number: int, noticed: Disagreements, accusation: Mapping[str, Any] | None = None
-    ) -> tuple[str, ...]:
-        """Take in what a round (from 0) showed; returns it in words, one line each.
-
-        Args:
-            accusation: the signed messages that prove it, for the journal.
-        """
+    def note(self, number: int, noticed: Disagreements) -> tuple[str, ...]:
+        """Take in what a round (from 0) showed; returns it in words, one line each."""
         if not noticed:
             return ()
         before = self.liars
@@ -90,7 +85,6 @@ class Blame:
                 "pairs": [[self._names[a], self._names[b]] for a, b in sorted(noticed.pairs)],
                 "liars": self._named(noticed.liars),
                 "unopened": self._named(noticed.unopened),
-                "accusation": accusation,
             }
         )
         return tuple(self._lines(noticed, self.liars - before))
@@ -116,13 +110,13 @@ class Blame:
     def unwritten(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Events for the journal, each once."""
         events, self._unwritten = self._unwritten, []
-        return [(_EVENT, event) for event in events]
+        return [(DISAGREED, event) for event in events]
 
     def recall(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Take in what the journal of the run says of earlier rounds."""
         place = self._names.index
         for event, detail in events:
-            if event == _EVENT:
+            if event == DISAGREED:
                 noticed = Disagreements(
                     pairs=frozenset((place(a), place(b)) for a, b in detail["pairs"]),
                     liars=frozenset(map(place, detail["liars"])),

@@ -3,7 +3,7 @@
 A run folder of a server holds `evidence.jsonl`, a hash chain: the roster, and for every secure sum
 the server's signed certificate with a quorum of the silos' signatures. Together with `plan.toml` it
 says which silos were in which round under which plan, and nobody but a quorum of them could have
-made it up.
+made it up. Where silos disagreed about shares, the signed messages that prove it stand there too.
 
     audit_evidence(run, rosters)      checks all of it against journal and plan, offline
 """
@@ -13,20 +13,24 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from sumus.books import RunFolder
 from sumus.errors import DataError, PeerProtocolError, StorageError
 from sumus.files import Chain, Link
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
+from sumus.parties.blame import DISAGREED
 from sumus.parties.sums import round_identifier
-from sumus.secagg import Roster, SetCertificate, certified
+from sumus.secagg import Accusation, Roster, SetCertificate, Terms, certified
 
 __all__ = ["EVIDENCE", "Evidence", "EvidenceAudit", "audit_evidence"]
+
+_Blamed = tuple[int, str, str | None]
+"""Round, owner, and the holder that disagrees with it; None: the owner is a liar by itself."""
 
 EVIDENCE = "evidence.jsonl"
 _ORIGIN = "sumus evidence 1"
@@ -56,8 +60,17 @@ class Evidence:
             "purpose": purpose,
             "message": base64.b64encode(certificate).decode(),
         }
+        self._add("certificate", body)
+
+    def accuse(self, number: int, purpose: str, accusation: Mapping[str, Any]) -> None:
+        """Add the signed messages that prove who disagreed in round `number` (from 0)."""
+        self._add(
+            "accusation", {"round": number + 1, "purpose": purpose, "messages": dict(accusation)}
+        )
+
+    def _add(self, kind: str, body: dict[str, Any]) -> None:
         if all(link.body != body for link in self._chain.links):
-            self._chain = self._chain.appended("certificate", body)
+            self._chain = self._chain.appended(kind, body)
 
 
 @final
@@ -69,12 +82,14 @@ class EvidenceAudit:
         fingerprints: of the rosters that signed, in order.
         certificates: that hold.
         rounds: of the journal.
+        accused: who is proved to have disagreed with whom, a line each.
         findings: what contradicts, a line each; none: everything is proved.
     """
 
     fingerprints: tuple[str, ...]
     certificates: int
     rounds: int
+    accused: tuple[str, ...]
     findings: tuple[str, ...]
 
     @property
@@ -90,7 +105,8 @@ def audit_evidence(
 
     Guarantee: without findings every round of the journal was summed over exactly its survivors,
         by signatures of the server and of a quorum of the silos on the rosters, under the run's
-        plan, and the journal's ε is what that plan has spent by then.
+        plan, the journal's ε is what that plan has spent by then, and whom the journal blames is
+        proved to have disagreed by what the silos themselves signed.
 
     Args:
         agreement: of the run's plan, computed here.
@@ -112,6 +128,7 @@ def audit_evidence(
         fingerprints=tuple(roster.digest().hex() for roster in reading.signing),
         certificates=len(reading.proved),
         rounds=len(run.rounds()),
+        accused=tuple(reading.accused()),
         findings=tuple(reading.findings),
     )
 
@@ -126,12 +143,15 @@ class _Reading:
         self._trusted = {roster.digest() for roster in rosters}
         self.signing: list[Roster] = []
         self.proved: dict[str, tuple[int, str, tuple[str, ...]]] = {}
+        self._blamed: set[_Blamed] = set()
 
     def take(self, link: Link) -> None:
         """One line."""
         try:
             if link.kind == "roster":
                 self._roster(Roster.parse(str(link.body["text"])))
+            elif link.kind == "accusation":
+                self._accusation(int(link.body["round"]), link.body["messages"])
             else:
                 message = base64.b64decode(link.body["message"], validate=True)
                 self._certificate(int(link.body["round"]), str(link.body["purpose"]), message)
@@ -150,11 +170,25 @@ class _Reading:
             raise DataError("the roster names other silos than the plan.")
         self.signing.append(roster)
 
-    def _certificate(self, number: int, purpose: str, message: bytes) -> None:
+    def _in_force(self) -> tuple[Roster, Terms]:
         if not self.signing:
             raise DataError("no roster stands before it.")
-        roster = self.signing[-1]
-        terms = self._agreement.terms_for(len(roster))
+        return self.signing[-1], self._agreement.terms_for(len(self.signing[-1]))
+
+    def _accusation(self, number: int, messages: Mapping[str, Any]) -> None:
+        roster, terms = self._in_force()
+        found, named = Accusation.from_json(messages).examined(roster, terms), roster.names
+        self._blamed |= {(number, named[one], named[other]) for one, other in found.pairs}
+        self._blamed |= {(number, named[silo], None) for silo in found.liars}
+
+    def accused(self) -> Iterator[str]:
+        """Who is proved to have disagreed with whom."""
+        for number, one, other in sorted(self._blamed, key=repr):
+            alone = other is None or other == one
+            yield f"round {number}: " + (f"{one} lied" if alone else f"{one} or {other} lied")
+
+    def _certificate(self, number: int, purpose: str, message: bytes) -> None:
+        roster, terms = self._in_force()
         certificate = certified(message, roster=roster, terms=terms)
         names = self._agreement.names
         invited = frozenset(
@@ -188,6 +222,11 @@ class _Reading:
                 self.findings.append(
                     f"the measurement after round {measurement.round} has no certificate"
                 )
+        self.findings += [
+            f"round {number}: the journal blames {one if other is None else f'{one} and {other}'}, "
+            "which no signed message proves"
+            for number, one, other in sorted(_blamed_in(run) - self._blamed, key=repr)
+        ]
         asked = {
             (int(detail["round"]), str(detail.get("purpose", "model")))
             for event, detail in run.events
@@ -197,6 +236,13 @@ class _Reading:
             self.findings.append(
                 f"a certificate of round {number} ({purpose}), which the journal never asked for"
             )
+
+
+def _blamed_in(run: RunFolder) -> set[_Blamed]:
+    """Whom the journal blames; a silo whose secrets stayed closed is not blamed."""
+    noted = [detail for event, detail in run.events if event == DISAGREED]
+    pairs = {(int(note["round"]), one, other) for note in noted for one, other in note["pairs"]}
+    return pairs | {(int(note["round"]), name, None) for note in noted for name in note["liars"]}
 
 
 def _survivors(certificate: SetCertificate, roster: Roster) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Driver
 from sumus.parties.keyed_memory import Bits, KeyedMemory, enrol
-from sumus.parties.round import Summed
+from sumus.parties.round import Invited, Summed
 from sumus.parties.secure_sum import Patience, RoundLostError, SecureSum, TooFewSilosError
 from sumus.parties.server import ServerParty
 from sumus.parties.silo import SiloParty, WatchUpdate, Work
@@ -181,29 +181,31 @@ class SumsInProcess:
     def greet(self) -> None:
         """See `Summing.greet`: in one process everybody agrees."""
 
-    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def invite(self, number: int, *, again: Invited | None = None) -> Invited:
         """See `Summing.invite`: known before the round begins, and the same if it is repeated."""
         selected = select_silos(
             self._agreement.design.resolved, self._bits.source(number, "selection")
         )
-        if again is not None and again != selected:
+        if again is not None and again.silos != selected:
             raise RoundLostError(f"round {number + 1} was asked of other silos.")
         reason = too_few(self._agreement, len(selected))
         if reason is not None:
             raise TooFewSilosError(reason)
-        return selected
+        return Invited(selected)
 
     there = invite
 
     def sum(
         self,
         number: int,
-        invited: frozenset[int],
+        invited: Invited,
         parameters: npt.NDArray[np.float64],
         purpose: str = "model",
     ) -> Summed:
         """See `Summing.sum`."""
-        return self._sums_of(number, invited, purpose).sum(number, invited, parameters, purpose)
+        return self._sums_of(number, invited.silos, purpose).sum(
+            number, invited, parameters, purpose
+        )
 
     def _sums_of(
         self, number: int, invited: frozenset[int], purpose: str

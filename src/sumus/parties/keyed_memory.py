@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import final
 
 from sumus.errors import PeerProtocolError
 from sumus.parties.agreement import Agreement
-from sumus.parties.memory import InFlight, SessionNotes, path_of
+from sumus.parties.memory import SessionNotes, path_of
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import SERVER_NAME, Identity, MemoryRoundGuard, Roster
+from sumus.secagg import SERVER_NAME, Identity, KeyRing, KeyStore, MemoryRoundGuard, Roster
 
 __all__ = ["Bits", "KeyedMemory", "RunSecret", "Simulation", "enrol"]
 
@@ -66,23 +66,19 @@ class _SessionNotes:
     def __init__(self, random: RandomSource) -> None:
         self.guard = MemoryRoundGuard()
         self.random = random
-        self._secret = random.bytes(32)
-        self.directory: bytes | None = None
-        self.in_flight: InFlight | None = None
+        self.ring = KeyRing()
 
-    def secret(self) -> bytes:
-        """See `SessionNotes.secret`."""
-        return self._secret
-
-    def keep_directory(self, message: bytes) -> None:
-        """See `SessionNotes.keep_directory`: the process that plays all silos ends with it."""
+    @property
+    def keys(self) -> KeyStore:
+        """See `SessionNotes.keys`."""
+        return self
 
     def keep_certificate(self, round_id: bytes, message: bytes) -> None:
         """See `SessionNotes.keep_certificate`: who plays all silos needs no proof."""
 
-    def keep_in_flight(self, round_: InFlight) -> None:
-        """See `SessionNotes.keep_in_flight`."""
-        self.in_flight = replace(round_, reply=b"")
+    def keep(self, ring: KeyRing) -> None:
+        """See `KeyStore.keep`."""
+        self.ring = ring if ring.round is None or not ring.round.reply else ring.answered(b"")
 
 
 @final
@@ -147,11 +143,11 @@ class KeyedMemory:
         """See `Memory.plans`."""
         yield self._agreement.plan
 
-    def knows(self, digest: bytes) -> bool:
-        """See `Memory.knows`: sessions end with the process."""
-        return False
+    def last_answered(self, plan_hash: bytes) -> int | None:
+        """See `Memory.last_answered`: a repetition is the same again, bit for bit."""
+        return None
 
-    def session(self, digest: bytes) -> SessionNotes:
+    def session(self, digest: bytes, plan_hash: bytes) -> SessionNotes:
         """See `Memory.session`."""
         if self._notes is None:
             raise PeerProtocolError(f"silo {self.name!r} has no part in this session.")

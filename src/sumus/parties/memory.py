@@ -5,16 +5,16 @@ state/                        mode 0700
   roster.toml                 who is who, as agreed outside the protocol
   plans/*.toml                the plans that this silo's people have approved
   sessions/<digest>/          one per plan and roster
-    secret                    what all masks of the session are derived from
-    directory                 the other silos' signed keys, as last received
+    keys                      pair roots and the round in flight (`KeyRing`): written whenever keys go round, before a round's noise is drawn, and again with the masked answer before that is sent
     rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
-    in_flight                 the latest round: written before its noise is drawn, and again with the masked answer before that is sent
     certificates/<round id>   who was in a sum that this silo helped to open, signed by a quorum: its own evidence
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its
     masked answer before anything leaves; the same invitation gets the very same bytes again after
-    any crash, and no other invitation with the same or a smaller round number is ever answered. An
+    any crash, and no other invitation with the same or a smaller round number is ever answered,
+    under whatever roster the plan runs. What is on the disk opens no round before the one in
+    flight (a file that was replaced may linger in the blocks of a disk or in its snapshots). An
     unmasked vector never touches the disk.
 """
 
@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, final
@@ -33,33 +31,21 @@ from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.secagg import FileRoundGuard, Identity, Roster, RoundGuard, open_identity
+from sumus.secagg import (
+    FileRoundGuard,
+    Identity,
+    KeyRing,
+    KeyStore,
+    Roster,
+    RoundGuard,
+    open_identity,
+)
 
-__all__ = ["InFlight", "Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
+__all__ = ["Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
 
-_MAGIC = b"sumus in flight 2\n"
-# its number counted rounds, so it may stand for a later secure sum than it says
-_ROUNDS_MAGIC = b"sumus in flight 1\n"
+_MAGIC = b"sumus session 2\n"
 _LOG_BYTES = 1 << 20
 _REASON_CHARACTERS = 10_000
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class InFlight:
-    """The latest round that this silo drew noise for.
-
-    Args:
-        number: of the secure sum, counted from 0: twice the round's for its model, one more for its
-            measurement.
-        transcript: everything that identifies the round: id, participants, model.
-        reply: the masked answer; empty if the silo's process ended without one, and the
-            round is then lost for this silo.
-    """
-
-    number: int
-    transcript: bytes
-    reply: bytes = field(default=b"", repr=False)
 
 
 class SessionNotes(Protocol):
@@ -71,34 +57,19 @@ class SessionNotes(Protocol):
         ...
 
     @property
-    def random(self) -> RandomSource:
-        """Random bits of the protocol."""
-        ...
-
-    def secret(self) -> bytes:
-        """What the session's masks are derived from: the same for as long as the session lasts."""
+    def random(self) -> RandomSource | None:
+        """Random bits of the protocol where one process plays all silos; None: the operating
+        system's.
+        """
         ...
 
     @property
-    def directory(self) -> bytes | None:
-        """The key directory as last accepted."""
-        ...
-
-    def keep_directory(self, message: bytes) -> None:
-        """Remember an accepted key directory."""
+    def keys(self) -> KeyStore:
+        """Pair roots, and the keys and the answer of the round in flight."""
         ...
 
     def keep_certificate(self, round_id: bytes, message: bytes) -> None:
         """Remember who was in a round that this silo helped to open."""
-        ...
-
-    @property
-    def in_flight(self) -> InFlight | None:
-        """The latest round; None before the first."""
-        ...
-
-    def keep_in_flight(self, round_: InFlight) -> None:
-        """Remember the latest round; nothing of it may leave before this returns."""
         ...
 
 
@@ -147,12 +118,14 @@ class Memory(Protocol):
         """All approved plans."""
         ...
 
-    def knows(self, digest: bytes) -> bool:
-        """Whether another process of this silo set up that session."""
+    def session(self, digest: bytes, plan_hash: bytes) -> SessionNotes:
+        """The memory of one session of a plan."""
         ...
 
-    def session(self, digest: bytes) -> SessionNotes:
-        """The memory of one session."""
+    def last_answered(self, plan_hash: bytes) -> int | None:
+        """The number of the last secure sum of a plan that this silo claimed, in whatever session;
+        None before the first.
+        """
         ...
 
     def log_refusal(self, reason: str) -> None:
@@ -171,79 +144,62 @@ def path_of(purpose: str, place: int) -> tuple[str, int]:
 
 @final
 class SessionMemory:
-    """One session's folder."""
+    """One session's folder, and the `KeyStore` in it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the session.
+        plan_hash: of its plan.
+    """
+
+    random = None
+
+    def __init__(self, folder: Path, plan_hash: bytes) -> None:
         _private_folder(folder)
-        self._folder = folder
+        self._path, self.plan_hash = folder / "keys", plan_hash
         self.guard = FileRoundGuard(folder / "rounds.log")
+        try:
+            self._ring = _stored(self._path)[1] if self._path.exists() else KeyRing()
+        except StorageError:
+            self.guard.close()
+            raise
 
     @property
-    def random(self) -> RandomSource:
-        """Random bits of the protocol."""
-        return RandomSource()
-
-    def secret(self) -> bytes:
-        """The set-up secret; drawn the first time, and on the disk before it is used."""
-        path = self._folder / "secret"
-        if not path.exists():
-            replace_atomically(path, RandomSource().bytes(32), secret=True)
-        secret = read_bytes(path)
-        if len(secret) != 32:
-            raise StorageError(
-                f"{path} must hold 32 bytes, got {len(secret)}. Restore it from a backup, or agree "
-                "on a new roster."
-            )
-        return secret
+    def keys(self) -> KeyStore:
+        """See `SessionNotes.keys`."""
+        return self
 
     @property
-    def directory(self) -> bytes | None:
-        """The key directory as last accepted."""
-        path = self._folder / "directory"
-        return read_bytes(path) if path.exists() else None
+    def ring(self) -> KeyRing:
+        """See `KeyStore.ring`."""
+        return self._ring
 
-    def keep_directory(self, message: bytes) -> None:
-        """Remember an accepted key directory, so that a restarted process can go on in the middle
-        of a round.
-        """
-        if self.directory != message:
-            replace_atomically(self._folder / "directory", message)
+    def keep(self, ring: KeyRing) -> None:
+        """Put the ring on the disk; nothing that follows from it may leave before this returns."""
+        replace_atomically(self._path, _MAGIC + self.plan_hash + ring.encode(), secret=True)
+        self._ring = ring
 
     def keep_certificate(self, round_id: bytes, message: bytes) -> None:
         """Put a certificate, by which a quorum of silos and the server answer for a survivor set,
         on the disk: this silo's own evidence.
         """
-        _private_folder(self._folder / "certificates")
-        replace_atomically(self._folder / "certificates" / round_id.hex(), message)
-
-    @property
-    def in_flight(self) -> InFlight | None:
-        """The latest round; None before the first."""
-        path = self._folder / "in_flight"
-        if not path.exists():
-            return None
-        content = read_bytes(path)
-        head = len(_MAGIC) + 40
-        if content.startswith(_ROUNDS_MAGIC):
-            raise StorageError(
-                f"{path} was written by an earlier version, which counted rounds. Start a new "
-                "session with a new roster."
-            )
-        if not content.startswith(_MAGIC) or len(content) < head:
-            raise StorageError(
-                f"{path} is damaged. Start a new session with a new roster; do not edit it."
-            )
-        (number,) = struct.unpack_from("<Q", content, len(_MAGIC))
-        return InFlight(number, content[len(_MAGIC) + 8 : head], content[head:])
-
-    def keep_in_flight(self, round_: InFlight) -> None:
-        """Put the latest round on the disk; nothing of it may leave before this returns."""
-        body = struct.pack("<Q", round_.number) + round_.transcript + round_.reply
-        replace_atomically(self._folder / "in_flight", _MAGIC + body)
+        folder = self._path.with_name("certificates")
+        _private_folder(folder)
+        replace_atomically(folder / round_id.hex(), message)
 
     def close(self) -> None:
         """Let another process take over."""
         self.guard.close()
+
+
+def _stored(path: Path) -> tuple[bytes, KeyRing]:
+    """The plan's hash and the ring of a session's file."""
+    content = read_bytes(path)
+    start = len(_MAGIC) + 32
+    if not content.startswith(_MAGIC) or len(content) < start:
+        raise StorageError(
+            f"{path} is damaged. Start a new session with a new roster; do not edit it."
+        )
+    return content[len(_MAGIC) : start], KeyRing.decode(content[start:], where=str(path))
 
 
 @final
@@ -260,6 +216,7 @@ class SiloState:
         self.folder, self._passphrase = folder, passphrase
         self._opened: tuple[str, Identity] | None = None
         self._sessions: dict[bytes, SessionMemory] = {}
+        self._stored_sums: dict[bytes, tuple[bytes, int]] | None = None
 
     @property
     def name(self) -> str:
@@ -317,15 +274,33 @@ class SiloState:
             "Send it the plan file to join with."
         )
 
-    def session(self, digest: bytes) -> SessionMemory:
+    def session(self, digest: bytes, plan_hash: bytes) -> SessionMemory:
         """The memory of one session; opened once per process."""
         if digest not in self._sessions:
-            self._sessions[digest] = SessionMemory(self.folder / "sessions" / digest.hex())
+            folder = self.folder / "sessions" / digest.hex()
+            self._sessions[digest] = SessionMemory(folder, plan_hash)
         return self._sessions[digest]
 
-    def knows(self, digest: bytes) -> bool:
-        """See `Memory.knows`."""
-        return (self.folder / "sessions" / digest.hex() / "directory").exists()
+    def last_answered(self, plan_hash: bytes) -> int | None:
+        """See `Memory.last_answered`: sessions under earlier rosters count."""
+        if self._stored_sums is None:
+            self._stored_sums = dict(self._read_sums())
+        sums = [
+            number
+            for digest, (plan, number) in self._stored_sums.items()
+            if plan == plan_hash and digest not in self._sessions
+        ]
+        for memory in self._sessions.values():
+            if memory.plan_hash == plan_hash and memory.ring.round is not None:
+                sums.append(memory.ring.round.sequence)
+        return max(sums, default=None)
+
+    def _read_sums(self) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
+        """Of every session on the disk, its plan and the last sum that was claimed."""
+        for path in (self.folder / "sessions").glob("*/keys"):
+            plan_hash, ring = _stored(path)
+            if ring.round is not None:
+                yield bytes.fromhex(path.parent.name), (plan_hash, ring.round.sequence)
 
     def log_refusal(self, reason: str) -> None:
         """Write a refusal down for this silo's own people.
@@ -363,6 +338,7 @@ class SiloState:
         for memory in self._sessions.values():
             memory.close()
         self._sessions.clear()
+        self._stored_sums = None
 
 
 def _private_folder(folder: Path) -> None:

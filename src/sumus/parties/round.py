@@ -32,9 +32,24 @@ from sumus.parties.blame import Blame
 from sumus.tasks import Metrics
 from sumus.training import LocalUpdate, Server
 
-__all__ = ["RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
+__all__ = ["Invited", "RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
 
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Invited:
+    """Whom a sum is asked of and under which keys: with round number and model, all that it takes
+    to ask for it again word for word.
+
+    Args:
+        silos: places in the plan.
+        keys: the name of their key set; empty: the newest, where nothing is asked for again.
+    """
+
+    silos: frozenset[int]
+    keys: bytes = b""
 
 
 @final
@@ -96,16 +111,16 @@ class Summing(Protocol):
         """Have every silo agree to the plan; raises unless enough do."""
         ...
 
-    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def invite(self, number: int, *, again: Invited | None = None) -> Invited:
         """The silos of round `number` (from 0); raises `TooFewSilosError` if they cannot be enough.
 
         Args:
-            again: silos that this very sum was asked of before; raises `RoundLostError` unless all
-                of them are there.
+            again: how this very sum was asked for before; raises `RoundLostError` unless all of its
+                silos are there.
         """
         ...
 
-    def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def there(self, number: int, *, again: Invited | None = None) -> Invited:
         """The same without another chance for silos that are absent: for the measurement that
         follows a round.
         """
@@ -114,7 +129,7 @@ class Summing(Protocol):
     def sum(
         self,
         number: int,
-        invited: frozenset[int],
+        invited: Invited,
         parameters: npt.NDArray[np.float64],
         purpose: str = "model",
     ) -> Summed:
@@ -129,7 +144,7 @@ class RoundOutcome:
 
     Args:
         number: counted from 0.
-        invited: places in the plan of the silos that were asked.
+        invited: the silos that were asked.
         summed: all that the server learnt of them.
         update: the averaged update that moved the model; zero if the sum was refused.
         refused: why the sum was not let near the model; the round counts all the same.
@@ -140,7 +155,7 @@ class RoundOutcome:
     """
 
     number: int
-    invited: frozenset[int]
+    invited: Invited
     summed: Summed
     update: npt.NDArray[np.float64]
     refused: str | None = None
@@ -153,7 +168,7 @@ class RoundOutcome:
 class Watching(Protocol):
     """What is told of a round while it happens; `watchers` has those that there are."""
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """Nothing has been sent yet."""
         ...
 
@@ -168,7 +183,7 @@ def one_round(
     summing: Summing,
     watch: Watching,
     *,
-    again: frozenset[int] | None = None,
+    again: Invited | None = None,
 ) -> RoundOutcome:
     """Invite, compute locally, sum securely, move the model unless the sum cannot be honest silos'.
 
@@ -180,7 +195,7 @@ def one_round(
         server: the global model.
         summing: silos and what carries bytes to them and back.
         watch: told before anything is sent and after the model has moved.
-        again: the silos of this round, if it was asked for before and did not end.
+        again: how this round was asked for, if that was before and it did not end.
     """
     invited = summing.invite(number, again=again)
     watch.round_begins(number, invited)

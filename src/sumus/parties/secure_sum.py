@@ -1,19 +1,22 @@
 """The secure sum as the server drives it over any engine: who takes part, keys, three exchanges.
 
-    greet      every silo agrees to the plan, or says why not; keys go round          (2 exchanges)
+    greet      every silo agrees to the plan, or says why not; keys go round          (3 exchanges)
     sum        invite and collect, have the survivor set signed, unmask               (3 exchanges)
 
-Whoever misses an exchange is left out of the next round until it answers a greeting again; whoever
-lied is left out for good (`blame`).
+Whoever misses an exchange is left out of the next round until it answers a greeting again; then all
+are greeted, and fresh keys go round. A round that was interrupted is asked for again under the keys
+that it was first asked for, whichever went round since. Whoever lied is left out for good
+(`blame`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +27,14 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.evidence import Evidence
-from sumus.parties.round import Summed
-from sumus.parties.sums import pack_model, round_identifier
+from sumus.parties.round import Invited, Summed
+from sumus.parties.sums import pack_model, round_identifier, sequence_of
 from sumus.parties.wire import readable
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     SERVER,
     Disagreements,
+    Encapsulations,
     Greeting,
     Identity,
     Message,
@@ -156,9 +160,10 @@ class SecureSum:
         Guarantee: returns only if enough silos are there for a round; otherwise raises with every
             refusal.
         """
+        self._adverts = {}
         until = time.monotonic() + self._patience.set_up
         tries: dict[int, int] = dict.fromkeys(range(self._terms.silos), 0)
-        missing = frozenset(range(self._terms.silos)) - set(self._adverts)
+        missing = frozenset(range(self._terms.silos))
         while missing:
             left = until - time.monotonic()
             if left <= 0.0 or all(tries[silo] >= _MOST_GREETINGS for silo in missing):
@@ -173,20 +178,22 @@ class SecureSum:
         if len(self._present) < self._terms.minimum_survivors:
             raise EngineError(self._too_few())
 
-    def invite(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def invite(self, number: int, *, again: Invited | None = None) -> Invited:
         """See `Summing.invite`: everybody who is there, absent silos having been greeted again."""
         self._welcome_back()
         return self.there(number, again=again)
 
-    def there(self, number: int, *, again: frozenset[int] | None = None) -> frozenset[int]:
+    def there(self, number: int, *, again: Invited | None = None) -> Invited:
         """See `Summing.there`."""
         least = self._terms.minimum_survivors
-        chosen = self.blame.invited(self.present, number, least=least)
-        if again is not None and not again <= self.present - self.blame.liars:
+        if again is not None and not again.silos <= self.present - self.blame.liars:
             raise RoundLostError(f"round {number + 1} cannot be repeated: not all silos are there.")
-        if len(again or chosen) < least:
+        newest = b"" if self._session is None else self._session.keys_digest
+        chosen = self.blame.invited(self.present, number, least=least)
+        invited = again or Invited(chosen, newest)
+        if len(invited.silos) < least:
             raise TooFewSilosError(self._too_few())
-        return again or chosen
+        return invited
 
     def _hello(self, silos: frozenset[int], *, deadline_seconds: float) -> frozenset[int]:
         """Greet some silos; returns those that refused."""
@@ -230,27 +237,43 @@ class SecureSum:
         return setup
 
     def _pass_keys_round(self, *, deadline_seconds: float) -> None:
+        """Have the greeted silos agree on keys; where too few do, the keys that there are stay in
+        use.
+        """
         if len(self._adverts) < self._terms.minimum_survivors:
-            raise EngineError(self._too_few())
-        self._session, directories = self._setup().close()
-        replies = self._driver.exchange(directories, deadline_seconds=deadline_seconds)
-        self._present = frozenset(
-            silo
-            for silo, reply in replies.items()
-            if self._is_ready(silo, reply, directory=directories[silo])
-        )
-
-    def _is_ready(self, silo: int, reply: bytes, *, directory: bytes) -> bool:
+            return
+        agreeing, directories = self._setup().close()
+        for silo, reply in self._exchange(directories, deadline_seconds).items():
+            with self._noting(silo):
+                self._read(silo, reply, Encapsulations, answers=directories[silo])
+                agreeing.receive(reply, sender=silo)
         try:
-            ready = self._read(silo, reply, Ready, answers=directory)
+            session, ciphertexts = agreeing.close()
+        except RoundAborted:
+            return
+        ready = set()
+        for silo, reply in self._exchange(ciphertexts, deadline_seconds).items():
+            with self._noting(silo):
+                answer = self._read(silo, reply, Ready, answers=ciphertexts[silo])
+                if answer.answers == request_digest(ciphertexts[silo]):
+                    ready.add(silo)
+        if len(ready) >= self._terms.minimum_survivors:
+            self._session, self._present = session, frozenset(ready)
+
+    def _exchange(self, messages: Mapping[int, bytes], deadline: float) -> Mapping[int, bytes]:
+        return self._driver.exchange(messages, deadline_seconds=deadline)
+
+    @contextmanager
+    def _noting(self, silo: int) -> Iterator[None]:
+        """A silo that does not answer as it should is left out, and the operator told why."""
+        try:
+            yield
         except PeerProtocolError as error:
             self.refusals[self._name(silo)] = str(error)
-            return False
-        return ready.answers == request_digest(directory)
 
     def _welcome_back(self) -> None:
-        """Greet absent silos again, less and less often; if one is back, the keys go round
-        again.
+        """Greet absent silos again, less and less often; if one is back, all are greeted and fresh
+        keys go round.
         """
         for silo in frozenset(range(self._terms.silos)) - self._present:
             self._absences[silo] = self._absences.get(silo, 0) + 1
@@ -261,15 +284,15 @@ class SecureSum:
         )
         if not due:
             return
-        for silo in due:
-            self._adverts.pop(silo, None)
+        self._adverts = {}
         self._hello(due, deadline_seconds=min(5.0, self._patience.stage))
-        back = due & set(self._adverts)
-        if back:
-            self._absences = {
-                silo: count for silo, count in self._absences.items() if silo not in back
-            }
-            self._pass_keys_round(deadline_seconds=self._patience.stage)
+        if not self._adverts:
+            return
+        self._hello(self._present, deadline_seconds=self._patience.stage)
+        self._pass_keys_round(deadline_seconds=self._patience.stage)
+        self._absences = {
+            silo: count for silo, count in self._absences.items() if silo not in self._present
+        }
 
     def _too_few(self) -> str:
         there = len(self.present - self.blame.liars) if self._session else len(self._adverts)
@@ -292,16 +315,16 @@ class SecureSum:
     def sum(
         self,
         number: int,
-        invited: frozenset[int],
+        invited: Invited,
         parameters: npt.NDArray[np.float64],
         purpose: str = "model",
     ) -> Summed:
         """See `Summing.sum`."""
         if self._session is None:
             raise EngineError("the silos have not been greeted. Call greet() first.")
-        identifier = round_identifier(self._agreement.plan, number, invited, purpose)
+        identifier = round_identifier(self._agreement.plan, number, invited.silos, purpose)
         participants = frozenset(
-            silo for silo, place in enumerate(self._places) if place in invited
+            silo for silo, place in enumerate(self._places) if place in invited.silos
         )
         answering, deadlines = participants, iter((self._patience.update,))
         self._driver.reset()
@@ -329,16 +352,18 @@ class SecureSum:
                 round_id=identifier,
                 payload=pack_model(number, parameters, purpose),
                 participants=participants,
+                sequence=sequence_of(number, purpose),
+                keys_digest=invited.keys or None,
             )
         except UnopenedError as error:
-            lines = self.blame.note(number, self._placed(error.disagreements), error.accusation)
+            lines = self._note(number, purpose, error.disagreements, error.accusation)
             self._untold += lines
             raise SpoiledRoundError(f"round {number + 1} is lost: {'; '.join(lines)}.") from error
         finally:
             self._present = (self._present - participants) | answering
         if self._evidence is not None:
             self._evidence.keep(number, purpose, opened.certificate)
-        told = self.blame.note(number, self._placed(opened.disagreements), opened.accusation)
+        told = self._note(number, purpose, opened.disagreements, opened.accusation)
         notes = self._untold + told
         self._untold = ()
         # removable noise is the model's alone
@@ -385,6 +410,18 @@ class SecureSum:
     def _in_plan(self, silos: frozenset[int]) -> frozenset[int]:
         return frozenset(self._places[silo] for silo in silos)
 
+    def _note(
+        self,
+        number: int,
+        purpose: str,
+        noticed: Disagreements,
+        accusation: Mapping[str, Any] | None,
+    ) -> tuple[str, ...]:
+        """Keep what proves a disagreement, and who is left out for it."""
+        if self._evidence is not None and accusation is not None:
+            self._evidence.accuse(number, purpose, accusation)
+        return self.blame.note(number, self._placed(noticed))
+
     def _placed(self, noticed: Disagreements) -> Disagreements:
         return Disagreements(
             pairs=frozenset((self._places[a], self._places[b]) for a, b in noticed.pairs),
@@ -403,6 +440,8 @@ def secure_round(
     round_id: bytes,
     payload: bytes,
     participants: frozenset[int] | None = None,
+    sequence: int | None = None,
+    keys_digest: bytes | None = None,
 ) -> RoundSum:
     """One round of the protocol over any transport: three exchanges, each ending when the replies
     that will come have come.
@@ -410,7 +449,13 @@ def secure_round(
     Guarantee: returns the sum of exactly the survivors that a quorum of silos signed for, or
         raises; a reply that does not fit counts as no reply.
     """
-    collecting, invitation = session.invite(round_id, payload=payload, participants=participants)
+    collecting, invitation = session.invite(
+        round_id,
+        payload=payload,
+        participants=participants,
+        sequence=sequence,
+        keys_digest=keys_digest,
+    )
     _collect(collecting, exchange(dict.fromkeys(collecting.waiting_for, invitation)))
     certifying, proposal = collecting.close()
     _collect(certifying, exchange(dict.fromkeys(certifying.waiting_for, proposal)))

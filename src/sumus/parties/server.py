@@ -23,7 +23,7 @@ from sumus.errors import EngineError, ProtocolError, RoundAborted
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
 from sumus.parties.entries import restore
-from sumus.parties.round import RoundOutcome, Summed, Summing, Watching, one_round
+from sumus.parties.round import Invited, RoundOutcome, Summed, Summing, Watching, one_round
 from sumus.parties.secure_sum import RoundLostError, SpoiledRoundError, TooFewSilosError
 from sumus.parties.server_model import prepared_without_records
 from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
@@ -187,10 +187,8 @@ class ServerParty:
         why = f" Refused: {refused}" if refused else ""
         return RoundAborted(f"{attempts} attempts in a row ended without a sum: {error}{why}")
 
-    def _where_to_go_on(self, run: RunFolder) -> tuple[int, frozenset[int] | None]:
-        """The next round (from 0) and, if it was asked for already and not finished, the silos that
-        were.
-        """
+    def _where_to_go_on(self, run: RunFolder) -> tuple[int, Invited | None]:
+        """The next round (from 0) and, if it was asked for already and not finished, how."""
         invited = [
             detail
             for event, detail in run.events
@@ -198,10 +196,12 @@ class ServerParty:
         ]
         if not invited or int(invited[-1]["round"]) <= run.last_round:
             return run.last_round, None
-        return int(invited[-1]["round"]) - 1, self._places(invited[-1]["silos"])
+        return int(invited[-1]["round"]) - 1, self._noted(invited[-1])
 
-    def _places(self, names: list[str]) -> frozenset[int]:
-        return frozenset(map(self.agreement.names.index, names))
+    def _noted(self, asked: Mapping[str, Any]) -> Invited:
+        """An invitation as the journal has it."""
+        places = frozenset(map(self.agreement.names.index, asked["silos"]))
+        return Invited(places, bytes.fromhex(asked.get("keys", "")))
 
     # -- measurements
 
@@ -209,7 +209,7 @@ class ServerParty:
         plan = self.agreement.plan
         return plan.evaluation.metrics == "secure" and plan.measures_after(number)
 
-    def _counted(self, number: int, invited: frozenset[int]) -> tuple[Metrics, Summed]:
+    def _counted(self, number: int, invited: Invited) -> tuple[Metrics, Summed]:
         """Accuracy and loss of the released model, as a secure sum of noisy counts over test
         records.
         """
@@ -234,23 +234,23 @@ class ServerParty:
         if invited[-1].get("purpose") != "metrics":
             self._measure(journal, number)
         elif all(measured.round != number + 1 for measured in run.measurements()):
-            self._measure(journal, number, self._places(invited[-1]["silos"]))
+            self._measure(journal, number, self._noted(invited[-1]))
 
     def _measure(
-        self, journal: Journal, number: int, again: frozenset[int] | None = None
+        self, journal: Journal, number: int, again: Invited | None = None
     ) -> Measurement | None:
         """Measure the released model under a round's number, if the plan says so; a model whose
         measurement is lost stays unmeasured.
 
         Args:
-            again: the silos of a measurement that is asked for again.
+            again: how a measurement was asked for that is asked for again.
         """
         if not self._measures_after(number):
             return None
         run, asked = journal.run, {"round": number + 1, "purpose": "metrics"}
         try:
             invited = self.summing.there(number, again=again)
-            journal.note_invited(asked | {"silos": journal.named(invited)})
+            journal.note_invited(asked | journal.named(invited))
             for _ in range(2):
                 try:
                     metrics, counted = self._counted(number, invited)

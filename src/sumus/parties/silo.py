@@ -33,20 +33,21 @@ from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
 from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
-from sumus.parties.memory import InFlight, Memory, SessionNotes
-from sumus.parties.sums import PURPOSES, require_start, unpack_model
+from sumus.parties.memory import Memory, SessionNotes
+from sumus.parties.sums import model_bytes, require_start, sequence_of, unpack_model
 from sumus.parties.wire import pack_vector, plain, plain_body
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     SERVER,
+    CipherTexts,
     DroppedSet,
     Greeting,
-    Identity,
+    Head,
     Invitation,
     KeyDirectory,
-    Ready,
     Refusal,
+    SiloAgreeing,
     SiloSession,
     SiloSetup,
     Welcome,
@@ -113,11 +114,8 @@ class _Admitted:
     """
 
     agreement: Agreement
-    identity: Identity
-    number: int
     memory: SessionNotes
-    setup: SiloSetup
-    advert: bytes
+    session: SiloSession
     releases: Releases = field(repr=False)
 
 
@@ -138,6 +136,7 @@ class SiloParty:
         work: what the silo computes, opened when it is first needed.
         releases: the silo's policy and ledger.
         agree: from a plan to what follows from it.
+        require_post_quantum: refuse keys of pairs that rest on X25519 alone.
         watch_update: simulation only; None: a local update never leaves the silo.
     """
 
@@ -148,17 +147,19 @@ class SiloParty:
         work: OpenWork,
         releases: OpenReleases,
         agree: Callable[[TrainingPlan], Agreement] = agree_on,
+        require_post_quantum: bool = False,
         watch_update: WatchUpdate | None = None,
     ) -> None:
         self._memory, self._open_work, self._open_releases = memory, work, releases
         self._agree, self._watch_update = agree, watch_update
+        self._require_post_quantum = require_post_quantum
         self._name = memory.name
         self._lock = threading.Lock()
         self._admitted: dict[bytes, _Admitted] = {}
         self._trusting: tuple[Agreement, Releases] | None = None
         self._works: dict[str, Work] = {}
+        self._set_up: tuple[bytes, bytes] = (b"", b"")
         self._misled: set[str] = set()  # plans that a server began with another model
-        self._sessions: dict[bytes, SiloSession] = {}
 
     def handle(self, message: bytes) -> bytes:
         """The answer to one message of the server."""
@@ -192,7 +193,7 @@ class SiloParty:
         with self._lock:
             self._admitted.clear()
             self._works.clear()
-            self._sessions.clear()
+            self._set_up = (b"", b"")
             self._memory.close()
 
     def _refuse(self, message: bytes, told: str, reason: str) -> bytes:
@@ -223,23 +224,31 @@ class SiloParty:
                 f"a message to a silo must come from the server, got sender {head.sender}. Refuse "
                 "it."
             )
-        if head.kind == Greeting.kind:
-            return self._welcome(decode(message, Greeting, roster=self._memory.roster))
-        if head.session not in self._sessions:
-            # the states check every signature; a process that does not know the session yet must
-            # not set it up for the first who names it
-            verify(decode_any(message), message, self._memory.roster)
-        if head.kind == KeyDirectory.kind:
-            return self._accept_keys(self._agreed(head.session), message)
-        session = self._sessions.get(head.session) or self._restored(head.session)
+        if head.kind in (Greeting.kind, KeyDirectory.kind, CipherTexts.kind):
+            # a transport that delivers twice must not make a silo forget what it advertised
+            digest = request_digest(message)
+            if self._set_up[0] != digest:
+                self._set_up = digest, self._key_message(head, message)
+            return self._set_up[1]
+        admitted = self._agreed(head.session, message)
         if head.kind == Invitation.kind:
-            return self._submit(self._admitted[head.session], session, message)
-        submitted = session.resume(message)
+            return self._submit(admitted, message)
+        submitted = admitted.session.resume(message)
         if head.kind == DroppedSet.kind:
             return submitted.sign(message)[1]
         reply = submitted.reveal(message)[1]
         self._admitted[head.session].memory.keep_certificate(head.round_id, message)
         return reply
+
+    def _key_message(self, head: Head, message: bytes) -> bytes:
+        """The answer to a message by which keys go round."""
+        if head.kind == Greeting.kind:
+            return self._welcome(decode(message, Greeting, roster=self._memory.roster))
+        verify(decode_any(message), message, self._memory.roster)  # before any state is looked at
+        admitted = self._agreed(head.session, message)
+        if head.kind == KeyDirectory.kind:
+            return self._accept_directory(admitted, message)
+        return self._accept_ciphertexts(admitted, message)
 
     # -- agreeing on a plan
 
@@ -261,23 +270,41 @@ class SiloParty:
                 "server."
             )
         self._work(admitted.agreement)
+        notes, session = admitted.memory, admitted.session
+        setup, advert = SiloSetup.start(
+            session.identity,
+            session.roster,
+            terms=session.terms,
+            random=notes.random or RandomSource(),
+            post_quantum=None if notes.random is None else False,
+        )
+        notes.keys.keep(notes.keys.ring.with_pending(setup.pending))
         welcome = Welcome(
-            sender=admitted.number,
+            sender=session.number,
             session=greeting.session,
             nonce=greeting.nonce,
             simulation=self._memory.simulated,
-            advert=admitted.advert,
+            advert=advert,
         )
-        return welcome.encode(admitted.identity)
+        return welcome.encode(session.identity)
 
-    def _accept_keys(self, admitted: _Admitted, message: bytes) -> bytes:
-        session = admitted.setup.receive(message, admitted.memory.guard)
-        self._sessions[session.session] = session
-        admitted.memory.keep_directory(message)
-        ready = Ready(
-            sender=session.number, session=session.session, answers=request_digest(message)
+    def _accept_directory(self, admitted: _Admitted, message: bytes) -> bytes:
+        """Agree with everybody in the directory; the private half of X25519 has then served."""
+        session, keys = admitted.session, admitted.memory.keys
+        setup = SiloSetup.restore(
+            session.identity, session.roster, terms=session.terms, pending=keys.ring.pending
         )
-        return ready.encode(session.identity)
+        agreeing, reply = setup.receive(message, require_post_quantum=self._require_post_quantum)
+        keys.keep(keys.ring.with_pending(agreeing.pending))
+        return reply
+
+    def _accept_ciphertexts(self, admitted: _Admitted, message: bytes) -> bytes:
+        """The key set is complete, and no private half is kept."""
+        session, keys = admitted.session, admitted.memory.keys
+        agreeing = SiloAgreeing.restore(
+            session.identity, session.roster, terms=session.terms, pending=keys.ring.pending
+        )
+        return agreeing.receive(message, admitted.memory.guard, keys)[1]
 
     def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
         """Agree to an approved plan, or raise: terms, roster, ε, policy."""
@@ -290,17 +317,18 @@ class SiloParty:
                 "server. Compare plan and roster fingerprints."
             )
         releases = self._open_releases(agreement)
-        memory = self._memory.session(session)
-        setup, advert = SiloSetup.restore(
-            identity, roster, terms=terms, secret=memory.secret(), random=memory.random
-        )
+        memory = self._memory.session(session, bytes.fromhex(plan.hash))
         return _Admitted(
             agreement=agreement,
-            identity=identity,
-            number=roster.number(identity.name),
             memory=memory,
-            setup=setup,
-            advert=advert,
+            session=SiloSession.open(
+                identity,
+                roster,
+                terms=terms,
+                guard=memory.guard,
+                keys=memory.keys,
+                random=memory.random,
+            ),
             releases=releases,
         )
 
@@ -313,21 +341,12 @@ class SiloParty:
             self._works[plan_hash] = self._open_work(agreement, self._name)
         return self._works[plan_hash]
 
-    def _restored(self, session: bytes) -> SiloSession:
-        """The session that another process of this silo set up before it ended."""
-        if not self._memory.knows(session):
-            raise PeerProtocolError(
-                f"silo {self._name!r} has not set up this session. Pass it the keys first."
-            )
-        admitted = self._agreed(session)
-        self._sessions[session] = admitted.setup.receive(
-            admitted.memory.directory or b"", admitted.memory.guard
-        )
-        return self._sessions[session]
-
-    def _agreed(self, session: bytes) -> _Admitted:
+    def _agreed(self, session: bytes, message: bytes) -> _Admitted:
         """The plan of a session; agreed to again by a process that has just started."""
         if session not in self._admitted:
+            # the states check every signature; a process that does not know the session yet must
+            # not set it up for the first who names it
+            verify(decode_any(message), message, self._memory.roster)
             self._admitted[session] = self._admit(self._plan_of(session), session)
         return self._admitted[session]
 
@@ -348,33 +367,40 @@ class SiloParty:
 
     # -- one round
 
-    def _submit(self, admitted: _Admitted, session: SiloSession, message: bytes) -> bytes:
+    def _submit(self, admitted: _Admitted, message: bytes) -> bytes:
         """The masked input for an invitation: its noise is drawn once, and the same invitation gets
         the very same bytes again.
         """
-        agreement, memory = admitted.agreement, admitted.memory
-        invited = session.receive(message)
+        agreement, session = admitted.agreement, admitted.session
+        invited = session.receive(
+            message, payload_bytes=model_bytes(agreement.design.resolved.dimension)
+        )
+        if invited.reply:
+            return invited.reply
         asked = _Asked.read(invited.payload, agreement)
+        if asked.order != invited.header.sequence:
+            raise PeerProtocolError(
+                f"sum {invited.header.sequence} is said to be that of round {asked.number + 1}, "
+                f"which is sum {asked.order}. Refuse the server."
+            )
+        last = self._memory.last_answered(bytes.fromhex(agreement.plan.hash))
+        if last is not None and asked.order <= last:
+            raise PeerProtocolError(
+                f"silo {self._name!r} has answered round {last // 2 + 1} already, and a round is "
+                "answered once. Go on with the next."
+            )
         self._require_start(agreement, asked)
         work = self._work(agreement)  # before the round counts: records that do not load cost none
-        transcript, last = invited.header.transcript, memory.in_flight
-        if last is not None and asked.order <= last.number:
-            if asked.order == last.number and transcript == last.transcript and last.reply:
-                return last.reply
-            raise PeerProtocolError(
-                f"silo {self._name!r} has answered round {last.number // 2 + 1} already, and a "
-                "round is answered once. Go on with the next."
-            )
-        admitted.releases.require_near(asked.number, -1 if last is None else last.number // 2)
-        # from here on this round's noise counts as drawn
-        memory.keep_in_flight(InFlight(asked.order, transcript))
+        admitted.releases.require_near(asked.number, -1 if last is None else last // 2)
+        # from here on this round's noise counts as drawn, and no earlier round can be opened
+        invited.claim()
         admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)
         vector = self._vector(agreement, work, asked, invited.removable_seeds)
         residues = to_ring(
             np.asarray(vector, dtype=np.int64), agreement.plan.aggregation.modulus_bits
         )
         reply = invited.submit(residues)[1]
-        memory.keep_in_flight(InFlight(asked.order, transcript, reply))
+        session.keep_answer(reply)
         return reply
 
     def _require_start(self, agreement: Agreement, asked: _Asked) -> None:
@@ -457,5 +483,5 @@ class _Asked:
             number=number,
             purpose=purpose,
             parameters=parameters,
-            order=2 * number + PURPOSES.index(purpose),
+            order=sequence_of(number, purpose),
         )

@@ -229,4 +229,10 @@ def open_party(
     def releases(agreement: Agreement) -> Noted:
         return Noted(own_releases(agreement, seen.ledger, policy, silo=name), seen)
 
-    return SiloParty(state, work=work_on(site.load), releases=releases, agree=allowed)
+    return SiloParty(
+        state,
+        work=work_on(site.load),
+        releases=releases,
+        agree=allowed,
+        require_post_quantum=policy.require_post_quantum,
+    )

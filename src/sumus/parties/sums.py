@@ -16,10 +16,12 @@ from sumus.secagg import Terms
 
 __all__ = [
     "PURPOSES",
+    "model_bytes",
     "model_hash",
     "pack_model",
     "require_start",
     "round_identifier",
+    "sequence_of",
     "terms_of",
     "unpack_model",
 ]
@@ -42,6 +44,16 @@ def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
         noise_contributors=plan.noise_contributors,
         removable=plan.federation.dropouts if plan.noise.removable else 0,
     )
+
+
+def sequence_of(number: int, purpose: str) -> int:
+    """The place of a sum among all of the plan: a round's model comes before its measurement."""
+    return 2 * number + PURPOSES.index(purpose)
+
+
+def model_bytes(dimension: int) -> int:
+    """The length of what `pack_model` makes of so many parameters."""
+    return 12 + 4 * dimension
 
 
 def pack_model(number: int, parameters: npt.NDArray[np.float64], purpose: str = "model") -> bytes:

@@ -13,7 +13,7 @@ from sumus.errors import RoundAborted
 from sumus.noise import lift, to_ring
 from sumus.parties.agreement import Agreement
 from sumus.parties.driver import Driver
-from sumus.parties.round import Summed
+from sumus.parties.round import Invited, Summed
 from sumus.parties.sums import pack_model, round_identifier
 from sumus.parties.wire import plain, plain_body, unpack_vector
 
@@ -32,18 +32,18 @@ class TrustedSum:
     def sum(
         self,
         number: int,
-        invited: frozenset[int],
+        invited: Invited,
         parameters: npt.NDArray[np.float64],
         purpose: str = "model",
     ) -> Summed:
         """See `Summing.sum`."""
         plan = self._agreement.plan
-        identifier = round_identifier(plan, number, invited, purpose)
+        identifier = round_identifier(plan, number, invited.silos, purpose)
         message = plain(
             bytes.fromhex(plan.hash) + identifier + pack_model(number, parameters, purpose)
         )
         answers = self._driver.exchange(
-            dict.fromkeys(sorted(invited), message), deadline_seconds=_ENDLESS
+            dict.fromkeys(sorted(invited.silos), message), deadline_seconds=_ENDLESS
         )
         survivors = frozenset(answers)
         reason = too_few(self._agreement, len(survivors))

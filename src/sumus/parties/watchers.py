@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 from sumus.books import RoundEntry, RunFolder
 from sumus.guarantee import NoiseDesign
 from sumus.parties.entries import entry_of
-from sumus.parties.round import RoundOutcome, Watching
+from sumus.parties.round import Invited, RoundOutcome, Watching
 from sumus.tasks import Metrics
 from sumus.training import LocalUpdate, Prepared, Server, evaluate
 
@@ -48,7 +48,7 @@ class Watchers:
     journal: Journal | None = None
     telling: tuple[Telling, ...] = ()
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """See `Watching.round_begins`."""
         for watcher in self.measuring:
             watcher.round_begins(number, invited)
@@ -82,7 +82,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self._began = 0.0
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """See `Watching.round_begins`."""
         self._began = time.perf_counter()
 
@@ -114,7 +114,7 @@ class LocalUpdates:
         """See `SiloParty`."""
         self._updates[place], self._seconds[place] = update, seconds
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """See `Watching.round_begins`."""
         self._updates, self._seconds = {}, {}
 
@@ -148,7 +148,7 @@ class SimulationMetrics:
     prepared: Prepared
     server: Server
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """See `Watching.round_begins`."""
 
     def round_ends(self, outcome: RoundOutcome) -> None:
@@ -204,13 +204,14 @@ class Journal:
     names: tuple[str, ...]
     committed: RoundEntry = field(init=False)
 
-    def named(self, places: frozenset[int]) -> list[str]:
-        """Silos as the journal calls them."""
-        return [self.names[place] for place in sorted(places)]
+    def named(self, invited: Invited) -> dict[str, Any]:
+        """Silos and their key set as the journal calls them."""
+        keys = {"keys": invited.keys.hex()} if invited.keys else {}
+        return {"silos": [self.names[place] for place in sorted(invited.silos)]} | keys
 
-    def round_begins(self, number: int, invited: frozenset[int]) -> None:
+    def round_begins(self, number: int, invited: Invited) -> None:
         """Note the invitation, unless it is noted already and only asked for again."""
-        self.note_invited({"round": number + 1, "silos": self.named(invited)})
+        self.note_invited({"round": number + 1} | self.named(invited))
 
     def note_invited(self, asked: Mapping[str, Any]) -> None:
         """Silos count what they were asked for as released, so the journal must know of it."""

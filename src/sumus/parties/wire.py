@@ -1,7 +1,8 @@
 """What travels between a server and a silo: messages of `sumus.secagg`, each signed by its sender.
 
     server ──Greeting(nonce, plan hash, version)──► silo ──Welcome(nonce, simulation?, advert)──► server
-    server ──KeyDirectory─────────────────────────► silo ──Ready(hash of the directory)────────► server
+    server ──KeyDirectory─────────────────────────► silo ──Encapsulations─────────────────────► server
+    server ──CipherTexts──────────────────────────► silo ──Ready(hash of the ciphertexts)──────► server
     server ──message of a round───────────────────► silo ──message of the round────────────────► server
                                                           ──Refusal(hash of the message, reason)► server
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sumus.secagg.certificates import certified as certified
     from sumus.secagg.envelope import (
         SERVER as SERVER,
+        Head as Head,
         Message as Message,
         head_of as head_of,
     )
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
         Traffic as Traffic,
         check_drop as check_drop,
         vanished as vanished,
+    )
+    from sumus.secagg.keyring import (
+        KeyRing as KeyRing,
+        KeySet as KeySet,
+        KeyStore as KeyStore,
+        MemoryKeyStore as MemoryKeyStore,
+        RoundInFlight as RoundInFlight,
     )
     from sumus.secagg.keys import (
         SERVER_NAME as SERVER_NAME,
@@ -72,7 +80,11 @@ if TYPE_CHECKING:
         Disagreements as Disagreements,
         UnopenedError as UnopenedError,
     )
-    from sumus.secagg.schedule import agree as agree, expand as expand
+    from sumus.secagg.schedule import (
+        PublicHalf as PublicHalf,
+        agree as agree,
+        expand as expand,
+    )
     from sumus.secagg.secrets import pair_sign as pair_sign
     from sumus.secagg.server import (
         RoundSum as RoundSum,
@@ -81,8 +93,13 @@ if TYPE_CHECKING:
         ServerSession as ServerSession,
         ServerUnmasking as ServerUnmasking,
     )
-    from sumus.secagg.server_setup import ServerSetup as ServerSetup
+    from sumus.secagg.server_setup import (
+        ServerAgreeing as ServerAgreeing,
+        ServerSetup as ServerSetup,
+    )
     from sumus.secagg.setup_messages import (
+        CipherTexts as CipherTexts,
+        Encapsulations as Encapsulations,
         Greeting as Greeting,
         KeyDirectory as KeyDirectory,
         Ready as Ready,
@@ -98,7 +115,10 @@ if TYPE_CHECKING:
         SiloSubmitted as SiloSubmitted,
         answer as answer,
     )
-    from sumus.secagg.silo_setup import SiloSetup as SiloSetup
+    from sumus.secagg.silo_setup import (
+        SiloAgreeing as SiloAgreeing,
+        SiloSetup as SiloSetup,
+    )
     from sumus.secagg.summing import (
         SecureSum as SecureSum,
         secure_sum as secure_sum,
@@ -110,22 +130,23 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     accusation="Accusation",
     certificates="certified",
-    envelope="Message SERVER head_of",
+    envelope="Head Message SERVER head_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
     guard="FileRoundGuard MemoryRoundGuard RoundGuard",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
+    keyring="KeyRing KeySet KeyStore MemoryKeyStore RoundInFlight",
     keys="Identity Roster SERVER_NAME public_keys session_digest",
     masking="Words add_masks as_words pack reduce_words unpack word_type",
     messages="DroppedSet Invitation SetCertificate decode decode_any verify",
     protected="is_protected open_identity protect public_key_of",
     recovery="Disagreements UnopenedError",
-    schedule="agree expand",
+    schedule="PublicHalf agree expand",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
-    server_setup="ServerSetup",
-    setup_messages="Greeting KeyDirectory Ready Refusal Welcome request_digest",
+    server_setup="ServerAgreeing ServerSetup",
+    setup_messages="CipherTexts Encapsulations Greeting KeyDirectory Ready Refusal Welcome request_digest",
     silo="SiloDone SiloInvited SiloSession SiloSigned SiloSubmitted answer",
-    silo_setup="SiloSetup",
+    silo_setup="SiloAgreeing SiloSetup",
     summing="SecureSum secure_sum terms_of",
     terms="Terms",
 )

@@ -23,6 +23,10 @@ The order is random in the eyes of whoever chose the corrupt silos: it is scrypt
 rosters or plans can try many; each trial costs scrypt's 0.1 s and 32 MB, and 2^32 trials are added
 to the security parameter.
 
+A plan that declares few colluders gets a graph for more all the same: where the terms leave the
+graph to Sumus ("auto"), it counts on 2 % of the silos and on a committee of 21 at least, since
+neighbours that are one and signers that are two would be broken by a single undeclared colluder.
+
 Reference: Bell, Bonawitz, Gascón, Lepoint, Raykova 2020 (eprint 2020/704), sections 3 and 4.
 """
 
@@ -39,9 +43,28 @@ from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg.terms import Terms
 
-__all__ = ["GRINDING_BITS", "SparseNumbers", "Topology", "sparse_numbers", "tail", "topology_of"]
+__all__ = [
+    "GRINDING_BITS",
+    "LEAST_COMMITTEE",
+    "SparseNumbers",
+    "Topology",
+    "least_colluding",
+    "sparse_numbers",
+    "tail",
+    "topology_of",
+]
 
 GRINDING_BITS = 32
+LEAST_COMMITTEE = 21
+"""The smallest committee of a graph that the terms leave to Sumus."""
+_SILOS_PER_COLLUDER = 50
+
+
+def least_colluding(silos: int) -> int:
+    """The fewest colluders that a graph which the terms leave to Sumus counts on: 2 % of the silos,
+    rounded up.
+    """
+    return -(-silos // _SILOS_PER_COLLUDER)
 
 
 def tail(population: int, marked: int, drawn: int, more_than: int) -> Fraction:
@@ -87,6 +110,7 @@ def sparse_numbers(
     colluding: int,
     security_bits: int = 40,
     correctness_bits: int = 30,
+    least_committee: int = 1,
 ) -> SparseNumbers | None:
     """The smallest degree and committee that meet both security parameters, or None if only the
     complete graph does.
@@ -100,7 +124,7 @@ def sparse_numbers(
     committee = next(
         (
             (size, quorum)
-            for size in range(1, silos + 1)
+            for size in range(least_committee, silos + 1)
             if (quorum := (size + _bound(silos, colluding, size, limit=insecure)) // 2 + 1) <= size
             and tail(silos, dropouts, size, size - quorum) <= stopped
         ),
@@ -176,12 +200,14 @@ def topology_of(terms: Terms, session: bytes) -> Topology:
     """
     everyone = frozenset(range(terms.silos))
     if terms.sparse:
+        floored = terms.graph == "auto"
         numbers = sparse_numbers(
             terms.silos,
             dropouts=terms.dropouts,
-            colluding=terms.colluding,
+            colluding=max(terms.colluding, least_colluding(terms.silos) if floored else 0),
             security_bits=terms.security_bits,
             correctness_bits=terms.correctness_bits,
+            least_committee=LEAST_COMMITTEE if floored else 1,
         )
         if numbers is not None:
             ring = _ring_order(session, terms.silos)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sumus.errors import PlanError
 from sumus.randomness import RandomSource
 from sumus.secagg.guard import MemoryRoundGuard
+from sumus.secagg.keyring import MemoryKeyStore
 from sumus.secagg.keys import SERVER_NAME, Identity, Roster
 from sumus.secagg.server import RoundSum, ServerSession
 from sumus.secagg.server_setup import ServerSetup
@@ -71,10 +72,17 @@ class InProcessFederation:
         terms: the public numbers.
         random: where identities and every silo's own random source come from.
         absent: silos that never send a key.
+        post_quantum: whether silos advertise ML-KEM keys, which come from the library alone and are
+            not repeated by `random`.
     """
 
     def __init__(
-        self, terms: Terms, *, random: RandomSource, absent: Set[int] = frozenset()
+        self,
+        terms: Terms,
+        *,
+        random: RandomSource,
+        absent: Set[int] = frozenset(),
+        post_quantum: bool = False,
     ) -> None:
         identities = [
             Identity.generate(f"silo-{number:05d}", random) for number in range(terms.silos)
@@ -83,20 +91,28 @@ class InProcessFederation:
         roster = Roster.of(own, identities)
         self.traffic = Traffic()
         setup = ServerSetup(own, roster, terms)
-        waiting: dict[int, SiloSetup] = {}
-        for number, identity in enumerate(identities):
-            if number not in absent:
-                waiting[number], advert = SiloSetup.start(
-                    identity, roster, terms=terms, random=random.child()
-                )
-                self._send_up(number, advert)
-                setup.receive(advert, sender=number)
+        sources = {number: random.child() for number in range(terms.silos) if number not in absent}
+        started: dict[int, SiloSetup] = {}
+        for number, source in sources.items():
+            started[number], advert = SiloSetup.start(
+                identities[number], roster, terms=terms, random=source, post_quantum=post_quantum
+            )
+            self._send_up(number, advert)
+            setup.receive(advert, sender=number)
+        carrying, directories = setup.close()
+        waiting = {}
+        for number, state in self._alive(started, frozenset(), directories):
+            waiting[number], reply = state.receive(directories[number])
+            self._send_up(number, reply)
+            carrying.receive(reply, sender=number)
         self.server: ServerSession
-        self.server, directories = setup.close()
+        self.server, ciphertexts = carrying.close()
         self.silos: dict[int, SiloSession] = {}
-        for number, state in waiting.items():
-            self.traffic.down[number] += len(directories[number])
-            self.silos[number] = state.receive(directories[number], MemoryRoundGuard())
+        for number, agreeing in self._alive(waiting, frozenset(), ciphertexts):
+            self.silos[number], reply = agreeing.receive(
+                ciphertexts[number], MemoryRoundGuard(), MemoryKeyStore(), random=sources[number]
+            )
+            self._send_up(number, reply)
 
     def _send_up(self, silo: int, message: bytes) -> None:
         self.traffic.up[silo] += len(message)
@@ -142,9 +158,12 @@ class InProcessFederation:
         return unmasking.close()
 
     def _alive(
-        self, states: Mapping[int, S], gone: frozenset[int], message: bytes
+        self, states: Mapping[int, S], gone: frozenset[int], message: bytes | Mapping[int, bytes]
     ) -> list[tuple[int, S]]:
-        """Hand the server's message to every silo that is still there."""
+        """Hand the server's message, or each its own, to every silo that is still there."""
         alive = [(number, state) for number, state in states.items() if number not in gone]
-        self.traffic.down.update({number: len(message) for number, _ in alive})
+        for number, _ in alive:
+            self.traffic.down[number] += len(
+                message if isinstance(message, bytes) else message[number]
+            )
         return alive

@@ -31,6 +31,9 @@ from sumus.secagg.envelope import (
 from sumus.secagg.keys import Roster
 from sumus.secagg.schedule import SALT_BYTES
 from sumus.secagg.setup_messages import (
+    CipherTexts,
+    Encapsulation,
+    Encapsulations,
     Greeting,
     KeyAdvert,
     KeyDirectory,
@@ -41,7 +44,10 @@ from sumus.secagg.setup_messages import (
 
 __all__ = [
     "SERVER",
+    "CipherTexts",
     "DroppedSet",
+    "Encapsulation",
+    "Encapsulations",
     "Greeting",
     "Invitation",
     "KeyAdvert",
@@ -71,6 +77,8 @@ class RoundHeader:
     Args:
         session: hash of terms and roster.
         round_id: 32 bytes never used before in this session.
+        keys_digest: names the key set whose roots mask this round.
+        sequence: of the sum in this session; everybody's roots move on to it, and none comes back.
         payload_digest: SHA-256 of what the application sends along, for example the model.
         silos: N, the length of the roster.
         participants: the silos that are asked for an input.
@@ -78,6 +86,8 @@ class RoundHeader:
 
     session: bytes
     round_id: bytes
+    keys_digest: bytes
+    sequence: int
     payload_digest: bytes
     silos: int
     participants: frozenset[int]
@@ -92,7 +102,9 @@ class RoundHeader:
     def body(self) -> bytes:
         """The header's own fields in every message of the server."""
         return (
-            self.payload_digest
+            self.keys_digest
+            + self.sequence.to_bytes(8, "little")
+            + self.payload_digest
             + self.silos.to_bytes(2, "little")
             + encode_bitmap(self.silos, self.participants)
         )
@@ -102,11 +114,14 @@ class RoundHeader:
         """A header from its `body`."""
         if round_id == NO_ROUND:
             raise PeerProtocolError("a message of a round has no round id. Refuse the sender.")
+        keys_digest, sequence = reader.take(32), reader.number(8)
         payload_digest = reader.take(32)
         silos = reader.number(2)
         return cls(
             session=session,
             round_id=round_id,
+            keys_digest=keys_digest,
+            sequence=sequence,
             payload_digest=payload_digest,
             silos=silos,
             participants=reader.bitmap(silos),
@@ -116,7 +131,7 @@ class RoundHeader:
     def transcript(self) -> bytes:
         """SHA-256 of everything that all silos of the round have to agree on."""
         return hashlib.sha256(
-            b"sumus transcript 1" + self.session + self.round_id + self.body
+            b"sumus transcript 2" + self.session + self.round_id + self.body
         ).digest()
 
 
@@ -335,7 +350,16 @@ class RevealedShares(Message):
         )
 
 
-_SET_UP = (Greeting, Welcome, KeyAdvert, KeyDirectory, Ready)
+_SET_UP = (
+    Greeting,
+    Welcome,
+    KeyAdvert,
+    KeyDirectory,
+    Encapsulation,
+    Encapsulations,
+    CipherTexts,
+    Ready,
+)
 _OF_A_ROUND = (
     Invitation,
     MaskedInput,

@@ -1,23 +1,31 @@
-"""The key schedule: every secret of a round, derived from two long-lived roots.
+"""The key schedule: every secret of a round, and what is forgotten when.
 
-    X25519(u, v) ──HKDF──► pair root ──transcript──► pair key ──┬─► mask seed s_uv                  (opened if u or v drops out)
+    X25519(u, v) ──HKDF──► classical root ──ML-KEM-768(u, v)──► pair root r_0 ──► r_1 ──► r_2 ──► …
+                                                                        │        sequence of the sum
+                                 r_sequence ──transcript──► pair key ───┘
+                                                               ├─► mask seed s_uv                  (opened if u or v drops out)
                                                                ├─ salt of u ─► pads of u's secrets at v
                                                                └─ salt of v ─► pads of v's secrets at u
-    set-up secret ──HKDF──► own root ──transcript, salt──► own key ──┬─► self-mask seed b_u          (opened if u survives)
-                                                                    ├─► removable seeds             (opened if not needed)
-                                                                    └─► pads of u's secrets at u
+    operating system ──► own key of one submission ──┬─► self-mask seed b_u                        (opened if u survives)
+                                                     ├─► removable seeds                           (opened if not needed)
+                                                     └─► pads of u's secrets at u
 
-The transcript is a hash of round id, terms, roster, participants and payload. Everything below it
-is therefore new in every round, and opening a leaf says nothing about its siblings or its root. The
-salt is eight random bytes that a silo draws for one submission and sends along: should a silo whose
-disk was rolled back ever submit twice in one round, the two self masks differ, and since a holder
-reveals pads for one salt only, 2t > holders + colluders lets at most one of them be opened.
+Pair roots belong to a *key set*: fresh keys of all silos that were there when they went round. A
+root is replaced by its hash after each sum, and HMAC has no inverse, so what a silo keeps opens no
+sum before the one in flight. The transcript is a hash of round id, key set, sequence, terms,
+roster, participants and payload. Everything below it is therefore new in every round, and opening a
+leaf says nothing about its siblings or its root. The salt is eight random bytes that a silo draws
+for one submission and sends along: should a silo whose disk was rolled back ever submit twice in
+one round, the two self masks differ, and since a holder reveals pads for one salt only,
+2t > holders + colluders lets at most one of them be opened.
 
-Reference: HKDF is RFC 5869; Bonawitz et al. 2017, section 4 for the roles of s_uv and b_u.
+Reference: HKDF is RFC 5869, ML-KEM FIPS 203; the second secret enters as in the key schedule of TLS
+1.3 (RFC 8446, section 7.1). Bonawitz et al. 2017, section 4 for the roles of s_uv and b_u.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from dataclasses import dataclass, field
 from typing import final
@@ -34,11 +42,13 @@ __all__ = [
     "SALT_BYTES",
     "TAG_BYTES",
     "OwnKey",
-    "OwnRoot",
     "PairKey",
+    "PublicHalf",
     "agree",
     "expand",
     "keystream",
+    "mixed",
+    "ratchet",
     "refuse_low_order",
     "seed_tag",
 ]
@@ -90,18 +100,63 @@ def _exchange(own: X25519PrivateKey, public: bytes, *, owner: str) -> bytes:
         ) from None
 
 
-def agree(own: X25519PrivateKey, peer_public: bytes, *, session: bytes, peer: str) -> bytes:
-    """The pair root of two silos in one session; `peer` names the other one should its key be
+@final
+@dataclass(frozen=True)
+class PublicHalf:
+    """What one silo of a pair shows the other.
+
+    Args:
+        number: the silo's place on the roster.
+        agreement_key: its X25519 key.
+        kem_key: its ML-KEM-768 key; empty if it has none.
+    """
+
+    number: int
+    agreement_key: bytes
+    kem_key: bytes = b""
+
+    @property
+    def _encoded(self) -> bytes:
+        return (
+            self.number.to_bytes(2, "little")
+            + self.agreement_key
+            + hashlib.sha256(self.kem_key).digest()
+        )
+
+
+def agree(
+    own: X25519PrivateKey,
+    mine: PublicHalf,
+    other: PublicHalf,
+    *,
+    session: bytes,
+    owner: str,
+    keys_digest: bytes = b"",
+) -> bytes:
+    """The root of a pair of silos from X25519; `owner` names the other one should its key be
     refused.
 
     Guarantee: equal at both ends and unknown to anyone else if both public keys are authentic;
-        bound to the session and to both public keys, so it cannot be carried into another
-        federation.
+        bound to the session, to the key set, to both silos' numbers and to all their public keys,
+        so it cannot be carried into another federation, set-up or pair.
     """
-    own_public = own.public_key().public_bytes_raw()
-    shared = _exchange(own, peer_public, owner=peer)
-    info = b"sumus pair root" + min(own_public, peer_public) + max(own_public, peer_public)
+    shared = _exchange(own, other.agreement_key, owner=owner)
+    first, second = sorted((mine, other), key=lambda half: half.number)
+    info = b"sumus pair root 2" + keys_digest + first._encoded + second._encoded
     return HKDF(algorithm=SHA256(), length=32, salt=session, info=info).derive(shared)
+
+
+def mixed(root: bytes, kem_secret: bytes, ciphertext: bytes) -> bytes:
+    """The root of a pair that also shares a secret by ML-KEM: whoever lacks one of the two knows
+    nothing of it.
+    """
+    info = b"sumus hybrid root 2" + hashlib.sha256(ciphertext).digest()
+    return HKDF(algorithm=SHA256(), length=32, salt=root, info=info).derive(kem_secret)
+
+
+def ratchet(root: bytes) -> bytes:
+    """The root of the next sum; the one that it replaces does not follow from it."""
+    return expand(root, b"ratchet")
 
 
 def _field_seed(key: bytes, label: bytes) -> bytes:
@@ -114,9 +169,9 @@ def _field_seed(key: bytes, label: bytes) -> bytes:
 @final
 @dataclass(frozen=True, eq=False)
 class PairKey:
-    """What two silos share in one round."""
+    """What two silos share in one round; the bytes are kept while the round is in flight."""
 
-    _key: bytes = field(repr=False)
+    key: bytes = field(repr=False)
 
     @classmethod
     def derive(cls, pair_root: bytes, transcript: bytes) -> PairKey:
@@ -125,49 +180,33 @@ class PairKey:
 
     def mask_seed(self) -> bytes:
         """s_uv, the seed of the mask that one of the two adds and the other subtracts."""
-        return _field_seed(self._key, b"mask")
+        return _field_seed(self.key, b"mask")
 
     def pads(self, owner: int, *, salt: bytes, count: int) -> bytes:
         """The pads of `owner`'s first `count` secrets that the other silo of the pair holds, 32
         bytes each.
         """
-        return keystream(
-            expand(self._key, b"pads" + owner.to_bytes(2, "little") + salt), 32 * count
-        )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OwnRoot:
-    """What one silo shares with nobody, for the whole session: the root of its self masks and
-    removable seeds.
-    """
-
-    _root: bytes = field(repr=False)
-
-    def submission(self, transcript: bytes, salt: bytes) -> OwnKey:
-        """The key of one submission in one round."""
-        return OwnKey(expand(self._root, b"sumus round" + transcript + salt))
+        return keystream(expand(self.key, b"pads" + owner.to_bytes(2, "little") + salt), 32 * count)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OwnKey:
-    """What one silo shares with nobody in one submission."""
+    """What one silo shares with nobody: 32 fresh random bytes for one submission."""
 
-    _key: bytes = field(repr=False)
+    key: bytes = field(repr=False)
 
     def self_seed(self) -> bytes:
         """b_u, the seed of the mask that only this silo adds."""
-        return _field_seed(self._key, b"self mask")
+        return _field_seed(self.key, b"self mask")
 
     def removable_seeds(self, count: int) -> tuple[bytes, ...]:
         """Seeds of the noise components that may turn out not to be needed."""
         return tuple(
-            _field_seed(self._key, b"removable" + index.to_bytes(2, "little"))
+            _field_seed(self.key, b"removable" + index.to_bytes(2, "little"))
             for index in range(count)
         )
 
     def pads(self, count: int) -> bytes:
         """The pads of its own first `count` secrets that the silo itself holds, 32 bytes each."""
-        return keystream(expand(self._key, b"own pads"), 32 * count)
+        return keystream(expand(self.key, b"own pads"), 32 * count)

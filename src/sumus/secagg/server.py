@@ -14,7 +14,8 @@ secret is the key that signs its messages. Nothing here is trusted by a silo.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -94,12 +95,28 @@ class ServerSession:
     session: bytes
     topology: Topology
     members: frozenset[int]
+    keys_digest: bytes
+    _sums: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def invite(
-        self, round_id: bytes, *, payload: bytes = b"", participants: frozenset[int] | None = None
+        self,
+        round_id: bytes,
+        *,
+        payload: bytes = b"",
+        participants: frozenset[int] | None = None,
+        sequence: int | None = None,
+        keys_digest: bytes | None = None,
     ) -> tuple[ServerCollecting, bytes]:
-        """Open a round; the invitation is the same for all participants (by default everyone who
-        sent a key).
+        """Open a round; the invitation is the same for all participants.
+
+        Args:
+            round_id: 32 bytes, new in every round.
+            payload: what the application tells every silo.
+            participants: by default everyone who sent a key.
+            sequence: of the sum, larger than that of any sum before it; by default this session's
+                sums are counted from 0.
+            keys_digest: of the key set under which this very round was asked for before; by
+                default the newest.
         """
         chosen = self.members if participants is None else participants
         if not chosen <= self.members:
@@ -110,6 +127,8 @@ class ServerSession:
         header = RoundHeader(
             session=self.session,
             round_id=round_id,
+            keys_digest=self.keys_digest if keys_digest is None else keys_digest,
+            sequence=next(self._sums) if sequence is None else sequence,
             payload_digest=hashlib.sha256(payload).digest(),
             silos=self.terms.silos,
             participants=chosen,

@@ -1,5 +1,5 @@
-"""The messages before the first round: greeting and keys; and the refusal, which may answer any
-message.
+"""The messages whenever keys go round: greeting, adverts, directory, encapsulations; and the
+refusal, which may answer any message.
 
 A reply names what it answers (the greeting's nonce, or the hash of the request), so that an old
 reply of the same silo says nothing to whoever asks today.
@@ -14,15 +14,20 @@ from typing import final
 
 from sumus.errors import PeerProtocolError
 from sumus.secagg.envelope import Message, Reader, head_of, require_ascending, size_of
+from sumus.secagg.kem import CIPHERTEXT_BYTES, KEM_KEY_BYTES
 
 __all__ = [
     "NONCE_BYTES",
+    "CipherTexts",
+    "Encapsulation",
+    "Encapsulations",
     "Greeting",
     "KeyAdvert",
     "KeyDirectory",
     "Ready",
     "Refusal",
     "Welcome",
+    "keys_digest_of",
     "request_digest",
 ]
 
@@ -36,45 +41,173 @@ def request_digest(request: bytes) -> bytes:
     return hashlib.sha256(request).digest()
 
 
+def keys_digest_of(adverts: Iterable[bytes]) -> bytes:
+    """The name of a key set: SHA-256 over all signed adverts, in order of the silos' numbers."""
+    digest = hashlib.sha256(b"sumus key set 2")
+    for advert in adverts:
+        digest.update(size_of(advert) + advert)
+    return digest.digest()
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class KeyAdvert(Message):
-    """Silo → server, once: its X25519 key of this session."""
+    """Silo → server: its fresh public keys, made for this set-up alone.
+
+    Args:
+        agreement_key: of X25519.
+        kem_key: of ML-KEM-768; empty where the silo has no such library.
+    """
 
     kind = 1
     from_server = False
     agreement_key: bytes
+    kem_key: bytes = b""
 
     def _body(self) -> Iterable[bytes]:
-        return (self.agreement_key,)
+        return (self.agreement_key, size_of(self.kem_key), self.kem_key)
 
     @classmethod
     def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyAdvert:
-        return cls(sender=sender, session=session, round_id=round_id, agreement_key=reader.take(32))
+        agreement_key, kem_key = reader.take(32), reader.sized()
+        if len(kem_key) not in (0, KEM_KEY_BYTES):
+            raise PeerProtocolError(
+                f"an ML-KEM-768 key has {KEM_KEY_BYTES} bytes or is left out, got {len(kem_key)}. "
+                "Refuse the sender."
+            )
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            agreement_key=agreement_key,
+            kem_key=bytes(kem_key),
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class KeyDirectory(Message):
-    """Server → silo, once: the signed adverts of the silos it will mask with, in order of their
-    numbers.
+    """Server → silo: the signed adverts of the silos it will mask with, in order of their numbers.
+
+    Args:
+        keys_digest: the name of the key set, `keys_digest_of` the adverts of all silos.
+        adverts: signed `KeyAdvert`s, the silo's own among them.
     """
 
     kind = 2
     from_server = True
+    keys_digest: bytes
     adverts: tuple[bytes, ...]
 
     def _body(self) -> Iterable[bytes]:
-        yield len(self.adverts).to_bytes(2, "little")
-        for advert in self.adverts:
-            yield size_of(advert)
-            yield advert
+        yield self.keys_digest
+        yield from _listed(self.adverts)
 
     @classmethod
     def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> KeyDirectory:
-        adverts = tuple(bytes(reader.sized()) for _ in range(reader.number(2)))
+        keys_digest, adverts = reader.take(32), _read_list(reader)
         require_ascending([head_of(advert).sender for advert in adverts])
-        return cls(sender=sender, session=session, round_id=round_id, adverts=adverts)
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            keys_digest=keys_digest,
+            adverts=adverts,
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Encapsulation(Message):
+    """Silo → silo, by way of the server: a secret under the ML-KEM key of one neighbour.
+
+    Args:
+        keys_digest: of the key set.
+        recipient: the neighbour, whose number is larger than the sender's.
+        ciphertext: which only the recipient can open.
+    """
+
+    kind = 13
+    from_server = False
+    keys_digest: bytes
+    recipient: int
+    ciphertext: bytes
+
+    def _body(self) -> Iterable[bytes]:
+        return (self.keys_digest, self.recipient.to_bytes(2, "little"), self.ciphertext)
+
+    @classmethod
+    def _read(
+        cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> Encapsulation:
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            keys_digest=reader.take(32),
+            recipient=reader.number(2),
+            ciphertext=reader.take(CIPHERTEXT_BYTES),
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Encapsulations(Message):
+    """Silo → server: it has accepted the directory, and encapsulates secrets.
+
+    Args:
+        keys_digest: of the key set.
+        sealed: one signed `Encapsulation` for every neighbour with a larger number, where both
+            adverts have an ML-KEM key; often none.
+    """
+
+    kind = 14
+    from_server = False
+    keys_digest: bytes
+    sealed: tuple[bytes, ...]
+
+    def _body(self) -> Iterable[bytes]:
+        yield self.keys_digest
+        yield from _listed(self.sealed)
+
+    @classmethod
+    def _read(
+        cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes
+    ) -> Encapsulations:
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            keys_digest=reader.take(32),
+            sealed=_read_list(reader),
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CipherTexts(Message):
+    """Server → silo: what the others encapsulated to it, in order of their numbers."""
+
+    kind = 15
+    from_server = True
+    keys_digest: bytes
+    sealed: tuple[bytes, ...]
+
+    def _body(self) -> Iterable[bytes]:
+        yield self.keys_digest
+        yield from _listed(self.sealed)
+
+    @classmethod
+    def _read(cls, reader: Reader, *, sender: int, session: bytes, round_id: bytes) -> CipherTexts:
+        keys_digest, sealed = reader.take(32), _read_list(reader)
+        require_ascending([head_of(each).sender for each in sealed])
+        return cls(
+            sender=sender,
+            session=session,
+            round_id=round_id,
+            keys_digest=keys_digest,
+            sealed=sealed,
+        )
 
 
 @final
@@ -161,10 +294,10 @@ class Welcome(Message):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Ready(Message):
-    """Silo → server: it has accepted the keys of the others.
+    """Silo → server: it shares a root with the others.
 
     Args:
-        answers: `request_digest` of the directory.
+        answers: `request_digest` of the ciphertexts.
     """
 
     kind = 11
@@ -225,3 +358,15 @@ class Refusal(Message):
             answers=answers,
             reason=bytes(reason),
         )
+
+
+def _listed(messages: tuple[bytes, ...]) -> Iterable[bytes]:
+    """Signed messages within a message."""
+    yield len(messages).to_bytes(2, "little")
+    for message in messages:
+        yield size_of(message)
+        yield message
+
+
+def _read_list(reader: Reader) -> tuple[bytes, ...]:
+    return tuple(bytes(reader.sized()) for _ in range(reader.number(2)))

@@ -5,15 +5,17 @@ nothing.
     SiloSession ──invitation──► SiloInvited ──vector──► SiloSubmitted ──dropped set──► SiloSigned
                                                               └────────certificate────────┴──► SiloDone
 
-A session lives as long as its keys (`silo_setup`); the states of a round hang off it and hold no
-secret of their own: everything is derived from the session, the round's transcript and public
-salts, and what must never happen twice is asked of the `RoundGuard`. A silo that was restarted
-therefore picks a round up where it left it (`SiloSession.resume`).
+A session holds no secret: its keys are in a `KeyStore` (filled by `silo_setup`), from which a round
+takes its own when it is claimed, and all roots move on. The states after the input read the keys of
+the round in flight from there, and what must never happen twice is asked of the `RoundGuard`. A
+silo that was restarted therefore picks a round up where it left it (`SiloSession.resume`), also if
+the keys went round again meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import final
@@ -23,9 +25,10 @@ import numpy.typing as npt
 from sumus.errors import LocalProtocolError, PeerProtocolError, RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg.envelope import head_of
-from sumus.secagg.graph import Topology
+from sumus.secagg.graph import Topology, topology_of
 from sumus.secagg.guard import RoundGuard, require_same
-from sumus.secagg.keys import Identity, Roster
+from sumus.secagg.keyring import KeyStore, RoundInFlight
+from sumus.secagg.keys import Identity, Roster, session_digest
 from sumus.secagg.masking import as_integers, packed_bytes, write_masked
 from sumus.secagg.messages import (
     DroppedSet,
@@ -39,7 +42,7 @@ from sumus.secagg.messages import (
     decode_any,
     verify,
 )
-from sumus.secagg.schedule import SALT_BYTES, OwnKey, OwnRoot, PairKey, seed_tag
+from sumus.secagg.schedule import SALT_BYTES, OwnKey, PairKey, seed_tag
 from sumus.secagg.secrets import SecretLayout, pair_sign
 from sumus.secagg.sharing import ELEMENT_BYTES, corrections
 from sumus.secagg.terms import Terms
@@ -58,7 +61,14 @@ __all__ = [
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SiloSession:
-    """Keys are agreed; rounds may begin."""
+    """Keys are agreed; rounds may begin.
+
+    Args:
+        guard: what the silo has committed to.
+        keys: pair roots, and the keys of the round in flight.
+        random: of own keys and salts in a simulation; None: the operating system, asked anew for
+            every round, so that a process that was copied or restored does not repeat them.
+    """
 
     identity: Identity
     roster: Roster
@@ -67,28 +77,76 @@ class SiloSession:
     session: bytes
     topology: Topology
     guard: RoundGuard = field(repr=False)
-    _pair_roots: Mapping[int, bytes] = field(repr=False)
-    _own_root: OwnRoot = field(repr=False)
-    _random: RandomSource = field(repr=False)
+    keys: KeyStore = field(repr=False)
+    random: RandomSource | None = field(default=None, repr=False)
 
-    def receive(self, message: bytes) -> SiloInvited:
-        """Accept an invitation to a round that is new to this silo.
+    @classmethod
+    def open(
+        cls,
+        identity: Identity,
+        roster: Roster,
+        *,
+        terms: Terms,
+        guard: RoundGuard,
+        keys: KeyStore,
+        random: RandomSource | None = None,
+    ) -> SiloSession:
+        """The session of a silo with what it keeps, whichever process put it there."""
+        session = session_digest(terms, roster)
+        return cls(
+            identity=identity,
+            roster=roster,
+            terms=terms,
+            number=roster.number(identity.name),
+            session=session,
+            topology=topology_of(terms, session),
+            guard=guard,
+            keys=keys,
+            random=random,
+        )
+
+    def receive(self, message: bytes, *, payload_bytes: int | None = None) -> SiloInvited:
+        """Accept an invitation to a round that is new to this silo, or to the one in flight.
 
         Nothing is claimed yet: an invitation that the application then refuses leaves no trace,
             however many of them a server sends.
+
+        Args:
+            payload_bytes: the only length that a payload may have, compared before it is copied.
         """
         invitation = decode(message, Invitation, roster=self.roster)
         header = invitation.header
         require_session(self.session, given=invitation.session)
+        if payload_bytes not in (None, len(invitation.payload)):
+            raise PeerProtocolError(
+                f"the payload of the invitation has {len(invitation.payload)} bytes, the plan's "
+                f"model has {payload_bytes}. Refuse the server."
+            )
         if invitation.bulk_digest != header.payload_digest:
             raise PeerProtocolError(
                 "the payload of the invitation is not the one its header names. Ask the server to "
                 "send it again."
             )
-        self._check_participants(header)
         known = self.guard.claimed(header.round_id, "transcript")
         require_same(known, header.transcript, round_id=header.round_id, step="transcript")
-        return SiloInvited(self, header, bytes(invitation.payload), self._random.bytes(SALT_BYTES))
+        payload, flight = bytes(invitation.payload), self.keys.ring.round
+        if flight is not None and header.transcript == flight.transcript:
+            if not flight.reply:  # whether its noise was drawn is not known
+                raise PeerProtocolError(
+                    f"silo {self.number} has claimed this round already and kept no answer, and a "
+                    "round is answered once. Go on with the next."
+                )
+            return SiloInvited(self, header, payload, flight.salt, flight.own_key, flight.reply)
+        if flight is not None and header.sequence <= flight.sequence:
+            raise PeerProtocolError(
+                f"silo {self.number} has answered sum {flight.sequence} already, and every sum up "
+                f"to it is answered once (asked for: {header.sequence}). Go on with the next round."
+            )
+        self._check_participants(header, self.keys.ring.key_set(header.keys_digest).roots)
+        return SiloInvited(self, header, payload, self._draw(SALT_BYTES), self._draw(32))
+
+    def _draw(self, count: int) -> bytes:
+        return os.urandom(count) if self.random is None else self.random.bytes(count)
 
     def resume(self, message: bytes) -> SiloSubmitted:
         """Pick up a round after a restart from a dropped set or a certificate, if this silo's input
@@ -103,18 +161,30 @@ class SiloSession:
         verify(received, message, self.roster)
         header = received.header
         require_session(self.session, given=received.session)
-        if self.guard.claimed(header.round_id, "transcript") != header.transcript:
-            raise PeerProtocolError(
-                f"silo {self.number} was never invited to this round, or to another form of it. "
-                "Refuse the server."
-            )
+        flight = self._in_flight(header)
         if self.guard.claimed(header.round_id, "input") is None:
             raise PeerProtocolError(
                 f"silo {self.number} has no input in this round, so it has dropped out. Wait for "
                 "the next round."
             )
-        self._check_participants(header)
+        self._check_participants(header, flight.pair_keys)
         return SiloSubmitted(self, header)
+
+    def keep_answer(self, reply: bytes) -> None:
+        """Remember the masked input of the round in flight: the same invitation gets the very same
+        bytes again.
+        """
+        self.keys.keep(self.keys.ring.answered(reply))
+
+    def _in_flight(self, header: RoundHeader) -> RoundInFlight:
+        """The round in flight, which must be this one: the keys of earlier ones are gone."""
+        flight = self.keys.ring.round
+        if flight is None or flight.transcript != header.transcript:
+            raise PeerProtocolError(
+                f"silo {self.number} was never invited to this round, or to another form of it, or "
+                "has gone on to a later one. Refuse the server."
+            )
+        return flight
 
     def released(self, round_id: bytes) -> bool:
         """Whether the round counts as a release of this silo's records, whatever the server
@@ -126,8 +196,10 @@ class SiloSession:
         """
         return self.guard.claimed(round_id, "input") is not None
 
-    def _check_participants(self, header: RoundHeader) -> None:
-        """The participants must include this silo, be known to it, and be enough to finish."""
+    def _check_participants(self, header: RoundHeader, agreed: Mapping[int, bytes]) -> None:
+        """The participants must include this silo, have agreed on a key with it, and be enough to
+        finish.
+        """
         if header.silos != self.terms.silos:
             raise PeerProtocolError(
                 f"the roster has {self.terms.silos} silos, the round counts {header.silos}. Use "
@@ -144,9 +216,7 @@ class SiloSession:
                 f"{taking_part} silos take part, a sum needs {least}. Wait for more silos."
             )
         unknown = (
-            (self.topology.circle(self.number) & header.participants)
-            - {self.number}
-            - set(self._pair_roots)
+            (self.topology.circle(self.number) & header.participants) - {self.number} - set(agreed)
         )
         if unknown:
             raise PeerProtocolError(
@@ -178,16 +248,40 @@ class SiloInvited:
     header: RoundHeader
     payload: bytes = field(repr=False)
     _salt: bytes = field(repr=False)
+    _own_key: bytes = field(repr=False)
+    reply: bytes = field(default=b"", repr=False)
+    """The stored answer, if this very invitation was answered before: send it again."""
 
     @property
     def removable_seeds(self) -> tuple[bytes, ...]:
         """Secret seeds, one per removable noise component; the application expands them and adds
         the result to its vector.
         """
-        return self._own_key().removable_seeds(self.session.terms.removable)
+        return OwnKey(self._own_key).removable_seeds(self.session.terms.removable)
 
-    def _own_key(self) -> OwnKey:
-        return self.session._own_root.submission(self.header.transcript, self._salt)
+    def claim(self) -> RoundInFlight:
+        """From here on this sum counts as answered, and no earlier one can be opened or asked for.
+
+        Guarantee: when this returns, the store holds the keys of this round and roots that are
+            behind it. A second claim of the same invitation changes nothing.
+        """
+        keys, header = self.session.keys, self.header
+        flight = keys.ring.round
+        if flight is not None and (flight.transcript, flight.salt) == (
+            header.transcript,
+            self._salt,
+        ):
+            return flight
+        ring = keys.ring.claimed(
+            header.keys_digest,
+            sequence=header.sequence,
+            transcript=header.transcript,
+            salt=self._salt,
+            own_key=self._own_key,
+            partners=self.session._layout(header, self.session.number).partners,
+        )
+        keys.keep(ring)
+        return self.session._in_flight(header)
 
     def submit(self, vector: npt.ArrayLike) -> tuple[SiloSubmitted, bytes]:
         """Mask the vector and hand over all that unmasking may ever need.
@@ -199,6 +293,7 @@ class SiloInvited:
         """
         session, terms, transcript = self.session, self.session.terms, self.header.transcript
         values = as_integers(vector, terms.length)
+        flight = self.claim()
         # the same masks on a second vector give the difference
         if session.guard.claimed(self.header.round_id, "input") == self._salt:
             raise LocalProtocolError(
@@ -208,8 +303,8 @@ class SiloInvited:
         session.guard.claim(self.header.round_id, "transcript", transcript)
         session.guard.claim(self.header.round_id, "input", self._salt)
         layout = session._layout(self.header, session.number)
-        pair_keys = {v: PairKey.derive(session._pair_roots[v], transcript) for v in layout.partners}
-        self_seed = self._own_key().self_seed()
+        pair_keys = {v: PairKey(flight.pair_keys[v]) for v in layout.partners}
+        self_seed = OwnKey(self._own_key).self_seed()
         seeds = [
             self_seed,
             *(pair_keys[v].mask_seed() for v in layout.partners),
@@ -241,7 +336,7 @@ class SiloInvited:
         """Secret by secret, what makes t of the derived pads determine it."""
         number = self.session.number
         pads = [
-            self._own_key().pads(layout.count)
+            OwnKey(self._own_key).pads(layout.count)
             if holder == number
             else pair_keys[holder].pads(number, salt=self._salt, count=layout.count)
             for holder in layout.holders
@@ -303,15 +398,15 @@ class _InRound:
 
     def _shares(self, dropped: frozenset[int], salts: Mapping[int, bytes]) -> bytes:
         """Owner by owner, the pads of the opened secrets, derived again."""
-        session, transcript = self.session, self.header.transcript
+        session, flight = self.session, self.session._in_flight(self.header)
         missing = session.terms.silos - len(self.header.participants - dropped)
         revealed: list[bytes] = []
         for owner in session.topology.holders(session.number, self.header.participants - dropped):
             layout = session._layout(self.header, owner)
             if owner == session.number:
-                pads = session._own_root.submission(transcript, salts[owner]).pads(layout.count)
+                pads = OwnKey(flight.own_key).pads(layout.count)
             else:
-                pair_key = PairKey.derive(session._pair_roots[owner], transcript)
+                pair_key = PairKey(flight.pair_keys[owner])
                 pads = pair_key.pads(owner, salt=salts[owner], count=layout.count)
             for index in layout.opened(dropped, missing=missing):
                 revealed.append(pads[index * ELEMENT_BYTES : (index + 1) * ELEMENT_BYTES])
@@ -399,7 +494,12 @@ def answer(
     kind = head_of(message).kind
     if kind == Invitation.kind:
         invited = session.receive(message)
-        return invited.submit(vector_for(invited))[1]
+        if invited.reply:
+            return invited.reply
+        invited.claim()
+        reply = invited.submit(vector_for(invited))[1]
+        session.keep_answer(reply)
+        return reply
     submitted = session.resume(message)
     return submitted.sign(message)[1] if kind == DroppedSet.kind else submitted.reveal(message)[1]
 

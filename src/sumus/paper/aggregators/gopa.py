@@ -28,6 +28,7 @@ from sumus.errors import RoundAborted
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     Drop,
+    PublicHalf,
     Terms,
     Traffic,
     Words,
@@ -70,7 +71,9 @@ def gopa_sum(
             "round."
         )
     keys = {silo: X25519PrivateKey.from_private_bytes(random.bytes(_KEY_BYTES)) for silo in present}
-    publics = {silo: key.public_key().public_bytes_raw() for silo, key in keys.items()}
+    publics = {
+        silo: PublicHalf(silo, key.public_key().public_bytes_raw()) for silo, key in keys.items()
+    }
     partners = {
         silo: [v for v in all_ if v in present]
         for silo, all_ in enumerate(gopa_neighbours(terms.silos))
@@ -83,7 +86,13 @@ def gopa_sum(
     for silo in sorted(survivors):
         words = as_words(vectors[silo], modulus_bits=terms.modulus_bits, length=terms.length)
         seeds = (
-            agree(keys[silo], publics[partner], session=terms.digest(), peer=f"silo {partner}")
+            agree(
+                keys[silo],
+                publics[silo],
+                publics[partner],
+                session=terms.digest(),
+                owner=f"silo {partner}",
+            )
             for partner in partners[silo]
         )
         signs = (pair_sign(silo, partner) for partner in partners[silo])
@@ -103,7 +112,13 @@ def gopa_sum(
                     "a new round."
                 )
             traffic.up[silo] += _SEED_BYTES
-            seed = agree(keys[silo], publics[gone], session=terms.digest(), peer=f"silo {gone}")
+            seed = agree(
+                keys[silo],
+                publics[silo],
+                publics[gone],
+                session=terms.digest(),
+                owner=f"silo {gone}",
+            )
             add_masks(total, [(seed, -pair_sign(silo, gone))])
     reduce_words(total, terms.modulus_bits)
     return total, survivors, traffic

@@ -37,6 +37,7 @@ from sumus.paper.aggregators.galois import (
 from sumus.randomness import RandomSource
 from sumus.secagg import (
     Drop,
+    PublicHalf,
     Terms,
     Traffic,
     Words,
@@ -119,14 +120,19 @@ class _Relay:
             silo: X25519PrivateKey.from_private_bytes(random.bytes(_KEY_BYTES)) for silo in present
         }
         self._publics = {
-            silo: key.public_key().public_bytes_raw() for silo, key in self._keys.items()
+            silo: PublicHalf(silo, key.public_key().public_bytes_raw())
+            for silo, key in self._keys.items()
         }
         for silo in present:
             traffic.up[silo] += _KEY_BYTES
 
     def _cipher(self, silo: int, peer: int, *, sender: int) -> AESGCM:
         root = agree(
-            self._keys[silo], self._publics[peer], session=self._terms.digest(), peer=f"silo {peer}"
+            self._keys[silo],
+            self._publics[silo],
+            self._publics[peer],
+            session=self._terms.digest(),
+            owner=f"silo {peer}",
         )
         return AESGCM(expand(root, b"relay from" + sender.to_bytes(2, "little")))
 

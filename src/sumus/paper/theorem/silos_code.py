@@ -22,7 +22,7 @@ from sumus.data import Records
 from sumus.gradients import one_torch_thread
 from sumus.paper.theorem.attacks import Attack
 from sumus.paper.theorem.regression import Integers
-from sumus.parties import Agreement, RunSecret, SumsInProcess
+from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.randomness import RandomSource
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
@@ -85,7 +85,8 @@ def released_by_silos(
         RunSecret(RandomSource().bytes(32), design.plan.hash),
         releases=NoLedger("attack on made-up records"),
     )
-    start, everybody = np.full(len(inside), attack.first_weight), frozenset(range(len(updaters)))
+    start = np.full(len(inside), attack.first_weight)
+    everybody = Invited(frozenset(range(len(updaters))))
     out = np.empty((rounds, len(inside)), dtype=np.int64)
     with one_torch_thread():
         for number in range(rounds):
