@@ -253,12 +253,19 @@ class Classification(Task):
         losses = self.loss(outputs, labels)
         return (self.predict(outputs) == labels) & ~losses.isnan(), losses
 
-    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
+    def exact(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> dict[str, float]:
         """Accuracy and mean loss."""
         correct, losses = scores
+        if weights is None:
+            return {
+                "accuracy": float(correct.mean()),
+                "loss": float(losses.astype(np.float64).mean()),
+            }
         return {
-            "accuracy": float(correct.mean()),
-            "loss": float(losses.astype(np.float64).mean()),
+            "accuracy": float(np.average(correct, weights=weights)),
+            "loss": float(np.average(losses.astype(np.float64), weights=weights)),
         }
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
