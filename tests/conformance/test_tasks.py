@@ -215,6 +215,27 @@ def test_exact_counts_tell_what_a_direct_computation_tells(task: Task) -> None:
     assert task.pooled([]) is None
 
 
+def test_a_row_may_be_part_of_a_person(task: Task) -> None:
+    """Rows that are repeated with a fraction of their weight change nothing; what a row weighs
+    matters.
+    """
+    for _, labels, outputs in cases(task):
+        z, y = tensors(labels, outputs)
+        scores = [score.numpy() for score in task.scores(z, y)]
+        times = np.arange(RECORDS) % 3 + 1
+        repeated = [np.repeat(score, times) for score in scores]
+        weights = np.repeat(1.0 / times, times)
+        exact, whole = task.exact(*scores), task.metrics(*repeated, weights=weights)
+        assert whole.numbers == pytest.approx(exact)
+        assert whole.records == RECORDS
+        assert task.exact(*scores, weights=np.ones(RECORDS)) == pytest.approx(exact)
+        assert task.exact(*repeated) != pytest.approx(exact)
+        pooled = task.pooled([whole] * 2)
+        assert pooled is not None
+        assert pooled.records == 2 * RECORDS
+        assert pooled.numbers == pytest.approx(exact)
+
+
 def test_noise_widens_what_is_told_and_never_breaks_it(task: Task) -> None:
     for total in (np.zeros(task.counts.length), -1e9 * np.ones(task.counts.length)):
         told = task.measured(total, noise_std_grid=float(task.counts.l2_grid))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
+        moment_shape as moment_shape,
     )
 
 __getattr__, __dir__, __all__ = door(
@@ -46,7 +47,7 @@ __getattr__, __dir__, __all__ = door(
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
-        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
-        "feature_shape float_sum_terms"
+        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH "
+        "cnn_flat_features feature_shape float_sum_terms moment_shape"
     ),
 )

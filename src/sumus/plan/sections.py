@@ -155,6 +155,12 @@ class TrainingSectionPlan(RuledTable):
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # parameters of the model; omitted: counted
     dimension: int | None = key(None, optional(whole(low=1, high=10**12)))
+    # numbers of a round's sum where it is not the model that is summed; omitted: counted
+    coordinates: int | None = key(
+        None,
+        optional(whole(low=1, high=10**12)),
+        only=algorithms_with("training.coordinates"),
+    )
     # variance of the unsent noise, in shares (κ)
     state_noise: float = key(
         2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")

@@ -207,6 +207,16 @@ class Classification(Task):
         """
         return 1 if model == "logistic" else max(2, rows)
 
+    def target_bound(self, outputs: int) -> float | None:
+        """1 for two classes with one output; √(1 − 1/K) for K outputs."""
+        return 1.0 if outputs == 1 else math.sqrt(1.0 - 1.0 / outputs)
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """±1 for two classes with one output; 1 − 1/K for the class and −1/K for all others."""
+        if outputs == 1:
+            return (2.0 * labels - 1.0)[:, None]
+        return np.asarray(np.eye(outputs)[labels] - 1.0 / outputs)
+
     # -- loss
 
     def link(self, outputs: int) -> Link:
@@ -243,12 +253,19 @@ class Classification(Task):
         losses = self.loss(outputs, labels)
         return (self.predict(outputs) == labels) & ~losses.isnan(), losses
 
-    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
+    def exact(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> dict[str, float]:
         """Accuracy and mean loss."""
         correct, losses = scores
+        if weights is None:
+            return {
+                "accuracy": float(correct.mean()),
+                "loss": float(losses.astype(np.float64).mean()),
+            }
         return {
-            "accuracy": float(correct.mean()),
-            "loss": float(losses.astype(np.float64).mean()),
+            "accuracy": float(np.average(correct, weights=weights)),
+            "loss": float(np.average(losses.astype(np.float64), weights=weights)),
         }
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -194,6 +194,14 @@ class Regression(Task):
         """One row of weights."""
         return 1
 
+    def target_bound(self, outputs: int) -> float | None:
+        """Targets are scaled to [−1, 1]."""
+        return 1.0
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """The targets themselves."""
+        return np.clip(labels.astype(np.float64), -1.0, 1.0)[:, None]
+
     # -- loss
 
     def link(self, outputs: int) -> Link | None:
@@ -230,20 +238,31 @@ class Regression(Task):
         predicted = self.predict(outputs)
         return torch.where(predicted.isnan(), farthest, predicted), targets
 
-    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
+    def exact(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> dict[str, float]:
         """R² and mean absolute error; R² is 0 where all targets are equal."""
         predicted, targets = (score.astype(np.float64) for score in scores)
-        errors, spread = predicted - targets, targets - targets.mean()
-        whole = float(spread @ spread)
-        r2 = 1.0 - float(errors @ errors) / whole if whole > 0.0 else 0.0
-        return {"r2": max(r2, _WORST), "mae": self.half * float(np.abs(errors).mean())}
+        errors = predicted - targets
+        if weights is None:
+            spread = targets - targets.mean()
+            whole, left = float(spread @ spread), float(errors @ errors)
+            error = float(np.abs(errors).mean())
+        else:
+            spread = targets - np.average(targets, weights=weights)
+            whole, left = float(weights @ spread**2), float(weights @ errors**2)
+            error = float(np.average(np.abs(errors), weights=weights))
+        r2 = 1.0 - left / whole if whole > 0.0 else 0.0
+        return {"r2": max(r2, _WORST), "mae": self.half * error}
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """R² of all records together, which is no mean over silos."""
-        held = [part.scores for part in parts if part.records]
+        held = [part for part in parts if part.records]
         if not held:
             return None
-        return self.metrics(*(np.concatenate(column) for column in zip(*held, strict=True)))
+        scores = (np.concatenate(column) for column in zip(*(p.scores for p in held), strict=True))
+        weights = [part.weights for part in held if part.weights is not None]
+        return self.metrics(*scores, weights=np.concatenate(weights) if weights else None)
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(4, 2·u, 2·(2u² − 1), 4·(e²/2 − 1), 3·(|e| − 1)) on the grid."""

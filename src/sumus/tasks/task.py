@@ -223,12 +223,14 @@ class Metrics:
     Args:
         values: by the name of the measure; empty without records.
         records: how many, as far as noise lets one tell.
-        scores: of each record, where they are told in the clear.
+        scores: of each row, where they are told in the clear.
+        weights: of each row; None: every row is a record of its own.
     """
 
     values: Mapping[str, Measured]
     records: int
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
+    weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -389,6 +391,22 @@ class Task(Loss):
         """
         return rows
 
+    def target_bound(self, outputs: int) -> float | None:
+        """B: no target vector is longer; None: the task has no normal equations."""
+        return None
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """What linear outputs should be, (records, outputs), for least squares.
+
+        Guarantee: no row is longer than `target_bound`.
+        """
+        raise PlanError(
+            "training.algorithm",
+            "normal-equations",
+            f"has no targets for {self.name}",
+            "Use another.",
+        )
+
     @abstractmethod
     def predict(self, outputs: Tensor) -> Tensor:
         """The predicted label of every record."""
@@ -400,13 +418,27 @@ class Task(Loss):
         """What is measured of each record: tensors with one entry per record."""
 
     @abstractmethod
-    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
-        """The measures of one record or more, in the clear."""
+    def exact(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> dict[str, float]:
+        """The measures of one row or more, in the clear.
 
-    def metrics(self, *scores: npt.NDArray[Any]) -> Metrics:
-        """The measures of one record or more with what they follow from, in the clear."""
-        values = {name: Measured(value) for name, value in self.exact(*scores).items()}
-        return Metrics(values, len(scores[0]), tuple(scores))
+        Args:
+            weights: of the rows, so that a person's together weigh 1; None: every row weighs 1.
+        """
+
+    def metrics(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> Metrics:
+        """The measures of one row or more with what they follow from, in the clear.
+
+        Args:
+            weights: of the rows, so that a person's together weigh 1; None: every row weighs 1.
+        """
+        exact = self.exact(*scores, weights=weights)
+        values = {name: Measured(value) for name, value in exact.items()}
+        records = len(scores[0]) if weights is None else round(float(weights.sum()))
+        return Metrics(values, records, tuple(scores), weights)
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """The exact measures of several sets of records together; None if none holds a record."""

@@ -122,10 +122,12 @@ class Ordinal(Task):
         distance, known = (self.predict(outputs) - labels).abs(), ~outputs.isnan().any(1)
         return (distance == 0) & known, (distance <= 1) & known
 
-    def exact(self, *scores: npt.NDArray[Any]) -> dict[str, float]:
+    def exact(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> dict[str, float]:
         """Shares of the records."""
-        right, near = scores
-        return {"accuracy": float(right.mean()), "within one": float(near.mean())}
+        right, near = (float(np.average(score, weights=weights)) for score in scores)
+        return {"accuracy": right, "within one": near}
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(±2, 2, ±1) on the grid."""
