@@ -208,6 +208,7 @@ PINNED = {
         "cnn_flat_features",
         "feature_shape",
         "float_sum_terms",
+        "moment_shape",
         "resolve",
     ],
     "sumus.errors": [

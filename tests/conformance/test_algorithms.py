@@ -31,8 +31,10 @@ def plan_of(algorithm: str) -> TrainingPlan:
     """A small plan of any algorithm, from nothing but its rules."""
     rules = RULES[algorithm]
     values = PUBLIC | {"training.algorithm": algorithm}
-    if rules.steps != "bins":
+    if rules.steps in ("one", "several"):
         values["training.sampling_rate"] = 0.2
+    if rules.steps == "none":
+        values["federation.rounds"] = 1
     if rules.steps == "several":
         values["federation.local_steps"] = 2
     if rules.protects == "silo":
@@ -76,7 +78,20 @@ def test_a_refused_key_is_refused(name: str) -> None:
         "federation.local_steps": 3,
         "silo.local_steps": 3,
         "silo.std_factor": 2.0,
+        "silo.learning_rate": 0.3,
+        "federation.rounds": 3,
+        "training.sampling_rate": 0.5,
+        "training.batch_size": 8.0,
+        "training.divisor": 3.0,
+        "training.learning_rate": 0.3,
+        "training.server_learning_rate": 0.3,
+        "training.server_momentum": 0.3,
+        "training.server_optimizer": "adam",
+        "training.iterate_average": 0.3,
+        "training.start_from": f"sha256:{'0' * 64}",
     }
+    # the other way round for what must be rounded record by record
+    given["noise.rounding"] = "sum" if RULES[name].rounding == "record" else "record"
     for key in RULES[name].refuses:
         section, _, short = key.partition(".")
         dotted = f"silo.silo-0.{short}" if section == "silo" else key
@@ -132,7 +147,7 @@ def test_a_local_update_fits_the_sum(name: str) -> None:
     design, data = calibrated(plan), load(plan)
     bench = prepare(design.plan, data)
     update = _update(name, design, bench)
-    assert update.shape == (design.resolved.dimension,)
+    assert update.shape == (design.resolved.coordinates,)
     assert update.dtype == np.int64
     assert np.any(update != 0)
 

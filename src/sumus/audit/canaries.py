@@ -28,6 +28,7 @@ from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
+from sumus.plan import moment_shape
 from sumus.randomness import RandomSource
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
@@ -100,9 +101,13 @@ class CanaryRounds:
                 'For example "convex-pass".',
             )
         self._design, self._view, self._new_source = design, view, new_source
-        self._dimension = design.resolved.dimension
-        self._directions: _Gradients | _Features = (
-            _Features(design, canaries) if rules.bounded_records else _Gradients(design, canaries)
+        self._dimension = design.resolved.coordinates
+        self._directions: _Gradients | _Features | _Moments = (
+            _Moments(design, canaries)
+            if rules.sums == "moments"
+            else _Features(design, canaries)
+            if rules.bounded_records
+            else _Gradients(design, canaries)
         )
         self.canaries = self._directions.canaries
         # one model a silo for all runs: what is recorded of a model is kept with it
@@ -277,6 +282,46 @@ class _Features:
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]
         return -table[:, 0] if self._binary else (table[:, 0] - table[:, 1]) / math.sqrt(2.0)
+
+
+@final
+class _Moments:
+    """Normal equations: canary j is the record R·e_j, whose moments are two coordinates or few more
+    of the whole declared length.
+    """
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        resolved, task = design.resolved, design.plan.task
+        self._features, outputs = moment_shape(resolved.coordinates, resolved.dimension)
+        self._bound, self._type = design.plan.training.feature_bound, task.label_type
+        self.canaries = _most(design, canaries, max(1, self._features // 2))
+        self.parameters = np.zeros(resolved.dimension)
+        columns = np.arange(self.canaries)
+        diagonal = columns * self._features - columns * (columns - 1) // 2
+        label = np.zeros(1, dtype=self._type) if outputs > 1 else np.ones(1, dtype=self._type)
+        self._label = label
+        targets = task.targets(label, outputs)[0]
+        behind = self._features * (self._features + 1) // 2
+        rows = behind + np.arange(outputs)[:, None] * self._features + columns[None, :]
+        self._places = np.vstack([diagonal[None], rows])
+        self._weights = np.array([self._bound**2, *(self._bound * targets)]) / design.grid.clip_norm
+        self.silent = np.setdiff1d(np.arange(resolved.coordinates), self._places)[:4096]
+        self.signal_grid = float(np.linalg.norm(self._weights)) * design.grid.resolution
+
+    def model(self) -> nn.Module:
+        return nn.Identity()  # moments have their own arithmetic
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        columns = np.flatnonzero(included)
+        x = np.zeros((len(columns), self._features), dtype=np.float32)
+        x[np.arange(len(columns)), columns] = self._bound
+        return Records(x, np.repeat(self._label, len(columns)))
+
+    def project(self, seen: Floats) -> Floats:
+        """Along the canary's own direction, of length 1 or what its targets leave of it."""
+        length = math.sqrt(float(self._weights @ self._weights))
+        projected = np.tensordot(seen[:, self._places], self._weights, axes=([1], [0]))
+        return np.asarray(projected) / length
 
 
 def _classes(design: NoiseDesign) -> int:

@@ -91,7 +91,7 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
         "sensitivity_grid": max(silo.l2_grid for silo in design.silos),
         "resolution": design.grid.resolution,
         "modulus_bits": bits,
-        "bits_per_silo_and_round": bits * design.resolved.dimension,
+        "bits_per_silo_and_round": bits * design.resolved.coordinates,
         "saturation_clip_norms": design.clamp_grid / design.grid.resolution if can_wrap else None,
         "overflow_probability_bound": 2.0**-40 if can_wrap else None,
         "queries_per_round": design.queries_per_round,

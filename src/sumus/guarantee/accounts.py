@@ -401,7 +401,8 @@ def _neighbours(plan: TrainingPlan) -> str:
 
 
 def _releases(plan: TrainingPlan) -> str:
-    sums = f"{plan.federation.rounds} sums, one per round"
+    rounds = plan.federation.rounds
+    sums = "1 sum, in one round" if rounds == 1 else f"{rounds} sums, one per round"
     if plan.evaluation.metrics != "secure":
         return sums
     count = measurements_until(plan, plan.federation.rounds)

@@ -114,10 +114,10 @@ def check_room(plan: TrainingPlan) -> None:
 
 
 def sum_length(resolved: ResolvedPlan) -> int:
-    """Coordinates of a silo's vector: those of the model, which leave room for the counts."""
+    """Coordinates of a silo's vector: those of a round's sum, which leave room for the counts."""
     plan = resolved.plan
     counts = plan.task.counts.length if plan.evaluation.metrics == "secure" else 0
-    return max(resolved.dimension, counts)
+    return max(resolved.coordinates, counts)
 
 
 def padded(vector: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

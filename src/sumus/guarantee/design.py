@@ -24,6 +24,7 @@ from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan
 __all__ = ["NoiseDesign"]
 
 _WRAP_LOG_PROBABILITY = -40.0 * math.log(2.0)
+_LARGEST_RING = 64  # bits
 _LEAST_HEADROOM = 4.0  # clip norms per coordinate and query that a silo must be able to express
 
 
@@ -190,7 +191,7 @@ class NoiseDesign:
             contributors=counted,
             resolution=self.grid.resolution,
             l2_grid=silo.l2_grid,
-            dimension=self.resolved.dimension,
+            dimension=self.resolved.coordinates,
             state_noise=self.algorithm.state_noise(plan),
             overfull_rate=silo.overfull_rate,
             slots=min(each.local_steps for each in self.silos),
@@ -272,7 +273,7 @@ def _clamp_grid(design: NoiseDesign) -> int:
         return 1 << 52  # the range of coins is checked apart, floats do not wrap
     largest = design.drawn_by(max(design.silos, key=lambda silo: silo.variance_ratio))
     heaviest, draws = max(design.step_weights), parties * design.queries_per_round
-    log_coordinates = math.log(2.0 * design.resolved.dimension * plan.federation.rounds)
+    log_coordinates = math.log(2.0 * design.resolved.coordinates * plan.federation.rounds)
     low, high = 0.0, 2.0**62
     for _ in range(200):  # the bound decreases with the threshold
         middle = 0.5 * (low + high)
@@ -283,12 +284,19 @@ def _clamp_grid(design: NoiseDesign) -> int:
         low, high = (low, middle) if safe else (middle, high)
     weight_sum = sum(design.step_weights[: design.queries_per_round])
     clamp = math.floor((half - high - 1.0) / (parties * weight_sum))
-    if clamp < _LEAST_HEADROOM * design.grid.resolution:
-        needed = high + _LEAST_HEADROOM * design.grid.resolution * parties * weight_sum + 1.0
+    headroom = max(_LEAST_HEADROOM, design.algorithm.headroom(design.resolved))
+    if clamp < headroom * design.grid.resolution:
+        needed = high + headroom * design.grid.resolution * parties * weight_sum + 1.0
         rule = (
             f"must hold the sum of {parties} silos and its noise without wrapping (probability "
             "above 2^-40)"
         )
-        fix = f"Use at least {math.ceil(math.log2(2.0 * needed))}, or lower noise.resolution_bits."
+        bits = math.ceil(math.log2(2.0 * needed))
+        fix = (
+            f"Use at least {bits}, or lower noise.resolution_bits."
+            if bits <= _LARGEST_RING
+            else f"Lower noise.resolution_bits by {bits - _LARGEST_RING} or more, and use "
+            f"{_LARGEST_RING}."
+        )
         raise PlanError("aggregation.modulus_bits", plan.aggregation.modulus_bits, rule, fix)
     return clamp

@@ -59,7 +59,7 @@ class NormGate:
         """
         design = self._design
         silos = [design.silos[place] for place in survivors]
-        coins, dimension = design.coins, design.resolved.dimension
+        coins, dimension = design.coins, design.resolved.coordinates
         if not design.resolved.rules.private or not silos:
             return math.inf
         if coins is not None:

@@ -97,7 +97,7 @@ class AdditiveNoise:
         design = self._design
         weights2 = sum(weight**2 for weight in design.step_weights[: design.queries_per_round])
         variance = survivors * design.share.variance_grid * weights2
-        return math.sqrt(design.resolved.dimension * variance) * design.grid.granularity
+        return math.sqrt(design.resolved.coordinates * variance) * design.grid.granularity
 
     def decode(self, total_grid: npt.NDArray[Any], survivors: int) -> npt.NDArray[np.float64]:
         return np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
@@ -108,7 +108,7 @@ class AdditiveNoise:
     def inexactness(self) -> Inexactness:
         design, plan = self._design, self._design.plan
         contributors = design.resolved.contributors
-        coordinates = float(plan.federation.rounds * design.resolved.dimension)
+        coordinates = float(plan.federation.rounds * design.resolved.coordinates)
         draws = contributors
         if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
             honest, dropouts = plan.least_invited - plan.colluding, plan.federation.dropouts

@@ -37,7 +37,8 @@ def entry_of(
         names: of all silos, by their places in the plan.
         epsilon: spent with this round; infinite where nothing is promised.
     """
-    plan, noisy = design.plan, design.resolved.rules.private
+    plan, rules = design.plan, design.resolved.rules
+    noisy = rules.private and rules.sums == "updates"  # of moments it is in other units
     summed, metrics, local = outcome.summed, outcome.metrics, outcome.local.values()
     largest = max(float(np.abs(summed.total_grid).max(initial=1.0)), 1.0)
     gradients = sum(update.records for update in local)

@@ -200,7 +200,7 @@ def one_round(
     invited = summing.invite(number, again=again)
     watch.round_begins(number, invited)
     summed = summing.sum(number, invited, server.parameters)
-    model_grid = summed.total_grid[: len(server.parameters)]
+    model_grid = summed.total_grid[: server.coordinates]
     refused = server.refusal(model_grid, summed.survivors)
     update = (
         server.apply(model_grid, survivors=len(summed.survivors))

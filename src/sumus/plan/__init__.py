@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sumus.plan.facts import PublicFacts as PublicFacts
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
+        DEFAULT_ROWS_PER_PERSON as DEFAULT_ROWS_PER_PERSON,
         DataPlan as DataPlan,
         PrivacyPlan as PrivacyPlan,
         SiloPlan as SiloPlan,
@@ -36,16 +37,17 @@ if TYPE_CHECKING:
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
+        moment_shape as moment_shape,
     )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     algorithms="RULES AlgorithmRules",
     facts="PublicFacts",
-    plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",
+    plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
-        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
-        "feature_shape float_sum_terms"
+        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH "
+        "cnn_flat_features feature_shape float_sum_terms moment_shape"
     ),
 )

@@ -40,7 +40,9 @@ class AlgorithmRules:
         name: the plan's `training.algorithm`.
         protects: records (one of them, as `privacy.unit` says), whole silos, or nothing.
         steps: how `resolve` fills in local steps and divisor: one Poisson batch a round, several of
-            them, or bins of all records.
+            them, bins of all records, or no step at all.
+        sums: what silos add up: updates of the model, or moments of their records, of which the
+            server makes the model.
         rounding: what `noise.rounding = "auto"` means.
         guarantee: module of `guarantee/algorithms/`.
         local: module of `training/local/`.
@@ -52,9 +54,10 @@ class AlgorithmRules:
 
     name: str
     protects: Literal["records", "silo", "nothing"]
-    steps: Literal["one", "several", "bins"]
+    steps: Literal["one", "several", "bins", "none"]
     guarantee: str
     local: str
+    sums: Literal["updates", "moments"] = "updates"
     rounding: Literal["record", "sum"] = "record"
     bounded_records: bool = False
     keys: frozenset[str] = frozenset()
@@ -73,6 +76,15 @@ _TARGETS = frozenset({"privacy.calibrate_to"})
 _SIDE_BY_SIDE = Refusal(
     "cannot be set under split-noise (its steps are composed side by side)",
     "Remove the key, or use dp-sgd.",
+)
+
+_ALL_AT_ONCE = (
+    "has no meaning for normal-equations (every record counts once, in one sum)",
+    "Leave it out.",
+)
+_SOLVED = (
+    "has no meaning for normal-equations (the model is solved for, by a public ridge rule)",
+    "Leave it out.",
 )
 
 
@@ -126,6 +138,53 @@ _RULES = (
                 allowed=("sum",),
             ),
             **_one_rate("convex-pass"),
+        },
+    ),
+    AlgorithmRules(
+        name="normal-equations",
+        protects="records",
+        steps="none",
+        sums="moments",
+        guarantee="normal_equations",
+        local="normal_equations",
+        bounded_records=True,
+        keys=_BOUNDED | {"training.coordinates"},
+        refuses={
+            "federation.rounds": Refusal(
+                "must be 1 for normal-equations (its one sum is all that there is to learn)",
+                "Leave it out.",
+                allowed=(1,),
+            ),
+            "federation.local_steps": Refusal(
+                "must be 1 for normal-equations (there are no steps)",
+                "Leave it out.",
+                allowed=(1,),
+            ),
+            "noise.rounding": Refusal(
+                "must be auto or record for normal-equations (its integers are exact, record by "
+                "record)",
+                "Leave it out.",
+                allowed=("record",),
+            ),
+            "training.sampling_rate": Refusal(*_ALL_AT_ONCE, allowed=(1.0,)),
+            "training.batch_size": Refusal(*_ALL_AT_ONCE),
+            "training.divisor": Refusal(*_ALL_AT_ONCE, allowed=(1.0,)),
+            "silo.local_steps": Refusal(*_ALL_AT_ONCE),
+            **{
+                key: Refusal(*_SOLVED)
+                for key in (
+                    "training.learning_rate",
+                    "training.learning_rates",
+                    "training.local_momentum",
+                    "training.l2_penalty",
+                    "training.start_from",
+                    "training.server_learning_rate",
+                    "training.server_momentum",
+                    "training.server_optimizer",
+                    "training.iterate_average",
+                    "silo.learning_rate",
+                )
+            },
         },
     ),
     AlgorithmRules(

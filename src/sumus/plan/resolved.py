@@ -16,7 +16,7 @@ from sumus.noise import Rounding
 from sumus.plan.algorithms import AlgorithmRules
 from sumus.plan.facts import PublicFacts
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import feature_shape, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, feature_shape, moment_count, parameter_count
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -40,7 +40,7 @@ class ResolvedSilo:
 
     Args:
         name: the silo.
-        records: public upper bound on its training records.
+        records: public upper bound on its training records; on persons where they are the unit.
         local_steps: S_i; bins of a convex pass.
         sampling_rate: q_i, per local step.
         learning_rate: γ_i.
@@ -67,7 +67,8 @@ class ResolvedPlan:
         plan: with everything filled in; it is what is hashed, approved and written.
         rules: of its algorithm.
         rounding: how vectors get onto the grid.
-        dimension: d, parameters of the model.
+        dimension: parameters of the model.
+        coordinates: d, numbers of a round's sum: those of the model, or of moments.
         divisor: b, public divisor of a step's sum.
         local_steps: S of a silo that has no number of its own.
         sampling_rate: q of a silo that has none of its own.
@@ -82,6 +83,7 @@ class ResolvedPlan:
     rules: AlgorithmRules
     rounding: Rounding
     dimension: int
+    coordinates: int
     divisor: float
     local_steps: int
     sampling_rate: float
@@ -110,6 +112,10 @@ class ResolvedPlan:
             rules=plan.rules,
             rounding=_known("noise.rounding", _ROUNDINGS.get(plan.noise.rounding)),
             dimension=_known("training.dimension", training.dimension),
+            coordinates=_known(
+                "training.coordinates",
+                training.coordinates if plan.rules.sums == "moments" else training.dimension,
+            ),
             divisor=_known("training.divisor", training.divisor),
             local_steps=steps,
             sampling_rate=rate,
@@ -200,12 +206,14 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         "data", records_per_silo=tuple(records), counts=counts
     )
     plan = plan.replace("federation", colluding=plan.colluding)
+    if plan.protects_persons:
+        plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.training.dimension is None:
         plan = plan.replace("training", dimension=_dimension(plan, facts))
-    in_bins = plan.rules.steps == "bins"
-    plan = _resolve_bins(plan, facts) if in_bins else _resolve_sampling(plan, facts)
+    fill_in = {"bins": _resolve_bins, "none": _resolve_moments}
+    plan = fill_in.get(plan.rules.steps, _resolve_sampling)(plan, facts)
     if plan.noise.rounding == "auto":
         plan = plan.replace("noise", rounding=plan.rules.rounding)
     return ResolvedPlan.of(plan, facts.silo_names)
@@ -311,6 +319,21 @@ def _resolve_bins(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     plan = plan.replace("federation", local_steps=steps, local_epochs=None)
     plan = plan.replace("training", sampling_rate=1.0, batch_size=None, divisor=divisor)
     return _with_silos(plan, overrides)
+
+
+def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """One sum over all records, once: as many numbers as two moments of a record have."""
+    training = plan.training
+    if training.model not in LINEAR_MODELS:
+        rule = f"must be {', '.join(LINEAR_MODELS)} for normal-equations (the solution is linear)"
+        raise PlanError("training.model", training.model, rule, 'Use "linear".')
+    plan = plan.replace("federation", rounds=1, local_steps=1)
+    plan = plan.replace("training", sampling_rate=1.0, divisor=1.0)
+    if training.coordinates is not None:
+        return plan
+    features = math.prod(feature_shape(training.features, facts.shape)) + 1
+    outputs = plan.task.outputs(facts.labels, training.model)
+    return plan.replace("training", coordinates=moment_count(features, outputs))
 
 
 def _with_silos(plan: TrainingPlan, overrides: dict[str, SiloPlan]) -> TrainingPlan:

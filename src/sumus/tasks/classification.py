@@ -207,6 +207,16 @@ class Classification(Task):
         """
         return 1 if model == "logistic" else max(2, rows)
 
+    def target_bound(self, outputs: int) -> float | None:
+        """1 for two classes with one output; √(1 − 1/K) for K outputs."""
+        return 1.0 if outputs == 1 else math.sqrt(1.0 - 1.0 / outputs)
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """±1 for two classes with one output; 1 − 1/K for the class and −1/K for all others."""
+        if outputs == 1:
+            return (2.0 * labels - 1.0)[:, None]
+        return np.asarray(np.eye(outputs)[labels] - 1.0 / outputs)
+
     # -- loss
 
     def link(self, outputs: int) -> Link:

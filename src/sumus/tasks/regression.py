@@ -194,6 +194,14 @@ class Regression(Task):
         """One row of weights."""
         return 1
 
+    def target_bound(self, outputs: int) -> float | None:
+        """Targets are scaled to [−1, 1]."""
+        return 1.0
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """The targets themselves."""
+        return np.clip(labels.astype(np.float64), -1.0, 1.0)[:, None]
+
     # -- loss
 
     def link(self, outputs: int) -> Link | None:

@@ -417,6 +417,22 @@ class Task(Loss):
         """
         return rows
 
+    def target_bound(self, outputs: int) -> float | None:
+        """B: no target vector is longer; None: the task has no normal equations."""
+        return None
+
+    def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
+        """What linear outputs should be, (records, outputs), for least squares.
+
+        Guarantee: no row is longer than `target_bound`.
+        """
+        raise PlanError(
+            "training.algorithm",
+            "normal-equations",
+            f"has no targets for {self.name}",
+            "Use another.",
+        )
+
     @abstractmethod
     def predict(self, outputs: Tensor) -> Tensor:
         """The predicted label of every record."""

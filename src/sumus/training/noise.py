@@ -24,12 +24,12 @@ __all__ = ["draw_noise", "lifted_sum"]
 def draw_noise(
     design: NoiseDesign, silo: SiloDesign, *, source: RandomSource, seeds: Sequence[bytes] = ()
 ) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """The noise of one query of one silo, over all d coordinates.
+    """The noise of one query of one silo, over all d coordinates of the sum.
 
     Guarantee: has the law that `design.drawn_by(silo)` declares; the part that depends on `seeds`
         is removable, the rest is not.
     """
-    dimension = design.resolved.dimension
+    dimension = design.resolved.coordinates
     if not seeds:
         return design.drawn_by(silo).sample(dimension, source)
     components = design.removable_components
@@ -52,11 +52,11 @@ def lifted_sum(
     """The sum as centred integers, less every noise component whose seed was opened.
 
     Args:
-        total: residues of the ring, the model's coordinates first.
+        total: residues of the ring, the coordinates of the round's sum first.
         removed_seeds: of each survivor, the opened seeds by component, counted from 0 for the first
             removable one.
     """
-    bits, dimension = design.plan.aggregation.modulus_bits, design.resolved.dimension
+    bits, dimension = design.plan.aggregation.modulus_bits, design.resolved.coordinates
     residues = np.asarray(total).astype(np.uint64)
     components = design.removable_components if any(removed_seeds.values()) else ()
     for seeds in removed_seeds.values():

@@ -1,5 +1,5 @@
-"""What the server does with a decoded sum: FedAvg, momentum, or an adaptive optimiser; and which
-sums it refuses. Post-processing, so it costs no privacy.
+"""What the server does with a decoded sum: FedAvg, momentum, an adaptive optimiser, or solving for
+the model; and which sums it refuses. Post-processing, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sumus.errors import StorageError
 from sumus.guarantee import NoiseDesign, NormGate
+from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
 
@@ -47,6 +48,11 @@ class Server:
         """The model that users get: the iterate, or its running mean where the plan asks for it."""
         return released_from(self.state(), self._design.plan.training.iterate_average)
 
+    @property
+    def coordinates(self) -> int:
+        """Numbers of a round's sum."""
+        return self._design.resolved.coordinates
+
     def refusal(
         self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int]
     ) -> str | None:
@@ -60,6 +66,8 @@ class Server:
         """
         training = self._design.plan.training
         decoded = self._design.mechanism.decode(np.asarray(total_grid), survivors)
+        if self._design.resolved.rules.sums == "moments":
+            return self._solve(decoded, survivors)
         update = decoded * self._design.update_scale
         update *= self._design.resolved.invited / max(
             survivors, 1
@@ -83,6 +91,14 @@ class Server:
             _within(moved, self._design.algorithm.largest_weight_norm * _SHRUNK)
         )
         self._mean = self._mean + (self._iterate - self._mean) / self._rounds
+        return update
+
+    def _solve(self, decoded: Vector, survivors: int) -> Vector:
+        """The model that a sum of moments stands for, in the place of the iterate."""
+        update = solved_model(self._design, decoded, survivors) - self._iterate
+        self._rounds += 1
+        self._iterate = _as_sent(self._iterate + update)
+        self._mean = self._iterate.copy()
         return update
 
     def state(self) -> dict[str, Vector]:

@@ -91,6 +91,12 @@ class Algorithm(ABC):
             for name, proved in self.proved(setting).items()
         )
 
+    def headroom(self, resolved: ResolvedPlan) -> float:
+        """Clip norms per coordinate and query that a silo's vector may need; a ring that cannot
+        hold them is refused.
+        """
+        return 0.0
+
     def state_noise(self, plan: TrainingPlan) -> float:
         """κ: variance of the noise that a silo adds to its state and never sends, in shares."""
         return 0.0

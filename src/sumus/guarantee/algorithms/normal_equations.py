@@ -1,0 +1,106 @@
+"""`normal-equations`: one noisy sum of second moments, from which the server solves for the model.
+
+Records have norm at most R (bias included) and targets at most B, so what one of them adds,
+(x·xᵀ, x·yᵀ) with the off-diagonals of the upper triangle times √2, has length at most
+C = R·√(R² + B²) exactly; records are put on the grid one by one, so Δ₂ is the resolution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, final
+
+from sumus.errors import PlanError
+from sumus.guarantee.algorithms.algorithm import Algorithm
+from sumus.guarantee.claims import ONE_DRAW_ALONE, Setting, Statement, one_draw_per_round
+from sumus.guarantee.layout import Layout, SiloDesign
+from sumus.noise import Grid
+from sumus.plan import RULES, ResolvedPlan, ResolvedSilo, moment_shape
+
+__all__ = ["ALGORITHMS", "longest_moments"]
+
+
+@final
+class NormalEquations(Algorithm):
+    """One noisy sum of moments, once."""
+
+    rules = RULES["normal-equations"]
+    statements: ClassVar = (
+        Statement(
+            name="normal-equations",
+            compose=lambda s: one_draw_per_round(s, s.total),
+            text="one noisy sum of second moments, record by record in integers; the model is "
+            "solved from it",
+            brief="normal equations",
+        ),
+        ONE_DRAW_ALONE,
+    )
+
+    def layout(self, resolved: ResolvedPlan) -> Layout:
+        return Layout(unit=longest_moments(resolved), step_weights=(1,), update_scale=1.0)
+
+    def silo(self, resolved: ResolvedPlan, silo: ResolvedSilo, grid: Grid) -> SiloDesign:
+        return SiloDesign(
+            name=silo.name,
+            learning_rate=silo.learning_rate,
+            clip_norm=grid.clip_norm,
+            resolution=grid.resolution,
+            l2_grid=float(grid.resolution),
+            sampling_rate=1.0,
+            local_steps=1,
+            records=silo.records,
+            variance_ratio=silo.std_factor**2,
+            overfull_rate=0.0,
+        )
+
+    def queries(self, local_steps: int) -> int:
+        return 1
+
+    def longest_update_grid(
+        self,
+        resolved: ResolvedPlan,
+        silo: SiloDesign,
+        *,
+        step_weights: Sequence[int],
+        batch: int,
+        weight_norm: float,
+    ) -> float:
+        """Every record adds a vector of at most the resolution."""
+        return float(silo.records) * silo.resolution
+
+    def proved(self, setting: Setting) -> Mapping[str, bool]:
+        return {"normal-equations": True, "local": True}
+
+    def headroom(self, resolved: ResolvedPlan) -> float:
+        """Moments add up over a silo's records: n·max(R², R·B)/C at most."""
+        bound = resolved.plan.training.feature_bound
+        largest = max(bound * bound, bound * _target_bound(resolved)) / longest_moments(resolved)
+        return largest * max(silo.records for silo in resolved.silos)
+
+
+ALGORITHMS = (NormalEquations,)
+
+
+def longest_moments(resolved: ResolvedPlan) -> float:
+    """C = √(R⁴ + R²·B²): the most that one record adds to the sum, L2."""
+    bound = resolved.plan.training.feature_bound
+    return bound * math.hypot(bound, _target_bound(resolved))
+
+
+def _target_bound(resolved: ResolvedPlan) -> float:
+    """B of the plan's task and of as many outputs as its model has."""
+    plan = resolved.plan
+    _, outputs = moment_shape(resolved.coordinates, resolved.dimension)
+    if plan.task.linear_outputs(plan.training.model, outputs) != outputs:
+        rule = (
+            f"must be f·K with the K of training.model = {plan.training.model}, got K = {outputs}"
+        )
+        raise PlanError(
+            "training.dimension", resolved.dimension, rule, "Omit it to have it counted."
+        )
+    bound = plan.task.target_bound(outputs)
+    if bound is None:
+        rule = f"has no targets for {plan.task.name}"
+        raise PlanError("training.algorithm", "normal-equations", rule, 'Use "convex-pass".')
+    return bound
