@@ -14,7 +14,7 @@ from typing import final
 
 import numpy as np
 
-from sumus.data import OwnTable, TextColumn, public_facts, table_pool
+from sumus.data import OwnTable, TextColumn, label_columns, public_facts, table_pool
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify, sum_length
 from sumus.parties.sums import terms_of
@@ -121,7 +121,7 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     task = plan.task
     for key, table_name in (
         ("silo_column", "categories"),
-        *((key, task.label_declaration) for key in task.label_keys),
+        *((key, task.label_declaration) for key in task.label_keys if task.label_declaration),
     ):
         column = getattr(data, key)
         if column not in (getattr(data, table_name) or {}):
@@ -154,7 +154,7 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
             rule,
             "Remove the key and give bounds in data.records_per_silo.",
         )
-    columns = dict.fromkeys([*listed, *bounded, *data.columns])
+    columns = dict.fromkeys([*listed, *bounded, *data.columns, *label_columns(data, task).values()])
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False

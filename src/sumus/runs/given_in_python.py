@@ -23,6 +23,16 @@ _LEDGER_IS_NAMELESS = (
     "the ledger {} goes by the names of the silos and the shape of a record; name= says which data "
     "set this is"
 )
+_OF_FILES = (
+    "name",
+    "path",
+    "silo_column",
+    "label_column",
+    "time_column",
+    "event_column",
+    "columns",
+    "categories",
+)
 
 
 def with_records(
@@ -61,7 +71,7 @@ def with_records(
         return plan, load(plan)
     split, data = plan.data, silos
     bounds = _label_bounds(plan, data if isinstance(data, FederatedData) else None)
-    files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "categories"))
+    files = dict.fromkeys(_OF_FILES)
     with_objects = plan.replace(
         "data", **files, bounds=bounds, objects=name or split.objects or "?"
     )
