@@ -24,7 +24,11 @@ from typing import Any
 RENAMED: dict[str, str] = {"noise_share": "std_factor", "silo_accuracies": "silo_scores"}
 """Old key → new key, for example `{"noise_share": "std_factor"}`."""
 
-ADDED: dict[str, Any] = {"training.task": "classification"}
+ADDED: dict[str, Any] = {
+    "training.task": "classification",
+    "privacy.silos_per_person": 1,
+    "data.person_weighting": "mean",
+}
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 
 REWORDED: tuple[str, ...] = ()

@@ -404,4 +404,4 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "ac45410028cb7471be688e5bf38cbc802f6a01cbf31bedba17e8d867cc95c000"
+HASH = "90299fc7bb8e942197e062d5cd8571b8c08c53d1bed711a061fac1adfabfa4f7"

@@ -293,8 +293,10 @@ def run_pass(
     weights: npt.NDArray[np.float64],
     x: Singles,
     y: npt.NDArray[Any],
+    row_weights: npt.NDArray[np.float64],
     order: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
+    units: npt.NDArray[np.int64],
     link: int,
     step: float,
     decay: float,
@@ -303,14 +305,16 @@ def run_pass(
     residual_cap: float,
 ) -> None:
     """One noiseless pass of a linear model in place, a step per bin (`training.local.convex_pass`);
-    `order[ends[s−1]:ends[s]]` are the records of bin s.
+    `order[ends[s−1]:ends[s]]` are the rows of bin s, `units[s]` the records that they belong to.
+
+    A row's gradient counts `row_weights` times; empty: every row is a record of its own.
     """
     outputs, features = weights.shape
     gradient = np.zeros((outputs, features))
     residual = np.empty(outputs)
     begin = 0
-    for end in ends:
-        count = end - begin
+    for place in range(ends.size):
+        end, count = ends[place], units[place]
         gradient[:] = 0.0
         for position in range(begin, end):
             record = order[position]
@@ -321,6 +325,9 @@ def run_pass(
                     logit += weights[k, f] * row[f]
                 residual[k] = logit
             to_capped_residual(residual, y[record], link, residual_cap)
+            if row_weights.size:
+                for k in range(outputs):
+                    residual[k] *= row_weights[record]
             for k in range(outputs):
                 for f in range(features):
                     gradient[k, f] += residual[k] * row[f]

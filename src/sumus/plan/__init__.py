@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sumus.plan.facts import PublicFacts as PublicFacts
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
+        DEFAULT_ROWS_PER_PERSON as DEFAULT_ROWS_PER_PERSON,
         DataPlan as DataPlan,
         PrivacyPlan as PrivacyPlan,
         SiloPlan as SiloPlan,
@@ -49,7 +50,7 @@ __getattr__, __dir__, __all__ = door(
     algorithms="RULES AlgorithmRules",
     cells="ColumnCells cells_of with_columns",
     facts="PublicFacts",
-    plan="DEFAULT_PLAN DataPlan PrivacyPlan SiloPlan TrainingPlan",
+    plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH "

@@ -23,6 +23,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_alternatives,
         _check_refusals,
         _check_unit,
+        _check_persons,
         _check_learning_rates,
         _check_selection,
         _check_trust,
@@ -84,6 +85,48 @@ def _check_unit(plan: TrainingPlan) -> None:
         raise PlanError(
             "evaluation.metrics", "secure", rule, 'Use "none", or privacy.calibrate_to = "proved".'
         )
+
+
+def _check_persons(plan: TrainingPlan) -> None:
+    """What the rows of a person need, and where a column of persons has no place."""
+    data, column = plan.data, plan.data.person_column
+    if column is not None:
+        _check_person_column(plan, column)
+    if not plan.protects_persons:
+        return
+    if data.path is not None and column is None:
+        rule = 'must say whose row it is for privacy.unit = "person"'
+        raise PlanError("data.person_column", None, rule, "Name a column of the file.")
+    if data.name is not None:
+        rule = f'cannot be "person" for the named data set {data.name}, which has no persons'
+        fix = 'Use a file with data.person_column, or privacy.unit = "record".'
+        raise PlanError("privacy.unit", "person", rule, fix)
+    if data.person_weighting == "sum" and data.records_per_person is None:
+        rule = 'must be set for data.person_weighting = "sum" (a person counts with Σ rows / most)'
+        fix = 'Give the most rows of a person that count, or use "mean".'
+        raise PlanError("data.records_per_person", None, rule, fix)
+    silos, most = plan.federation.silos, plan.privacy.silos_per_person
+    if silos is not None and most > silos:
+        rule = f"must not exceed federation.silos = {silos}"
+        raise PlanError("privacy.silos_per_person", most, rule, f"Use at most {silos}.")
+
+
+def _check_person_column(plan: TrainingPlan, column: str) -> None:
+    """A column of persons protects rows of persons, and is neither public nor learned from."""
+    data = plan.data
+    if plan.protects_silos:
+        rule = 'has no place beside privacy.unit = "silo" (a whole silo is protected, whoever is in it)'
+        fix = 'Remove it, or use privacy.unit = "person" with another algorithm.'
+        raise PlanError("data.person_column", column, rule, fix)
+    for key in (*plan.task.label_keys, "silo_column"):
+        if getattr(data, key) == column:
+            raise PlanError(
+                "data.person_column", column, f"must differ from data.{key}", "Name two columns."
+            )
+    for key in ("columns", "bounds", "categories"):
+        if column in (getattr(data, key) or ()):
+            rule = f"must not be named in data.{key} (who somebody is stays with the silo)"
+            raise PlanError("data.person_column", column, rule, f"Remove it from data.{key}.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:

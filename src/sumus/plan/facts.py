@@ -19,7 +19,8 @@ class PublicFacts:
     Args:
         name: of the data set, or the file name.
         silo_names: one per silo, in the order of the federation.
-        records_per_silo: upper bounds on the *training* records of each silo.
+        records_per_silo: upper bounds on the *training* records of each silo, or on its persons
+            where they are the unit.
         shape: of one record, after public encoding.
         labels: what is public about labels.
         assumptions: what had to be assumed to be public, one line each.

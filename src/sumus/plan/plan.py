@@ -41,6 +41,7 @@ from sumus.tasks import TASKS, Task
 
 __all__ = [
     "DEFAULT_PLAN",
+    "DEFAULT_ROWS_PER_PERSON",
     "AggregationPlan",
     "DataPlan",
     "DescribePlan",
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "digits.toml"  # the embedded data, in seconds
+DEFAULT_ROWS_PER_PERSON = 100
+"""Rows of a person that are used where the plan does not say, and each person counts with a mean."""
 _HASH_DOMAIN = "sumus-plan-v1"
 
 
@@ -233,6 +236,19 @@ class TrainingPlan:
     def protects_silos(self) -> bool:
         """Whether the unit of privacy is all records of one silo."""
         return self.privacy.unit == "silo"
+
+    @property
+    def protects_persons(self) -> bool:
+        """Whether the unit of privacy is all rows of one person."""
+        return self.privacy.unit == "person"
+
+    @property
+    def rows_per_person(self) -> int:
+        """M: the most rows of a unit of privacy that are used; 1 where a row is a unit of its own."""
+        if not self.protects_persons:
+            return 1
+        most = self.data.records_per_person
+        return DEFAULT_ROWS_PER_PERSON if most is None else most
 
     @property
     def noise_contributors(self) -> int:

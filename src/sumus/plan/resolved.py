@@ -41,7 +41,7 @@ class ResolvedSilo:
 
     Args:
         name: the silo.
-        records: public upper bound on its training records.
+        records: public upper bound on its training records; on persons where they are the unit.
         local_steps: S_i; bins of a convex pass.
         sampling_rate: q_i, per local step.
         learning_rate: γ_i.
@@ -134,6 +134,11 @@ class ResolvedPlan:
         """In the order of the federation."""
         return tuple(silo.name for silo in self.silos)
 
+    @property
+    def rows_per_record(self) -> int:
+        """The most rows that one unit of privacy may have in a sum of floats, public."""
+        return self.plan.task.rows_per_record
+
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
         return self.of(self.plan.replace(section, **changes), self.silo_names)
@@ -202,6 +207,8 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         "data", records_per_silo=tuple(records), counts=counts
     )
     plan = plan.replace("federation", colluding=plan.colluding)
+    if plan.protects_persons:
+        plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     if plan.describes:

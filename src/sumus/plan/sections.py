@@ -47,6 +47,7 @@ ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
 _FILE = ("data.path",)
+_PERSON = ("privacy.unit", "person")
 _MOST_SEED = 2**63 - 1
 
 
@@ -61,8 +62,10 @@ class PrivacyPlan(RuledTable):
     delta: float = key(1e-5, number(above=0.0, below=1.0))
     # accept a δ that allows for publishing some record whole
     delta_may_expose_a_record: bool = key(False, flag())
-    # what is protected: one record, or all records of one silo
-    unit: str = key("record", choice("record", "silo"))
+    # what is protected: one record, all rows of one person, or all records of one silo
+    unit: str = key("record", choice("record", "person", "silo"))
+    # the most silos that hold rows of one person; 1: what is protected is a person per silo
+    silos_per_person: int = key(1, whole(low=1, high=10**6), only=_PERSON)
     # privacy-loss distribution, or Rényi divergences
     accountant: str = key("pld", choice(*ACCOUNTANTS))
     # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä
@@ -223,6 +226,12 @@ class DataPlan(RuledTable):
     silo_column: str | None = key(None, optional(text()), only=_FILE)
     # of the file: what is learned
     label_column: str | None = key(None, optional(text()), only=_FILE)
+    # of the file: whose row it is, for privacy.unit = "person"; never a feature
+    person_column: str | None = key(None, optional(text()), only=_FILE)
+    # a person counts with the mean of its rows, or with their sum over records_per_person
+    person_weighting: str = key("mean", choice("mean", "sum"), only=_PERSON)
+    # the most rows of a person that are used, public; omitted: 100 for "mean"
+    records_per_person: int | None = key(None, optional(whole(low=1, high=10**6)), only=_PERSON)
     # feature columns of the file; omitted: all others
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
     # how a named data set is dealt to silos
@@ -239,7 +248,7 @@ class DataPlan(RuledTable):
     validation_fraction: float = key(0.0, number(low=0.0, below=1.0))
     records_per_silo: tuple[int, ...] | None = key(
         None, optional(names(whole(low=1, high=10**12)))
-    )  # training records, one number per silo
+    )  # training records (or persons, where they are the unit), one number per silo
     # records_per_silo are bounds (default), or exact and public
     counts: str | None = key(None, optional(choice("bounded", "public")))
     # column → [low, high], public

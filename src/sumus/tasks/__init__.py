@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LabelColumn as LabelColumn,
         LabelFacts as LabelFacts,
         Labels as Labels,
+        LinearRows as LinearRows,
         Link as Link,
         Loss as Loss,
         Measure as Measure,
@@ -46,8 +47,8 @@ __getattr__, __dir__, __all__ = door(
     registry="TASKS",
     regression="Regression",
     task=(
-        "Categories CountShape Curvature LabelColumn LabelFacts Labels Link Loss Measure Metrics "
-        "Task"
+        "Categories CountShape Curvature LabelColumn LabelFacts Labels LinearRows Link Loss "
+        "Measure Metrics Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
 )

@@ -32,6 +32,7 @@ __all__ = [
     "LabelColumn",
     "LabelFacts",
     "Labels",
+    "LinearRows",
     "Link",
     "Loss",
     "Measure",
@@ -165,6 +166,27 @@ class Curvature:
 
     gradient_norm: float
     smoothness: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearRows:
+    """Records as rows of a linear model, where a record's loss is a weighted sum over its rows:
+    f = Σ_j w_j·φ(x_j·θ, y_j).
+
+    Args:
+        x: a row each, none longer than the record that it comes from.
+        y: what `link` compares the rows' outputs with.
+        weights: w_j ≥ 0; those of a record add up to at most 1.
+        records: the position of the record that each row comes from, in rising order.
+        link: of φ.
+    """
+
+    x: npt.NDArray[np.float32]
+    y: npt.NDArray[Any]
+    weights: npt.NDArray[np.float64]
+    records: npt.NDArray[np.int64]
+    link: Link
 
 
 @final
@@ -308,6 +330,10 @@ class Task(Loss):
     """
     label_declaration: ClassVar[str] = "categories"
     """The table of the data section that says what labels can be: categories or bounds."""
+    rows_per_record: int = 1
+    """J, the most rows that `expand` makes of a record. It follows from the plan (`of`): what
+    rounding can add to a sensitivity counts rows.
+    """
 
     def of(
         self,
@@ -489,3 +515,15 @@ class Task(Loss):
             feature_bound: R, of a record's norm, bias included.
             residual_cap: t, of the residuals; 1 is no cap.
         """
+
+    def expand(self, x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> LinearRows | None:
+        """Records as the rows that a convex pass runs over; None: a record is one row.
+
+        Guarantee: a record's rows follow from that record alone, there are at most
+            `rows_per_record` of them, and their weighted sum has the constants of `curvature`.
+
+        Args:
+            x: records, the bias feature last, norm at most R.
+            y: stored labels.
+        """
+        return None

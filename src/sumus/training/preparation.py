@@ -88,7 +88,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
                 training.feature_bound,
                 longest=training.feature_norm,
             )
-        return Records(np.ascontiguousarray(x, dtype=np.float32), records.y)
+        return replace(records, x=np.ascontiguousarray(x, dtype=np.float32))
 
     silos = tuple(
         replace(

@@ -224,7 +224,9 @@ def convex_float_slack_grid(
         2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(4d + n + 20)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
 
     Guarantee: holds for weights of norm at most W before the pass and bins of up to n records, in
-        whatever order sums are taken (docs/mathematics.md, "rounding and floats").
+        whatever order sums are taken (docs/mathematics.md, "rounding and floats"). Where a record
+        is made of up to m rows, n·m + 4 stands for n: more terms, and a product with each row's
+        weight.
 
     Args:
         records: n, public bound on the silo's records.
@@ -232,9 +234,11 @@ def convex_float_slack_grid(
     """
     training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
     numbers = resolved.dimension  # f·K ≥ f + K − 1
+    most = resolved.rows_per_record
+    rows = records if most == 1 else records * most + 4
     largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
     per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (
-        4.0 * numbers + records + 20.0
+        4.0 * numbers + rows + 20.0
     ) / training.feature_bound
     unit = learning_rate * bounds.gradient_norm / resolved.divisor
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit

@@ -2,6 +2,7 @@
 bounded norm, one step per bin.
 
     θ ← Π_W[(1 − γλ)·θ − (γ/b)·min(1, cap/|bin|)·Σ_{j ∈ bin} ∇f_j(θ)],   Π_W the projection onto the ball of radius W
+    ∇f_p = Σ_j w_j·∇f_{p,j}, Σ_j w_j ≤ 1, where a unit p has several rows (`Units`); |bin| counts units
     ∇f_j = (p − y_j) ⊗ x_j,   p maximises ⟨p, logits⟩ + entropy(p) over all p with p_{y_j} ≥ 1 − t
 
 With t = 1 (no cap) p is the softmax. A cap t below 1 bounds the gradient by C = √2·t·R as clipping
@@ -34,6 +35,7 @@ from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
+from sumus.training.units import Units
 
 __all__ = ["UPDATER", "convex_pass"]
 
@@ -55,13 +57,19 @@ class ConvexPass:
         loss: Loss | None = None,
     ) -> None:
         self._design, self._silo = design, silo
+        self._bounds = convex_bounds(design.resolved, silo.learning_rate)
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
-        self._y = records.y
-        self._bounds = convex_bounds(design.resolved, silo.learning_rate)
-        width, training = self._x.shape[1], design.plan.training
-        outputs = design.plan.task.linear_outputs(
-            training.model, round(design.resolved.dimension / width)
+        self._y, self._units = records.y, Units.of(design.plan, records)
+        self._link: Link | None = None
+        task = design.plan.task
+        rows = task.expand(self._x, self._y)
+        if rows is not None:
+            self._units, self._link = self._units.expanded(rows), rows.link
+            self._x, self._y = np.ascontiguousarray(rows.x, dtype=np.float32), rows.y
+        width = self._x.shape[1]
+        outputs = task.linear_outputs(
+            design.plan.training.model, round(design.resolved.dimension / width)
         )
         require_dimension(design, outputs * width)
 
@@ -75,6 +83,8 @@ class ConvexPass:
             self._x,
             self._y,
             task=design.plan.task,
+            units=self._units,
+            link=self._link,
             bins=silo.local_steps,
             passes=training.passes,
             step=silo.learning_rate / design.resolved.divisor,
@@ -92,7 +102,7 @@ class ConvexPass:
         seconds = time.perf_counter() - begin
         return LocalUpdate(
             update + noise,
-            records=training.passes * len(self._y),
+            records=training.passes * self._units.count,
             saturated=clamped,
             noise_seconds=seconds,
         )
@@ -107,6 +117,8 @@ def convex_pass(
     y: npt.NDArray[np.int64],
     *,
     task: Task,
+    units: Units | None = None,
+    link: Link | None = None,
     bins: int,
     passes: int,
     step: float,
@@ -116,36 +128,40 @@ def convex_pass(
     residual_cap: float,
     source: RandomSource,
 ) -> npt.NDArray[np.float64]:
-    """The weights after `passes` passes, each with fresh independent uniform bins for every record.
+    """The weights after `passes` passes, each with fresh independent uniform bins for every unit.
 
     Args:
         weights: (outputs, features); one output means binary logistic or Huber regression.
-        x: records with the bias feature included, norm at most `feature_bound`.
-        y: labels.
+        x: rows with the bias feature included, norm at most `feature_bound`.
+        y: their labels.
         task: whose loss it is.
+        units: which rows make a unit; omitted: each is one.
+        link: of the rows' loss where a task made them of its records; omitted: the task's.
         bins: S.
         step: γ/b.
         decay: γλ.
-        bin_cap: the most records a bin may hold for a step of full length.
+        bin_cap: the most units a bin may hold for a step of full length.
         residual_cap: t, the most of a record's probability that may count as wrong.
         source: secret random bits for the bins.
     """
-    link = task.link(len(weights))
+    units = units or Units.single(len(x))
+    if link is None:
+        link = task.link(len(weights))
+        task.check(y, len(weights))
     if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER):
         raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
-    task.check(y, len(weights))
     _check(weights, x, feature_bound)
     trained = np.array(weights, dtype=np.float64, order="C")
     for _ in range(passes):
-        assigned = source.below(bins, len(x))
-        order = np.argsort(assigned, kind="stable")
-        ends = np.cumsum(np.bincount(assigned, minlength=bins))
+        order, ends, counts = units.in_bins(source.below(bins, units.count), bins)
         run_pass(
             trained,
             np.ascontiguousarray(x),
             y,
+            units.weights,
             order,
             ends,
+            counts,
             link,
             step,
             decay,
