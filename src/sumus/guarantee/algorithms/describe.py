@@ -31,6 +31,7 @@ class Describe(Algorithm):
             text="one noisy sum of histograms; a record is in one cell of each column, and "
             "statistics are read from the sum",
             brief="histograms",
+            noise_in="records a count",
         ),
         ONE_DRAW_ALONE,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,11 @@ __all__ = ["UPDATER"]
 class Describe:
     """`describe`: u steps for the cell of every value of every record, and noise.
 
-    Guarantee: whatever a record holds, it adds u to at most one cell of each of m columns, L2 norm
-        at most u·√m; a place that is no cell of its column adds nothing.
+    A person's rows share its u steps: c of m rows in one cell are trunc(u·c/m) steps there, under
+    "sum" trunc(u·c/M).
+
+    Guarantee: whatever a record or a person's rows hold, they add at most u to the cells of each of
+        m columns together, L2 norm at most u·√m; a place that is no cell of its column adds nothing.
     """
 
     algorithms: ClassVar = ("describe",)
@@ -44,6 +47,9 @@ class Describe:
     ) -> None:
         self._design, self._silo, self._records = design, silo, records
         self._cells = cells_of(design.plan)
+        data = design.plan.data
+        # refuses a person with more rows than count
+        records.weights(data.person_weighting, design.plan.rows_per_person)
         require_dimension(design, sum(column.count for column in self._cells))
         if records.x.shape[1:] != (len(self._cells),):
             raise DataError(
@@ -57,10 +63,8 @@ class Describe:
         design, silo = self._design, self._silo
         counts = np.zeros(design.resolved.coordinates, dtype=np.int64)
         for index, column in enumerate(self._cells):
-            found = np.asarray(self._records.x[:, index])
-            known = found[(found >= 0) & (found < column.count)].astype(np.int64)
-            counts[column.place] = np.bincount(known, minlength=column.count)
-        bounded, clamped = clamp(counts * silo.resolution, design.clamp_grid)
+            counts[column.place] = self._counted(self._records.x[:, index], column.count)
+        bounded, clamped = clamp(counts, design.clamp_grid)
         begin = time.perf_counter()
         noise = draw_noise(design, silo, source=source, seeds=seeds)
         seconds = time.perf_counter() - begin
@@ -70,6 +74,25 @@ class Describe:
             saturated=clamped,
             noise_seconds=seconds,
         )
+
+    def _counted(self, found: npt.NDArray[Any], cells: int) -> npt.NDArray[np.int64]:
+        """Grid steps of every cell of one column."""
+        records, unit = self._records, self._silo.resolution
+        places = np.asarray(found)
+        known = (places >= 0) & (places < cells)
+        if records.persons is None:
+            return unit * np.bincount(places[known].astype(np.int64), minlength=cells)
+        pairs = records.persons[known] * cells + places[known].astype(np.int64)
+        of_person, rows = np.unique(pairs, return_counts=True)
+        plan = self._design.plan
+        among = (
+            np.full(len(rows), plan.rows_per_person)
+            if plan.data.person_weighting == "sum"
+            else records.rows_per_unit[of_person // cells]
+        )
+        out = np.zeros(cells, dtype=np.int64)
+        np.add.at(out, of_person % cells, unit * rows // among)
+        return out
 
 
 UPDATER = Describe
