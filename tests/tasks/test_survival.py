@@ -21,8 +21,8 @@ from sumus.tasks import TASKS, Declared, LabelFacts, Survival
 from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.life_table import life_table
 from sumus.training.local.convex_pass import convex_pass
-from sumus.training.units import Units
 from sumus.training.models import SharedSlopes
+from sumus.training.units import Units
 
 RECORDS = 1200
 CUTS = (6.0, 12.0, 24.0)
@@ -242,12 +242,12 @@ def test_a_person_moves_a_survival_pass_by_at_most_gamma_t_r_over_b(
 
     def result(records: int) -> np.ndarray:
         class Fixed:
-            left = list(assigned)
+            def __init__(self) -> None:
+                self.left = list(assigned)
 
             def below(self, bound: int, count: int) -> np.ndarray:
                 return self.left.pop(0)[:count]
 
-        Fixed.left = list(assigned)
         rows = SURVIVAL.expand(x[:records], y[:records])
         return convex_pass(
             first,
@@ -402,8 +402,8 @@ def test_networks_learn_times_given_in_python(tmp_path: Path) -> None:
         run = train(plan, model=model, silos=silos, options=options, simulation=Simulation(1))
         assert run.metrics["c_index"] > 0.65
         assert not run.plan.without_effect()
+    unset = plan.with_overrides({"data.intervals": None})
     with pytest.raises(PlanError, match=r"data\.intervals must say"):
-        unset = plan.with_overrides({"data.intervals": None})
         train(unset, silos=silos, options=options, simulation=Simulation(1))
 
 
@@ -413,9 +413,7 @@ def test_the_first_model_has_the_public_hazard(tmp_path: Path) -> None:
 
     plan = plan_for(table(tmp_path), **{"training.start_hazard": 0.03})
     for algorithm in ("convex-pass", "dp-sgd"):
-        chosen = plan.with_overrides(
-            {"training.algorithm": algorithm, "training.model": "linear"}
-        )
+        chosen = plan.with_overrides({"training.algorithm": algorithm, "training.model": "linear"})
         ready = prepare(chosen, load(chosen))
         x = torch.from_numpy(ready.data.silos[0].train.x[:4])
         hazards = torch.sigmoid(ready.model(x))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sumus.data import UNNAMED, FederatedData, from_arrays, hold_to_plan, load
+from sumus.data import UNNAMED, FederatedData, described, from_arrays, hold_to_plan, load
 from sumus.errors import PlanError
 from sumus.files import name_of_file
 from sumus.plan import TrainingPlan
@@ -72,6 +72,9 @@ def with_records(
     split, data = plan.data, silos
     bounds = _label_bounds(plan, data if isinstance(data, FederatedData) else None)
     files = dict.fromkeys(_OF_FILES)
+    if plan.describes:  # columns go by their places, and may be declared
+        bounds = {**(split.bounds or {}), **(bounds or {})} or None
+        files.pop("categories")
     with_objects = plan.replace(
         "data", **files, bounds=bounds, objects=name or split.objects or "?"
     )
@@ -94,6 +97,8 @@ def with_records(
     if not data.split_by_record:
         data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
     chosen = name or split.objects or _dataset_name(data)
+    if plan.describes:
+        data = described(data, with_objects)
     if chosen.startswith(UNNAMED):
         data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
     plan = with_objects.replace("data", objects=chosen)

@@ -23,7 +23,7 @@ from sumus.files import object_at
 from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
-__all__ = ["SharedSlopes", "build_model", "flat_parameters", "load_flat"]
+__all__ = ["Counts", "SharedSlopes", "build_model", "flat_parameters", "load_flat"]
 
 
 def build_model(
@@ -107,6 +107,22 @@ class SharedSlopes(nn.Module):
         return level + (self.intercepts if self.bias else flat[:, slopes:] * self.intercepts)
 
 
+class Counts(nn.Module):
+    """What a description releases, in the place of a model: a number a cell.
+
+    Args:
+        cells: how many.
+    """
+
+    def __init__(self, cells: int) -> None:
+        super().__init__()
+        self.counts = nn.Parameter(torch.zeros(cells))
+
+    def forward(self, records: torch.Tensor) -> torch.Tensor:
+        """The counts themselves: they are no function of records."""
+        return self.counts
+
+
 def flat_parameters(model: nn.Module) -> torch.Tensor:
     """All parameters that take a gradient as one vector (a copy), in the order of
     `model.parameters()`.
@@ -142,8 +158,9 @@ def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
 
 def _starting_from(network: nn.Sequential, first_intercept: float) -> nn.Sequential:
     """The network with this number in the intercepts of its last layer; as it is for 0."""
-    if first_intercept:
-        nn.init.constant_(network[-1].bias, first_intercept)
+    head = network[-1]
+    if first_intercept and isinstance(head, nn.Linear):
+        nn.init.constant_(head.bias, first_intercept)
     return network
 
 
