@@ -7,7 +7,7 @@ from sumus.errors import DataError
 from sumus.gradients import Units
 from sumus.plan import TrainingPlan
 
-__all__ = ["units_of"]
+__all__ = ["require_persons", "units_of"]
 
 
 def units_of(plan: TrainingPlan, records: Records) -> Units:
@@ -18,11 +18,7 @@ def units_of(plan: TrainingPlan, records: Records) -> Units:
     """
     if not plan.protects_persons:
         return Units.single(len(records))
-    if records.persons is None:
-        raise DataError(
-            'records must say whose they are for privacy.unit = "person". Name '
-            "data.person_column, or pass groups."
-        )
+    require_persons(records)
     most = plan.rows_per_person
     if records.rows_per_unit.max(initial=0) > most:
         raise DataError(
@@ -31,3 +27,12 @@ def units_of(plan: TrainingPlan, records: Records) -> Units:
         )
     weights = records.weights(plan.data.person_weighting, most)
     return Units(records.units, records.persons, weights)
+
+
+def require_persons(records: Records) -> None:
+    """Refuse records that do not say whose they are."""
+    if records.persons is None:
+        raise DataError(
+            'records must say whose they are for privacy.unit = "person". Name '
+            "data.person_column, or pass groups."
+        )
