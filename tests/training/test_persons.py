@@ -14,6 +14,7 @@ from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
+from sumus.runs.baselines import baselines
 from sumus.tasks import TASKS
 from sumus.training import SecureMetrics, evaluate, local_updater, prepare
 from sumus.training.evaluation import _scores, one_row_each
@@ -300,3 +301,18 @@ def test_a_test_person_moves_the_counts_by_no_more_than_one_record(
         assert everybody[place] == test.units * run.design.plan.task.counts.record_grid
     with pytest.raises(DataError, match="must say whose they are"):
         secure.encode(run.bench.model, theta, Records(test.x, test.y), RandomSource())
+
+
+@pytest.mark.parametrize("overrides", [{}, PASS])
+def test_a_comparison_without_privacy_is_measured_in_persons(overrides) -> None:
+    data = persons_data()
+    plan = TrainingPlan().with_overrides(BASE | PERSONS | overrides)
+    design = calibrated(plan, data.facts())
+    found = baselines(design.plan, prepare(design.plan, data))
+    assert set(found) == {"non_private", "alone_mean", "alone_min", "alone_max"}
+    persons = sum(silo.test.units for silo in data.silos)
+    rows = sum(len(silo.test) for silo in data.silos)
+    assert persons < rows
+    # a share of persons who count in twelfths: 1, 2, 3 or 4 rows each
+    twelfths = 12 * persons * found["alone_max"]
+    assert twelfths == pytest.approx(round(twelfths), abs=1e-6)
