@@ -154,12 +154,13 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
             rule,
             "Remove the key and give bounds in data.records_per_silo.",
         )
-    columns = dict.fromkeys([*listed, *bounded, *data.columns])
+    persons = () if data.person_column is None else (data.person_column,)
+    columns = dict.fromkeys([*listed, *bounded, *data.columns, *persons])
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = table_pool(table, data, plan.task)
+    pool = table_pool(table, data, plan.task, persons=plan.protects_persons)
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),
