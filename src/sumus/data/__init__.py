@@ -18,6 +18,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.data.catalogue import CATALOGUE as CATALOGUE, named_set as named_set
     from sumus.data.catalogue_entry import NamedSet as NamedSet
+    from sumus.data.cells import described as described, described_pool as described_pool
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
     from sumus.data.columns import TextColumn as TextColumn
     from sumus.data.loading import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     catalogue="CATALOGUE named_set",
+    cells="described described_pool",
     column_warnings="WARNING listed",
     columns="TextColumn",
     loading="load load_silo public_facts",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sumus.data.catalogue import named_facts, named_set
+from sumus.data.cells import check_declared, described, described_facts, described_pool
 from sumus.data.pool import Pool, federate, federate_by_record, silos_by_record
 from sumus.data.silos import FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
@@ -51,7 +52,8 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     data = federate(
         pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo
     )
-    return dataclasses.replace(data, assumptions=(*facts.assumptions, *data.assumptions))
+    data = dataclasses.replace(data, assumptions=(*facts.assumptions, *data.assumptions))
+    return described(data, plan) if plan.describes else data
 
 
 def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> FederatedData:
@@ -126,7 +128,8 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     _refuse_objects(plan)
     if plan.data.path is None:
         _refuse_persons(plan)
-        return named_facts(plan, cache)
+        facts = named_facts(plan, cache)
+        return described_facts(facts) if plan.describes else facts
     pool = _own_pool(plan, open_table(plan.data, plan.folder))
     _check_silos(plan, pool)
     names = pool.silo_names or ()
@@ -148,6 +151,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
         assumptions=(*pool.assumptions, COUNTS_ARE_PUBLIC) if public else pool.assumptions,
         bounded=not public,
         columns=pool.columns,
+        numbers=pool.numbers,
     )
 
 
@@ -178,6 +182,8 @@ def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
     classes there are.
     """
     data = plan.data
+    if plan.describes:
+        return described_pool(table, plan)
     if not table.records and (
         data.silo_column not in (data.categories or {}) or undeclared_label(data, plan.task)
     ):
@@ -201,6 +207,9 @@ def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
 def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -> None:
     """A file of one silo alone must not decide on classes and kinds of columns."""
     data = plan.data
+    if plan.describes:
+        check_declared(plan)
+        return
     listed, bounded = data.categories or {}, data.bounds or {}
     missing = undeclared_label(data, plan.task)
     if missing is not None:

@@ -34,25 +34,27 @@ class Pool:
 
     Args:
         labels: of every record, as the task stores them, and what is public about them.
-        encode: float32 records of the given positions, in that order; a fixed public function of
-            each single record.
+        encode: float32 records of the given positions, in that order, of a description their cells;
+            a fixed public function of each single record.
         silo_names: names of the silos the data itself has, if any.
         silo_of: silo of each record, an index into `silo_names`.
         remarks: what one record could change, for the silo's own eyes: no record or report may hold
             it.
-        columns: of a table, those that make features.
+        columns: of a table, those that make features; of a description, those that are described.
+        numbers: of a description, the columns that hold numbers.
         persons: whose every record is, where persons are the unit of privacy.
     """
 
     name: str
     labels: Labels
-    encode: Callable[[Indices], NDArray[np.float32]]
+    encode: Callable[[Indices], NDArray[np.float32 | np.int64]]
     shape: tuple[int, ...]
     silo_names: tuple[str, ...] | None = None
     silo_of: NDArray[np.int64] | None = None
     assumptions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     persons: TextColumn | None = None
 
 
@@ -168,4 +170,5 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         assumptions=pool.assumptions,
         remarks=pool.remarks,
         columns=pool.columns,
+        numbers=pool.numbers,
     )

@@ -167,7 +167,8 @@ class FederatedData:
         remarks: what one record could change, for the silo's own eyes: no record or report may hold
             it.
         split_by_record: every record's part follows from that record alone.
-        columns: of a table, those that make features.
+        columns: of a table, those that make features; of a description, those that are described.
+        numbers: of a description, the columns that hold numbers.
     """
 
     name: str
@@ -178,6 +179,7 @@ class FederatedData:
     remarks: tuple[str, ...] = ()
     split_by_record: bool = False
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.silos:
@@ -218,4 +220,5 @@ class FederatedData:
             assumptions=self.assumptions,
             bounded=all(silo.bound is not None for silo in self.silos),
             columns=self.columns,
+            numbers=self.numbers,
         )

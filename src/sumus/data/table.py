@@ -52,6 +52,7 @@ __all__ = [
     "beyond_bounds",
     "label_columns",
     "open_table",
+    "require_silos",
     "table_pool",
     "undeclared_label",
 ]
@@ -161,7 +162,7 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = F
             remarks += repeated_persons(column)
     assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
-        _require_silos(silo_names, len(silo_of), silo_column)
+        require_silos(silo_names, len(silo_of), silo_column)
         counted = "1 silo was" if len(silo_names) == 1 else f"{len(silo_names)} silos were"
         assumptions.append(f"{counted} read off column {silo_column} and taken as public")
     return Pool(
@@ -202,7 +203,7 @@ def undeclared_label(data: DataPlan, task: Task) -> str | None:
     )
 
 
-def _require_silos(names: tuple[str, ...], records: int, column: str) -> None:
+def require_silos(names: tuple[str, ...], records: int, column: str) -> None:
     """Refuse to take an identifier for the column of silos; its values would become public
     names.
     """

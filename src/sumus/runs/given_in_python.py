@@ -12,6 +12,7 @@ from typing import Any
 from sumus.data import (
     UNNAMED,
     FederatedData,
+    described,
     from_arrays,
     hold_to_plan,
     left_out_lines,
@@ -74,6 +75,9 @@ def with_records(
     files = dict.fromkeys(
         ("name", "path", "silo_column", "label_column", "person_column", "columns", "categories")
     )
+    if plan.describes:  # columns go by their places, and may be declared
+        bounds = {**(split.bounds or {}), **(bounds or {})} or None
+        files.pop("categories")
     with_objects = plan.replace(
         "data", **files, bounds=bounds, objects=name or split.objects or "?"
     )
@@ -99,6 +103,8 @@ def with_records(
     if not data.split_by_record:
         data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
     chosen = name or split.objects or _dataset_name(data)
+    if plan.describes:
+        data = described(data, with_objects)
     if chosen.startswith(UNNAMED):
         data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
     plan = with_objects.replace("data", objects=chosen)
