@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sumus.data.stated_counts import (
         OtherCountError as OtherCountError,
         hold_to_plan as hold_to_plan,
+        left_out_lines as left_out_lines,
     )
     from sumus.data.synthetic import write_patients as write_patients
     from sumus.data.table import (
@@ -62,7 +63,7 @@ __getattr__, __dir__, __all__ = door(
     objects="UNNAMED from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
-    stated_counts="OtherCountError hold_to_plan",
+    stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
     table="OwnTable label_columns table_pool",
     table_files="data_folder locate",

@@ -164,14 +164,21 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
             rule,
             "Remove the key and give bounds in data.records_per_silo.",
         )
+    persons = () if data.person_column is None else (data.person_column,)
     described = plan.describe.columns or ()
     named = () if plan.describes else label_columns(data, task).values()
-    columns = dict.fromkeys([*listed, *bounded, *(data.columns or ()), *named, *described])
+    columns = dict.fromkeys(
+        [*listed, *bounded, *(data.columns or ()), *named, *described, *persons]
+    )
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = described_pool(table, plan) if plan.describes else table_pool(table, data, plan.task)
+    pool = (
+        described_pool(table, plan)
+        if plan.describes
+        else table_pool(table, data, plan.task, persons=plan.protects_persons)
+    )
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),

@@ -123,10 +123,11 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    for key in ("columns", "bounds", "categories"):
-        if column in (getattr(data, key) or ()):
-            rule = f"must not be named in data.{key} (who somebody is stays with the silo)"
-            raise PlanError("data.person_column", column, rule, f"Remove it from data.{key}.")
+    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    for where, names in (named | {"describe.columns": plan.describe.columns}).items():
+        if column in (names or ()):
+            rule = f"must not be named in {where} (who somebody is stays with the silo)"
+            raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:

@@ -137,7 +137,7 @@ class ResolvedPlan:
     @property
     def rows_per_record(self) -> int:
         """The most rows that one unit of privacy may have in a sum of floats, public."""
-        return self.plan.task.rows_per_record
+        return self.plan.task.rows_per_record * self.plan.rows_per_person
 
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
