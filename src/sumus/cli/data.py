@@ -25,6 +25,7 @@ from sumus.data import (
     cache_folder,
     cifar10_images,
     features_file,
+    left_out_lines,
     listed,
     load,
     named_set,
@@ -98,6 +99,8 @@ def check_command(
     }
     counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
+    rows = sum(map(len, data.silos))
+    parts += f" persons with {rows:,} rows" if summary["unit"] == "person" else ""
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
     names = data.labels.names
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
@@ -115,13 +118,8 @@ def check_command(
     screen.print(table)
     if len(data.silos) > 60:
         screen.print(f"… and {len(data.silos) - 60} more")
-    for silo in data.silos:
-        if silo.left_out:
-            told = (
-                f"{silo.left_out:,} training records of {silo.name} beyond the bound "
-                f"{silo.bound:,} (nobody else is told)"
-            )
-            screen.print(f"  left out   {told}", soft_wrap=True, markup=False)
+    for line in left_out_lines(data):
+        screen.print(f"  left out   {line} (nobody else is told)", soft_wrap=True, markup=False)
     for line in (*_empty_parts(data), *data.remarks):
         screen.print(f"  notice     {line} (nobody else is told)", soft_wrap=True, markup=False)
     for line in data.assumptions:
@@ -294,7 +292,8 @@ def _summary(data: FederatedData) -> dict[str, Any]:
     silos = [
         {
             "name": silo.name,
-            **{part: len(getattr(silo, part)) for part in parts},
+            **{part: getattr(silo, part).units for part in parts},
+            "rows": len(silo),
             "left_out": silo.left_out,
         }
         for silo in data.silos
@@ -303,6 +302,7 @@ def _summary(data: FederatedData) -> dict[str, Any]:
     facts |= {"classes": len(data.labels.names), "class_names": data.labels.names}
     return {
         **{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")},
+        "unit": data.unit,
         "silos": silos,
     }
 

@@ -27,9 +27,10 @@ def check_together(plan: TrainingPlan) -> None:
         _check_learning_rates,
         _check_selection,
         _check_trust,
+        _check_described,
     ):
         check(plan)
-    _check_data(plan.data, plan.task)
+    _check_data(plan.data, plan.task, labelled=not plan.describes)
 
 
 def _check_alternatives(plan: TrainingPlan) -> None:
@@ -122,10 +123,11 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    for key in ("columns", "bounds", "categories"):
-        if column in (getattr(data, key) or ()):
-            rule = f"must not be named in data.{key} (who somebody is stays with the silo)"
-            raise PlanError("data.person_column", column, rule, f"Remove it from data.{key}.")
+    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    for where, names in (named | {"describe.columns": plan.describe.columns}).items():
+        if column in (names or ()):
+            rule = f"must not be named in {where} (who somebody is stays with the silo)"
+            raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:
@@ -207,9 +209,35 @@ def _check_trust(plan: TrainingPlan) -> None:
         )
 
 
-def _check_data(data: DataPlan, task: Task) -> None:
-    """Rules that join several keys of the data section."""
-    keys = (*task.label_keys, "silo_column")
+def _check_described(plan: TrainingPlan) -> None:
+    """Every described column once, and numbers among them."""
+    columns, numbers = plan.describe.columns, plan.describe.numbers
+    for name in ("test_fraction", "validation_fraction"):
+        if plan.describes and getattr(plan.data, name):
+            rule = "must be 0 for describe (every record is counted)"
+            raise PlanError(f"data.{name}", getattr(plan.data, name), rule, "Set it to 0.")
+    for name, given in (("columns", columns), ("numbers", numbers)):
+        if given is not None and (
+            len(set(given)) < len(given) or (name == "columns" and not given)
+        ):
+            rule = "must name at least one column and none of them twice"
+            raise PlanError(f"describe.{name}", list(given), rule, "Name each once.")
+    stray = [name for name in numbers or () if columns is not None and name not in columns]
+    if stray:
+        rule = f"must be among describe.columns, {stray[0]!r} is not"
+        raise PlanError("describe.numbers", list(numbers or ()), rule, "Add it there.")
+    if columns is not None and plan.data.silo_column in columns:
+        rule = "must not name the silo column: how many records a silo has is never told"
+        raise PlanError("describe.columns", plan.data.silo_column, rule, "Remove it.")
+
+
+def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
+    """Rules that join several keys of the data section.
+
+    Args:
+        labelled: labels are needed.
+    """
+    keys = (*(task.label_keys if labelled else ()), "silo_column")
     sources = [name for name in ("name", "path", "objects") if getattr(data, name) is not None]
     if len(sources) > 1:
         field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"

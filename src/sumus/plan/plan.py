@@ -28,6 +28,7 @@ from sumus.plan.sections import (
     SECTIONS,
     AggregationPlan,
     DataPlan,
+    DescribePlan,
     EvaluationPlan,
     FederationPlan,
     NoisePlan,
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_ROWS_PER_PERSON",
     "AggregationPlan",
     "DataPlan",
+    "DescribePlan",
     "EvaluationPlan",
     "FederationPlan",
     "NoisePlan",
@@ -74,6 +76,7 @@ class TrainingPlan:
     noise: NoisePlan = field(default_factory=NoisePlan)
     aggregation: AggregationPlan = field(default_factory=AggregationPlan)
     data: DataPlan = field(default_factory=DataPlan)
+    describe: DescribePlan = field(default_factory=DescribePlan)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     report: ReportPlan = field(default_factory=ReportPlan)
     silo: Mapping[str, SiloPlan] = field(default_factory=dict)
@@ -223,6 +226,11 @@ class TrainingPlan:
     def rules(self) -> AlgorithmRules:
         """What the plan's algorithm protects, knows and refuses."""
         return RULES[self.training.algorithm]
+
+    @property
+    def describes(self) -> bool:
+        """Whether records are described and no model is trained."""
+        return self.rules.sums == "cells"
 
     @property
     def protects_silos(self) -> bool:

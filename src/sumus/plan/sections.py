@@ -32,6 +32,7 @@ __all__ = [
     "SECTIONS",
     "AggregationPlan",
     "DataPlan",
+    "DescribePlan",
     "EvaluationPlan",
     "FederationPlan",
     "NoisePlan",
@@ -262,6 +263,24 @@ class DataPlan(RuledTable):
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class DescribePlan(RuledTable):
+    """What a plan that describes records counts (`sumus describe` writes these keys)."""
+
+    # that are described; omitted: features and labels
+    columns: tuple[str, ...] | None = key(
+        None, optional(names(text())), only=algorithms_with("describe.columns")
+    )
+    # those of them that hold numbers and have no bounds: counted on a wide public grid; omitted:
+    # read off the file
+    numbers: tuple[str, ...] | None = key(
+        None, optional(names(text())), only=algorithms_with("describe.numbers")
+    )
+    # of a column with bounds, of equal width
+    bins: int = key(32, whole(low=1, high=65536), only=algorithms_with("describe.bins"))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class EvaluationPlan(RuledTable):
     """How accuracy and loss are measured."""
 
@@ -318,6 +337,7 @@ SECTIONS: dict[str, type[RuledTable]] = {
     "noise": NoisePlan,
     "aggregation": AggregationPlan,
     "data": DataPlan,
+    "describe": DescribePlan,
     "evaluation": EvaluationPlan,
     "report": ReportPlan,
 }

@@ -22,7 +22,7 @@ from sumus.files import object_at
 from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
-__all__ = ["build_model", "flat_parameters", "load_flat"]
+__all__ = ["Counts", "build_model", "flat_parameters", "load_flat"]
 
 
 def build_model(
@@ -70,6 +70,22 @@ def build_model(
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
         return nn.Sequential(nn.Flatten(), head) if len(shape) > 1 else nn.Sequential(head)
+
+
+class Counts(nn.Module):
+    """What a description releases, in the place of a model: a number a cell.
+
+    Args:
+        cells: how many.
+    """
+
+    def __init__(self, cells: int) -> None:
+        super().__init__()
+        self.counts = nn.Parameter(torch.zeros(cells))
+
+    def forward(self, records: torch.Tensor) -> torch.Tensor:
+        """The counts themselves: they are no function of records."""
+        return self.counts
 
 
 def flat_parameters(model: nn.Module) -> torch.Tensor:

@@ -18,7 +18,7 @@ from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.features import bounded, feature_map
 from sumus.gradients import PerRecordGradients
-from sumus.plan import TrainingPlan, feature_shape
+from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
     Form,
     InputKind,
@@ -29,7 +29,7 @@ from sumus.purity import (
     try_out,
 )
 from sumus.tasks import LabelFacts
-from sumus.training.models import build_model, flat_parameters
+from sumus.training.models import Counts, build_model, flat_parameters
 
 __all__ = ["Prepared", "named_model", "prepare"]
 
@@ -56,6 +56,9 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         privacy, `fedavg`).
     """
     training = plan.training
+    if plan.describes:
+        counts = Counts(sum(column.count for column in cells_of(plan)))
+        return Prepared(data, counts, flat_parameters(counts).numpy().astype(np.float64))
     bounds = plan.rules.bounded_records
     if bounds and model is not None:
         rule = (
