@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sumus.data.cells import described as described, described_pool as described_pool
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
     from sumus.data.columns import TextColumn as TextColumn
+    from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
+    from sumus.data.fetched.recipe import Recipe as Recipe
+    from sumus.data.fetched.tables import RECIPES as RECIPES
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -57,6 +60,9 @@ __getattr__, __dir__, __all__ = door(
     cells="described described_pool",
     column_warnings="WARNING listed",
     columns="TextColumn",
+    fetched__prepare="prepare_fetched",
+    fetched__recipe="Recipe",
+    fetched__tables="RECIPES",
     loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
