@@ -76,12 +76,8 @@ def audit_real_records(
         )
     chosen = np.sort(source.permutation(units.count)[:count])
     rows, canaried = units.take(chosen)
-    wrong, classes = own.y.copy(), len(data.labels.names)
-    if classes:
-        shift = 1 + source.below(max(classes - 1, 1), len(rows))
-        wrong[rows] = (own.y[rows] + shift) % classes
-    else:  # a number: the bound that is farther away
-        wrong[rows] = np.where(own.y[rows] > 0.0, -1.0, 1.0)
+    wrong = own.y.copy()
+    wrong[rows] = design.plan.task.farthest(own.y[rows], data.labels, source.below)
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(units.count), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x, wrong, units.of_row).take(kept))
