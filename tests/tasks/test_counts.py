@@ -185,9 +185,7 @@ def test_the_compiled_pass_is_the_formula() -> None:
 
 def test_a_table_of_counts_is_learned_to_near_the_true_rates(tmp_path: Path) -> None:
     """At ε = 8, against the rates that made the counts, and told in visits."""
-    plan = plan_for(
-        table(tmp_path), **{"training.learning_rate": 1.5, "federation.rounds": 20}
-    )
+    plan = plan_for(table(tmp_path), **{"training.learning_rate": 1.5, "federation.rounds": 20})
     run = train(plan, options=RunOptions(root=tmp_path, ledger=False), simulation=Simulation(1))
     data = load(plan)
     x, u = (
