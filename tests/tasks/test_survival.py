@@ -322,6 +322,17 @@ def test_kaplan_meier_is_the_product_of_shares() -> None:
     assert life_table(np.zeros(7), noise_variance=4.0)[-1].plus_minus == 1.0
 
 
+def test_people_of_different_silos_are_compared() -> None:
+    """Two silos, in each of which everybody has one risk: all order is between them."""
+    early = SURVIVAL.metrics(np.full(30, 1.0), np.full(30, 1))
+    late = SURVIVAL.metrics(np.full(50, -1.0), np.full(50, 5))
+    assert early["c_index"] == late["c_index"] == 0.5
+    together = SURVIVAL.pooled([early, late])
+    assert together is not None
+    assert together["c_index"] == 1.0
+    assert together.records == 80
+
+
 def test_noisy_counts_hold_both_measures_in_95_of_100_measurements() -> None:
     """400 measurements with a fixed seed; 0.95 less three standard errors. The truth is that of many
     people, so that the choice of those who are measured counts.
