@@ -152,13 +152,17 @@ def _numbers(
 
 def _learned(ends: Vector, sure: Vector) -> tuple[float, float]:
     """Bounds that hold the middle 98 % of the records that can be told from noise, rounded outwards
-    to the grid.
+    to the grid, and to zero where that adds a tenth or less.
     """
     share = np.cumsum(sure) / sure.sum()
     first = int(np.searchsorted(share, 0.01, side="right"))
     last = int(np.searchsorted(share, 0.99, side="left"))
     largest = float(ends[-2])  # beyond it there is no edge
-    return max(float(ends[first]), -largest), min(float(ends[last + 1]), largest)
+    low, high = max(float(ends[first]), -largest), min(float(ends[last + 1]), largest)
+    return (
+        0.0 if 0.0 < low <= high / 10.0 else low,
+        0.0 if low / 10.0 <= high < 0.0 else high,
+    )
 
 
 def _share(place: int, among: Vector, counts: Vector, sigma: float) -> Estimate | None:

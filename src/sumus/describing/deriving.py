@@ -57,9 +57,9 @@ def describing_plan(
     return plan
 
 
-def written(plan: TrainingPlan) -> TrainingPlan:
+def written(plan: TrainingPlan) -> tuple[TrainingPlan, tuple[str, ...]]:
     """A describing plan that says of every column how it is counted, so that every silo counts
-    alike; what it leaves open is read off the file.
+    alike; what it leaves open is read off the file, and what that takes as public is told.
     """
     data, described = plan.data, plan.describe
     labels = tuple(filter(None, (getattr(data, key) for key in plan.task.label_keys)))
@@ -68,9 +68,10 @@ def written(plan: TrainingPlan) -> TrainingPlan:
         columns = tuple(dict.fromkeys((*data.columns, *labels, *(described.numbers or ()))))
     declared = {*(data.bounds or {}), *(data.categories or {}), *(described.numbers or ())}
     if columns is not None and (described.numbers is not None or set(columns) <= declared):
-        return plan.replace("describe", columns=columns, numbers=described.numbers or ())
+        return plan.replace("describe", columns=columns, numbers=described.numbers or ()), ()
     facts = public_facts(plan)
-    return with_columns(plan, facts.columns, facts.numbers, facts.labels)
+    filled = with_columns(plan, facts.columns, facts.numbers, facts.labels)
+    return filled, facts.assumptions
 
 
 def _as_description(plan: TrainingPlan) -> TrainingPlan:

@@ -131,8 +131,8 @@ def _read_off(level: float, edges: Vector, counts: Vector) -> float:
 
 
 def significant(counts: Vector, sigma: float) -> Vector:
-    """The counts that noise alone would hardly make, all others 0: at σ·√(2·ln cells) and below a
-    count says nothing.
+    """The counts that noise alone would hardly make, all others 0: of empty cells not one in a
+    hundred descriptions passes σ·√(2·ln(10·cells)).
     """
-    limit = sigma * math.sqrt(2.0 * math.log(max(len(counts), 2)))
+    limit = sigma * math.sqrt(2.0 * math.log(10.0 * max(len(counts), 2)))
     return np.where(counts > limit, counts, 0.0)
