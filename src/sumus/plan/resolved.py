@@ -137,7 +137,7 @@ class ResolvedPlan:
     @property
     def rows_per_record(self) -> int:
         """The most rows that one unit of privacy may have in a sum of floats, public."""
-        return self.plan.task.rows_per_record
+        return self.plan.task.rows_per_record * self.plan.rows_per_person
 
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
@@ -240,7 +240,13 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
-    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
+    return parameter_count(
+        training.model,
+        shape=shape,
+        outputs=outputs,
+        hidden=training.hidden,
+        shared_slopes=plan.task.shared_slopes,
+    )
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
