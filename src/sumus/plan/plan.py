@@ -36,7 +36,7 @@ from sumus.plan.sections import (
     SiloPlan,
     TrainingSectionPlan,
 )
-from sumus.tasks import TASKS, Task
+from sumus.tasks import TASKS, Declared, Task
 
 __all__ = [
     "DEFAULT_PLAN",
@@ -217,7 +217,7 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
-        return task.of(columns, data.bounds or {})
+        return task.of(Declared(columns, data.bounds or {}, classes=self.evaluation.classes))
 
     @property
     def rules(self) -> AlgorithmRules:

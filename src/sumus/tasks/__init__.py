@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Categories as Categories,
         CountShape as CountShape,
         Curvature as Curvature,
+        Declared as Declared,
         LabelColumn as LabelColumn,
         LabelFacts as LabelFacts,
         Labels as Labels,
@@ -47,8 +48,8 @@ __getattr__, __dir__, __all__ = door(
     registry="TASKS",
     regression="Regression",
     task=(
-        "Categories CountShape Curvature LabelColumn LabelFacts Labels LinearRows Link Loss "
-        "Measure Metrics Task"
+        "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
+        "Loss Measure Metrics Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
 )

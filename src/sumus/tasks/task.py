@@ -29,6 +29,7 @@ __all__ = [
     "Categories",
     "CountShape",
     "Curvature",
+    "Declared",
     "LabelColumn",
     "LabelFacts",
     "Labels",
@@ -64,6 +65,23 @@ class Link(IntEnum):
         expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
         residual = expected - labels[:, None].to(outputs.dtype)
         return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
+
+
+@final
+@dataclass(frozen=True)
+class Declared:
+    """What a plan declares of its labels.
+
+    Args:
+        columns: that labels are read from, by the key of the data section that names them; None
+            where the plan names no records.
+        bounds: the plan's `data.bounds`.
+        classes: how many there are, `evaluation.classes`.
+    """
+
+    columns: Mapping[str, str | None]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: int | None = None
 
 
 @final
@@ -247,12 +265,16 @@ class Metrics:
         records: how many, as far as noise lets one tell.
         scores: of each row, where they are told in the clear.
         weights: of each row; None: every row is a record of its own.
+        baseline: what the best constant answer would reach, by the name of the measure.
+        tables: curves and the like that the same counts tell, columns by name.
     """
 
     values: Mapping[str, Measured]
     records: int
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
     weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -335,17 +357,8 @@ class Task(Loss):
     rounding can add to a sensitivity counts rows.
     """
 
-    def of(
-        self,
-        columns: Mapping[str, str | None],
-        bounds: Mapping[str, tuple[float, float]],
-    ) -> Task:
-        """The task as a plan declares its labels; one object for equal declarations.
-
-        Args:
-            columns: of labels, by key; None where the plan names no records.
-            bounds: the plan's `data.bounds`.
-        """
+    def of(self, declared: Declared) -> Task:
+        """The task as a plan declares its labels; one object for equal declarations."""
         return self
 
     @property
@@ -438,6 +451,12 @@ class Task(Loss):
         """The predicted label of every record."""
 
     # -- measures
+
+    def counted_classes(self, labels: LabelFacts) -> int | None:
+        """How many classes the secure counts tell apart (`evaluation.classes`); None where they
+        count none.
+        """
+        return None
 
     @abstractmethod
     def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
