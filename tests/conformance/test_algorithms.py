@@ -35,6 +35,8 @@ def plan_of(algorithm: str) -> TrainingPlan:
         values["training.sampling_rate"] = 0.2
     if rules.steps == "none":
         values["federation.rounds"] = 1
+    if rules.sums == "cells":
+        values |= {"data.test_fraction": 0.0, "aggregation.modulus_bits": 48}
     if rules.steps == "several":
         values["federation.local_steps"] = 2
     if rules.protects == "silo":
@@ -90,6 +92,8 @@ def test_a_refused_key_is_refused(name: str) -> None:
         "training.iterate_average": 0.3,
         "training.start_from": f"sha256:{'0' * 64}",
     }
+    if RULES[name].sums == "cells":
+        given["evaluation.metrics"] = "secure"
     # the other way round for what must be rounded record by record
     given["noise.rounding"] = "sum" if RULES[name].rounding == "record" else "record"
     for key in RULES[name].refuses:

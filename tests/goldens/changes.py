@@ -28,6 +28,7 @@ ADDED: dict[str, Any] = {
     "training.task": "classification",
     "privacy.silos_per_person": 1,
     "data.person_weighting": "mean",
+    "describe.bins": 32,
 }
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 

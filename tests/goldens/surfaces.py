@@ -97,9 +97,10 @@ def hash_under_old_names(plan: Any) -> str:
             dotted = ".".join((*path, key))
             if dotted in ADDED and ADDED[dotted] == value:
                 continue
-            kept[old_name.get(key, key)] = (
-                back(value, *path, key) if isinstance(value, Mapping) else value
-            )
+            inner = back(value, *path, key) if isinstance(value, Mapping) else value
+            if isinstance(value, Mapping) and value and not inner:
+                continue  # a section of nothing but added keys
+            kept[old_name.get(key, key)] = inner
         return kept
 
     canonical = json.dumps(

@@ -155,13 +155,11 @@ def test_counts_that_records_make_pass_and_others_do_not(federation) -> None:
     assert secure.refusal(none.astype(np.int64), 3) is not None
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", ["classification", "regression"])
 def test_every_record_adds_the_same_to_the_count_of_records(name: str) -> None:
     """What the bound on counts rests on: u in one place, and a row no longer than Δ₂."""
-    task, rng = (
-        TASKS[name].of(Declared({"label_column": None}, classes=2)),
-        np.random.default_rng(4),
-    )
+    task = TASKS[name].of(Declared({"label_column": None}, classes=2))
+    rng = np.random.default_rng(4)
     scores = (
         (
             rng.random(500) < 0.5,

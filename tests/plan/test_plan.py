@@ -348,13 +348,21 @@ def test_nothing_that_resolving_fills_in_is_called_meaningless() -> None:
         records_per_silo=(90, 120),
         shape=(4,),
         labels=LabelFacts(("0", "1")),
+        columns=("a", "b", "c", "d"),
+        numbers=("a",),
     )
     for algorithm in RULES:
+        batch = {} if RULES[algorithm].steps == "none" else {"training.batch_size": 20}
         plan = TrainingPlan().with_overrides(
-            {
+            batch
+            | {
                 "training.algorithm": algorithm,
-                "training.batch_size": 20,
                 "privacy.unit": "silo" if algorithm == "silo" else "record",
+                "federation.rounds": 1,
+                "data.path": "x.csv",
+                "data.silo_column": "s",
+                "data.label_column": "l",
+                "data.test_fraction": 0.0,
             }
         )
         assert not resolve(plan, facts).plan.without_effect()
@@ -404,9 +412,6 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
-HASH = "90299fc7bb8e942197e062d5cd8571b8c08c53d1bed711a061fac1adfabfa4f7"
-
-
 def test_the_number_of_counted_classes_is_that_of_the_data() -> None:
     """It is written down, so that what a test record may add follows from the plan alone."""
     facts = PublicFacts("f", ("a", "b", "c"), (100,) * 3, (4,), LabelFacts(("x", "y", "z")))
@@ -427,3 +432,6 @@ def test_the_number_of_counted_classes_is_that_of_the_data() -> None:
     numbers = secure.with_overrides({"training.task": "regression", "evaluation.classes": 2})
     with pytest.raises(PlanError, match=r"evaluation\.classes must be left out"):
         resolve(numbers, dataclasses.replace(facts, labels=LabelFacts(bounds=((0.0, 1.0),))))
+
+
+HASH = "fcb01cb4699ccbef12a4323b3e72bce4ac336a89aea66ce4c64a86f4f2861b82"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sumus.errors import GuaranteeError
+from sumus.gradients import Units
 from sumus.tasks import TASKS, LinearRows, Link
 from sumus.training.local.convex_pass import convex_pass
-from sumus.training.units import Units
 
 CLASSES = TASKS["classification"]
 

@@ -23,8 +23,10 @@ __all__ = [
     "as_text",
     "canonical",
     "codes_of",
+    "holds_numbers",
     "number_or_text",
     "parse_numbers",
+    "readable_numbers",
 ]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
@@ -95,12 +97,28 @@ def number_or_text(column: Column) -> Column:
     """
     if isinstance(column, NumberColumn):
         return column
+    return parse_numbers(column, f"column {column.name}") if holds_numbers(column) else column
+
+
+def holds_numbers(column: Column) -> bool:
+    """Whether at least nine in ten of the values that are there are numbers."""
+    if isinstance(column, NumberColumn):
+        return True
     numeric = np.array([*(_parse(value) is not None for value in column.values), True])[
         column.codes
     ]
     present = column.codes >= 0
     share = float(numeric[present].mean()) if present.any() else 1.0
-    return parse_numbers(column, f"column {column.name}") if share >= _NUMBER_SHARE else column
+    return share >= _NUMBER_SHARE
+
+
+def readable_numbers(column: Column) -> NumberColumn:
+    """A column as numbers, NaN where a value is none."""
+    if isinstance(column, NumberColumn):
+        return column
+    parsed = (_parse(value) for value in column.values)
+    table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
+    return NumberColumn(column.name, table[column.codes])
 
 
 def parse_numbers(column: Column, key: str) -> NumberColumn:

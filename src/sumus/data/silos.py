@@ -136,6 +136,7 @@ class SiloRecords:
             where their number itself is public.
         left_out: training records (or persons) beyond the bound, which are not used. For the silo's
             own eyes: no record or report may hold it.
+        rows_left_out: rows beyond the most of a person that count, likewise.
     """
 
     name: str
@@ -144,6 +145,12 @@ class SiloRecords:
     test: Records
     bound: int | None = None
     left_out: int = 0
+    rows_left_out: int = 0
+
+    @property
+    def counted(self) -> str:
+        """What the silo's units are, in words."""
+        return "records" if self.train.persons is None else "persons"
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation) + len(self.test)
@@ -160,7 +167,8 @@ class FederatedData:
         remarks: what one record could change, for the silo's own eyes: no record or report may hold
             it.
         split_by_record: every record's part follows from that record alone.
-        columns: of a table, those that make features.
+        columns: of a table, those that make features; of a description, those that are described.
+        numbers: of a description, the columns that hold numbers.
     """
 
     name: str
@@ -171,6 +179,7 @@ class FederatedData:
     remarks: tuple[str, ...] = ()
     split_by_record: bool = False
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.silos:
@@ -189,6 +198,11 @@ class FederatedData:
                 "Rename one."
             )
 
+    @property
+    def unit(self) -> str:
+        """What counts as one: a record, or a person with all its rows."""
+        return "record" if self.silos[0].train.persons is None else "person"
+
     def facts(self) -> PublicFacts:
         """What is public about these records: the silos' bounds or, for silos without one, their
         training record counts.
@@ -206,4 +220,5 @@ class FederatedData:
             assumptions=self.assumptions,
             bounded=all(silo.bound is not None for silo in self.silos),
             columns=self.columns,
+            numbers=self.numbers,
         )

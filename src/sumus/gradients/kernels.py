@@ -35,8 +35,10 @@ __all__ = [
     "SMALLEST_SQUARE",
     "Singles",
     "add_linear_truncated",
+    "add_outer_to_units",
     "add_outer_truncated",
     "add_rows_rounded",
+    "add_rows_to_units",
     "add_rows_truncated",
     "add_rows_weighted",
     "compiled",
@@ -429,3 +431,43 @@ def add_rows_weighted(
             continue
         for index in range(total.size):
             total[index] += np.float64(rows[record, index]) * factor
+
+
+@compiled
+def add_rows_to_units(
+    rows: Floats,
+    weights: npt.NDArray[np.float64],
+    slots: npt.NDArray[np.int64],
+    place: int,
+    sums: npt.NDArray[np.float64],
+) -> None:
+    """sums[slots_j, place:] += w_j · row_j in float64, one row after the other."""
+    for record in range(slots.size):
+        row, weight = rows[record], weights[record]
+        total = sums[slots[record]][place : place + row.size]
+        for index in range(row.size):
+            total[index] += weight * np.float64(row[index])
+
+
+@compiled
+def add_outer_to_units(
+    deltas: Floats,
+    inputs: Floats,
+    bias: bool,
+    weights: npt.NDArray[np.float64],
+    slots: npt.NDArray[np.int64],
+    place: int,
+    sums: npt.NDArray[np.float64],
+) -> None:
+    """sums[slots_j, place:] += w_j · δ_j ⊗ [a_j, 1] in float64, one row after the other."""
+    outputs, width = deltas.shape[1], inputs.shape[1]
+    for record in range(slots.size):
+        entered, total = inputs[record], sums[slots[record]]
+        for output in range(outputs):
+            steep = weights[record] * np.float64(deltas[record, output])
+            first = place + output * width
+            part = total[first : first + width]
+            for index in range(width):
+                part[index] += steep * np.float64(entered[index])
+            if bias:
+                total[place + outputs * width + output] += steep

@@ -116,6 +116,12 @@ class Account:
     cautions: tuple[str, ...] = ()
     meaning: Meaning | None = None
 
+    @property
+    def noise_in(self) -> str:
+        """The unit of the noise multiplier, in words."""
+        first = self.analyses[0].name if self.analyses else self.analysis
+        return STATEMENTS[first].noise_in if first in STATEMENTS else "clip norms"
+
     def as_json(self) -> dict[str, Any]:
         """Plain values for `--json`."""
         return asdict(self)
@@ -128,7 +134,7 @@ class Account:
             f"  counts on    {self.trust}",
             f"  releases     {self.releases}",
             f"  accountant   {_ACCOUNTANT_NAMES[self.accountant]}",
-            f"  noise        {self.noise_multiplier:.4g} clip norms in the sum, "
+            f"  noise        {self.noise_multiplier:.4g} {self.noise_in} in the sum, "
             f"{self.local_noise_multiplier:.4g} per silo",
         ]
         if self.meaning is not None:

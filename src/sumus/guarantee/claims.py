@@ -142,6 +142,7 @@ class Statement:
         counts: whose noise it composes: that of all counted silos, the silo's own, or both.
         remark: what it needs, where algorithms are compared; omitted: it is not compared.
         proved_for: in words, where it is proved only for some settings.
+        noise_in: the unit of the noise multiplier, in words.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Statement:
     counts: Literal["all", "own", "both"] = "all"
     remark: str | None = None
     proved_for: str | None = None
+    noise_in: str = "clip norms"
 
 
 @final

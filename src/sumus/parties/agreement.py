@@ -14,7 +14,14 @@ from typing import final
 
 import numpy as np
 
-from sumus.data import OwnTable, TextColumn, public_facts, table_pool
+from sumus.data import (
+    OwnTable,
+    TextColumn,
+    described_pool,
+    label_columns,
+    public_facts,
+    table_pool,
+)
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify, sum_length
 from sumus.parties.sums import terms_of
@@ -119,9 +126,10 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         return public_facts(plan)
     listed, bounded = data.categories or {}, data.bounds or {}
     task = plan.task
+    labels = () if plan.describes else task.label_keys
     for key, table_name in (
         ("silo_column", "categories"),
-        *((key, task.label_declaration) for key in task.label_keys),
+        *((key, task.label_declaration) for key in labels if task.label_declaration),
     ):
         column = getattr(data, key)
         if column not in (getattr(data, table_name) or {}):
@@ -130,7 +138,9 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
                 f"data.{key}", column, rule, f"Add the values of {column!r} to data.{table_name}."
             )
     undeclared = [name for name in data.columns or () if name not in listed and name not in bounded]
-    if data.columns is None or undeclared:
+    if plan.describes:
+        _require_described(plan)
+    elif data.columns is None or undeclared:
         rule = (
             "must name the feature columns, each declared in data.bounds or data.categories, "
             "across machines"
@@ -154,12 +164,21 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
             rule,
             "Remove the key and give bounds in data.records_per_silo.",
         )
-    columns = dict.fromkeys([*listed, *bounded, *data.columns])
+    persons = () if data.person_column is None else (data.person_column,)
+    described = plan.describe.columns or ()
+    named = () if plan.describes else label_columns(data, task).values()
+    columns = dict.fromkeys(
+        [*listed, *bounded, *(data.columns or ()), *named, *described, *persons]
+    )
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = table_pool(table, data, plan.task)
+    pool = (
+        described_pool(table, plan)
+        if plan.describes
+        else table_pool(table, data, plan.task, persons=plan.protects_persons)
+    )
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),
@@ -169,4 +188,14 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         assumptions=pool.assumptions,
         bounded=True,
         columns=pool.columns,
+        numbers=pool.numbers,
     )
+
+
+def _require_described(plan: TrainingPlan) -> None:
+    """Across machines a description must say of every column how it is counted."""
+    for key in ("columns", "numbers"):
+        if getattr(plan.describe, key) is None:
+            rule = "must be listed across machines: every silo must count alike"
+            fix = "Use the plan that `sumus describe PLAN --write FILE` makes."
+            raise PlanError(f"describe.{key}", None, rule, fix)

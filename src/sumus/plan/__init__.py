@@ -3,7 +3,7 @@
 `plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys with a rule
 each, `checks` the rules that join several keys, `algorithms` what every algorithm knows and refuses,
 `facts` what everybody may know about the records, `resolved` the plan with every number filled in
-from them, `sizes` are shapes and numbers of parameters.
+from them, `sizes` are shapes and numbers of parameters, `cells` what a description counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.plan.algorithms import RULES as RULES, AlgorithmRules as AlgorithmRules
+    from sumus.plan.cells import (
+        ColumnCells as ColumnCells,
+        cells_of as cells_of,
+        with_columns as with_columns,
+    )
     from sumus.plan.facts import PublicFacts as PublicFacts
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     algorithms="RULES AlgorithmRules",
+    cells="ColumnCells cells_of with_columns",
     facts="PublicFacts",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",

@@ -41,8 +41,8 @@ class AlgorithmRules:
         protects: records (one of them, as `privacy.unit` says), whole silos, or nothing.
         steps: how `resolve` fills in local steps and divisor: one Poisson batch a round, several of
             them, bins of all records, or no step at all.
-        sums: what silos add up: updates of the model, or moments of their records, of which the
-            server makes the model.
+        sums: what silos add up: updates of the model, moments of their records, of which the
+            server makes the model, or how many of them are in which cell, and there is no model.
         rounding: what `noise.rounding = "auto"` means.
         guarantee: module of `guarantee/algorithms/`.
         local: module of `training/local/`.
@@ -57,7 +57,7 @@ class AlgorithmRules:
     steps: Literal["one", "several", "bins", "none"]
     guarantee: str
     local: str
-    sums: Literal["updates", "moments"] = "updates"
+    sums: Literal["updates", "moments", "cells"] = "updates"
     rounding: Literal["record", "sum"] = "record"
     bounded_records: bool = False
     keys: frozenset[str] = frozenset()
@@ -86,6 +86,12 @@ _SOLVED = (
     "has no meaning for normal-equations (the model is solved for, by a public ridge rule)",
     "Leave it out.",
 )
+
+_COUNTED = (
+    "has no meaning for describe (every record is counted once, in one sum)",
+    "Leave it out.",
+)
+_NO_MODEL = ("has no meaning for describe (there is no model)", "Leave it out.")
 
 
 def _no_penalty(algorithm: str) -> dict[str, Refusal]:
@@ -218,6 +224,48 @@ _RULES = (
         local="whole_update",
         keys=_CLIPPING | _EPOCHS,  # the clip norm sets its grid
         refuses=_one_rate("fedavg"),
+    ),
+    AlgorithmRules(
+        name="describe",
+        protects="records",
+        steps="none",
+        sums="cells",
+        guarantee="describe",
+        local="describe",
+        keys=frozenset({"describe.columns", "describe.numbers", "describe.bins"}),
+        refuses={
+            "federation.rounds": Refusal(*_COUNTED, allowed=(1,)),
+            "federation.local_steps": Refusal(*_COUNTED, allowed=(1,)),
+            "training.sampling_rate": Refusal(*_COUNTED, allowed=(1.0,)),
+            "training.batch_size": Refusal(*_COUNTED),
+            "training.divisor": Refusal(*_COUNTED, allowed=(1.0,)),
+            "silo.local_steps": Refusal(*_COUNTED),
+            "noise.rounding": Refusal(
+                "must be auto or record for describe (counts are whole numbers)",
+                "Leave it out.",
+                allowed=("record",),
+            ),
+            "evaluation.metrics": Refusal(
+                'must be "none" for describe (there is no model to measure)',
+                "Leave it out.",
+                allowed=("none",),
+            ),
+            **{
+                key: Refusal(*_NO_MODEL)
+                for key in (
+                    "training.learning_rate",
+                    "training.learning_rates",
+                    "training.local_momentum",
+                    "training.l2_penalty",
+                    "training.start_from",
+                    "training.server_learning_rate",
+                    "training.server_momentum",
+                    "training.server_optimizer",
+                    "training.iterate_average",
+                    "silo.learning_rate",
+                )
+            },
+        },
     ),
 )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sumus.errors import PlanError
 from sumus.noise import LAWS
 from sumus.plan.sections import DataPlan
-from sumus.tasks import Task
+from sumus.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from sumus.plan.plan import TrainingPlan
@@ -27,9 +27,10 @@ def check_together(plan: TrainingPlan) -> None:
         _check_learning_rates,
         _check_selection,
         _check_trust,
+        _check_described,
     ):
         check(plan)
-    _check_data(plan.data, plan.task)
+    _check_data(plan.data, plan.task, labelled=not plan.describes)
 
 
 def _check_alternatives(plan: TrainingPlan) -> None:
@@ -122,10 +123,11 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    for key in ("columns", "bounds", "categories"):
-        if column in (getattr(data, key) or ()):
-            rule = f"must not be named in data.{key} (who somebody is stays with the silo)"
-            raise PlanError("data.person_column", column, rule, f"Remove it from data.{key}.")
+    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    for where, names in (named | {"describe.columns": plan.describe.columns}).items():
+        if column in (names or ()):
+            rule = f"must not be named in {where} (who somebody is stays with the silo)"
+            raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:
@@ -207,9 +209,35 @@ def _check_trust(plan: TrainingPlan) -> None:
         )
 
 
-def _check_data(data: DataPlan, task: Task) -> None:
-    """Rules that join several keys of the data section."""
-    keys = (*task.label_keys, "silo_column")
+def _check_described(plan: TrainingPlan) -> None:
+    """Every described column once, and numbers among them."""
+    columns, numbers = plan.describe.columns, plan.describe.numbers
+    for name in ("test_fraction", "validation_fraction"):
+        if plan.describes and getattr(plan.data, name):
+            rule = "must be 0 for describe (every record is counted)"
+            raise PlanError(f"data.{name}", getattr(plan.data, name), rule, "Set it to 0.")
+    for name, given in (("columns", columns), ("numbers", numbers)):
+        if given is not None and (
+            len(set(given)) < len(given) or (name == "columns" and not given)
+        ):
+            rule = "must name at least one column and none of them twice"
+            raise PlanError(f"describe.{name}", list(given), rule, "Name each once.")
+    stray = [name for name in numbers or () if columns is not None and name not in columns]
+    if stray:
+        rule = f"must be among describe.columns, {stray[0]!r} is not"
+        raise PlanError("describe.numbers", list(numbers or ()), rule, "Add it there.")
+    if columns is not None and plan.data.silo_column in columns:
+        rule = "must not name the silo column: how many records a silo has is never told"
+        raise PlanError("describe.columns", plan.data.silo_column, rule, "Remove it.")
+
+
+def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
+    """Rules that join several keys of the data section.
+
+    Args:
+        labelled: labels are needed.
+    """
+    keys = (*(task.label_keys if labelled else ()), "silo_column")
     sources = [name for name in ("name", "path", "objects") if getattr(data, name) is not None]
     if len(sources) > 1:
         field, rule = f"data.{sources[1]}", f"cannot stand beside data.{sources[0]}"
@@ -219,14 +247,8 @@ def _check_data(data: DataPlan, task: Task) -> None:
         raise PlanError(
             "data.counts", "bounded", rule, "Add one bound per silo, or remove the key."
         )
-    missing = [key for key in keys if getattr(data, key) is None]
-    if data.path is not None and missing:
-        raise PlanError(
-            f"data.{missing[0]}",
-            None,
-            "must be set when data.path is",
-            "Name a column of the file.",
-        )
+    if data.path is not None:
+        _check_columns_of_file(data, task, labelled=labelled)
     if data.columns is not None and (
         not data.columns or len(set(data.columns)) < len(data.columns)
     ):
@@ -248,4 +270,28 @@ def _check_data(data: DataPlan, task: Task) -> None:
                 list((data.bounds or {})[name]),
                 rule,
                 f"Remove it, or use data.categories.{name}.",
+            )
+
+
+def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:
+    """A file's columns of silos and labels: all that the task reads, and none that it does not,
+    which would become a feature.
+    """
+    keys = (*(task.label_keys if labelled else ()), "silo_column")
+    missing = [key for key in keys if getattr(data, key) is None]
+    if missing:
+        rule = (
+            "must be set when data.path is"
+            if task is TASKS["classification"]
+            else f"must be set when data.path is (training.task = {task.name})"
+        )
+        raise PlanError(f"data.{missing[0]}", None, rule, "Name a column of the file.")
+    others = {key for other in TASKS.values() for key in other.label_keys} - {*task.label_keys}
+    for key in sorted(others):
+        if labelled and getattr(data, key) is not None:
+            raise PlanError(
+                f"data.{key}",
+                getattr(data, key),
+                f"is not what training.task = {task.name} learns from",
+                "Remove it, or name another task.",
             )

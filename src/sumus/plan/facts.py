@@ -26,7 +26,8 @@ class PublicFacts:
         assumptions: what had to be assumed to be public, one line each.
         bounded: the bounds were declared and hide how many records there are; otherwise they are
             the counts, taken as public.
-        columns: of a table, those that make features.
+        columns: of a table, those that make features; of a description, those that are described.
+        numbers: of a description, the columns that hold numbers.
     """
 
     name: str
@@ -37,6 +38,7 @@ class PublicFacts:
     assumptions: tuple[str, ...] = ()
     bounded: bool = False
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def silos(self) -> int:

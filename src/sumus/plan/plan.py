@@ -28,6 +28,7 @@ from sumus.plan.sections import (
     SECTIONS,
     AggregationPlan,
     DataPlan,
+    DescribePlan,
     EvaluationPlan,
     FederationPlan,
     NoisePlan,
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_ROWS_PER_PERSON",
     "AggregationPlan",
     "DataPlan",
+    "DescribePlan",
     "EvaluationPlan",
     "FederationPlan",
     "NoisePlan",
@@ -74,6 +76,7 @@ class TrainingPlan:
     noise: NoisePlan = field(default_factory=NoisePlan)
     aggregation: AggregationPlan = field(default_factory=AggregationPlan)
     data: DataPlan = field(default_factory=DataPlan)
+    describe: DescribePlan = field(default_factory=DescribePlan)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     report: ReportPlan = field(default_factory=ReportPlan)
     silo: Mapping[str, SiloPlan] = field(default_factory=dict)
@@ -217,12 +220,25 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
-        return task.of(Declared(columns, data.bounds or {}, classes=self.evaluation.classes))
+        return task.of(
+            Declared(
+                columns,
+                data.bounds or {},
+                intervals=data.intervals,
+                classes=self.evaluation.classes,
+                start_hazard=self.training.start_hazard,
+            )
+        )
 
     @property
     def rules(self) -> AlgorithmRules:
         """What the plan's algorithm protects, knows and refuses."""
         return RULES[self.training.algorithm]
+
+    @property
+    def describes(self) -> bool:
+        """Whether records are described and no model is trained."""
+        return self.rules.sums == "cells"
 
     @property
     def protects_silos(self) -> bool:

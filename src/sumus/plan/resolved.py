@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, final
 from sumus.errors import PlanError
 from sumus.noise import Rounding
 from sumus.plan.algorithms import AlgorithmRules
+from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
 from sumus.plan.plan import SiloPlan, TrainingPlan
 from sumus.plan.sizes import LINEAR_MODELS, feature_shape, moment_count, parameter_count
@@ -136,7 +137,7 @@ class ResolvedPlan:
     @property
     def rows_per_record(self) -> int:
         """The most rows that one unit of privacy may have in a sum of floats, public."""
-        return self.plan.task.rows_per_record
+        return self.plan.task.rows_per_record * self.plan.rows_per_person
 
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
@@ -211,10 +212,15 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
     plan = _with_classes(plan, facts)
-    if plan.training.dimension is None:
+    if plan.describes:
+        plan = _resolve_cells(plan, facts)
+    elif plan.training.dimension is None:
         plan = plan.replace("training", dimension=_dimension(plan, facts))
-    fill_in = {"bins": _resolve_bins, "none": _resolve_moments}
-    plan = fill_in.get(plan.rules.steps, _resolve_sampling)(plan, facts)
+    fill_in = {"updates": _resolve_sampling, "moments": _resolve_moments, "cells": _resolve_once}
+    if plan.rules.steps == "bins":
+        plan = _resolve_bins(plan, facts)
+    else:
+        plan = fill_in[plan.rules.sums](plan, facts)
     if plan.noise.rounding == "auto":
         plan = plan.replace("noise", rounding=plan.rules.rounding)
     return ResolvedPlan.of(plan, facts.silo_names)
@@ -252,7 +258,13 @@ def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
-    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
+    return parameter_count(
+        training.model,
+        shape=shape,
+        outputs=outputs,
+        hidden=training.hidden,
+        shared_slopes=plan.task.shared_slopes,
+    )
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
@@ -352,6 +364,26 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     features = math.prod(feature_shape(training.features, facts.shape)) + 1
     outputs = plan.task.outputs(facts.labels, training.model)
     return plan.replace("training", coordinates=moment_count(features, outputs))
+
+
+def _resolve_cells(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Columns and their cells; what is released is the sum itself, in the place of a model."""
+    plan = with_columns(plan, facts.columns, facts.numbers, facts.labels)
+    cells = cells_of(plan)
+    dimension = sum(column.count for column in cells)
+    if plan.training.dimension not in (None, dimension):
+        rule = f"must be the {dimension} cells of the described columns"
+        raise PlanError(
+            "training.dimension", plan.training.dimension, rule, "Omit it to have it counted."
+        )
+    plan = plan.replace("training", dimension=dimension)
+    return plan.replace("evaluation", metrics="none")
+
+
+def _resolve_once(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """One sum over all records, once."""
+    plan = plan.replace("federation", rounds=1, local_steps=1)
+    return plan.replace("training", sampling_rate=1.0, divisor=1.0)
 
 
 def _with_silos(plan: TrainingPlan, overrides: dict[str, SiloPlan]) -> TrainingPlan:

@@ -94,7 +94,7 @@ def statement_of(run: RunFolder) -> Statement:
         ),
         (
             "Noise",
-            f"{guarantee.noise_multiplier:.4g} clip norms in the sum, "
+            f"{guarantee.noise_multiplier:.4g} {guarantee.noise_in} in the sum, "
             f"{guarantee.local_noise_multiplier:.4g} from each silo",
         ),
     )

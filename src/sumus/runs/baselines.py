@@ -57,6 +57,9 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
     mean = max(float(np.mean(records)), 1.0)
     steps = max(1, round(mean / batch))
     plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
+    if plan.protects_persons:  # plain steps are over rows, whoever they are of
+        bounds = tuple(max(count, 1) for count in records)
+        plain = plain.replace("data", records_per_silo=bounds)
     together = federation_in_process(
         NoiseDesign.of(ResolvedPlan.of(plain, names)),
         prepared,
@@ -66,10 +69,7 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
     )
     for _ in together.rounds():
         pass
-    pooled = Records(
-        np.concatenate([silo.test.x for silo in prepared.data.silos]),
-        np.concatenate([silo.test.y for silo in prepared.data.silos]),
-    )
+    pooled = Records.joined([silo.test for silo in prepared.data.silos])
     kind = InputKind.of(prepared.model, plan.training.vocabulary)
 
     def measured(parameters: npt.NDArray[np.float64]) -> float:

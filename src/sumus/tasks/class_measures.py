@@ -159,7 +159,7 @@ def _tally(places: npt.NDArray[Any], size: int, weights: Floats) -> Floats:
 def _details_of_two(cells: NoisyCells, kept: Floats) -> tuple[dict[str, float], Tables]:
     side = np.arange(SCORE_BINS) >= PER_SIDE
     answer = np.stack([~side, side]).astype(np.float64)  # cells by predicted class
-    table: dict[str, list[Any]] = {"share": _rounded(kept.sum(axis=1) / max(kept.sum(), 1e-300))}
+    table: dict[str, list[Any]] = {"share": _six_digits(kept.sum(axis=1) / max(kept.sum(), 1e-300))}
     for name in ("recall", "precision"):
         parts = []
         for label in (0, 1):
@@ -170,8 +170,8 @@ def _details_of_two(cells: NoisyCells, kept: Floats) -> tuple[dict[str, float], 
             else:
                 whole[:] = answer[label]
             parts.append(noisy_scores.noisy_part(cells, part, whole))
-        table[name] = _rounded(part.value for part in parts)
-        table[f"{name}_plus_minus"] = _rounded(part.plus_minus or 0.0 for part in parts)
+        table[name] = _six_digits(part.value for part in parts)
+        table[f"{name}_plus_minus"] = _six_digits(part.plus_minus or 0.0 for part in parts)
     confusion = [[round(float(row @ column)) for column in answer] for row in kept]
     tables: Tables = {
         "classes": table,
@@ -185,7 +185,7 @@ def _details_of_two(cells: NoisyCells, kept: Floats) -> tuple[dict[str, float], 
 def _details_of_many(many: NoisyClasses) -> tuple[dict[str, float], Tables]:
     shares = many.shares()
     tables: Tables = {
-        "classes": {"share": _rounded(shares), **many.per_class()},
+        "classes": {"share": _six_digits(shares), **many.per_class()},
         "reliability": dict(many.reliability()),
     }
     if many.confusion is not None:
@@ -260,5 +260,5 @@ def _worst_square(classes: int) -> float:
     return 1.0 if classes == 2 else 2.0
 
 
-def _rounded(values: Any) -> list[float]:
+def _six_digits(values: Any) -> list[float]:
     return [round(float(value), 6) for value in values]

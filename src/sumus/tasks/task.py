@@ -77,11 +77,15 @@ class Declared:
             where the plan names no records.
         bounds: the plan's `data.bounds`.
         classes: how many there are, `evaluation.classes`.
+        intervals: cut points of time, `data.intervals`.
+        start_hazard: `training.start_hazard`.
     """
 
     columns: Mapping[str, str | None]
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     classes: int | None = None
+    intervals: tuple[float, ...] | None = None
+    start_hazard: float | None = None
 
 
 @final
@@ -92,10 +96,12 @@ class LabelFacts:
     Args:
         names: of the classes, in label order; empty where labels are no classes.
         bounds: (low, high) of each number that a label holds; empty where labels are classes.
+        intervals: where time is cut, in rising order; empty where labels are no times.
     """
 
     names: tuple[str, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
+    intervals: tuple[float, ...] = ()
 
 
 @final
@@ -350,8 +356,16 @@ class Task(Loss):
     """Whether a record's length says something about its label, so that records are not scaled to
     one length each where their norm must be bounded.
     """
-    label_declaration: ClassVar[str] = "categories"
-    """The table of the data section that says what labels can be: categories or bounds."""
+    label_declaration: ClassVar[str | None] = "categories"
+    """The table of the data section that says what labels can be: categories or bounds; None where
+    a list of its own does.
+    """
+    shared_slopes: ClassVar[bool] = False
+    """Whether the outputs of the named linear model differ in their intercepts alone."""
+    first_intercept: float = 0.0
+    """What the outputs of a named model start from, where that is public."""
+    canary_label: int = 0
+    """The label of a record that a linear model with large weights gets wrong as far as can be."""
     rows_per_record: int = 1
     """J, the most rows that `expand` makes of a record. It follows from the plan (`of`): what
     rounding can add to a sensitivity counts rows.
@@ -409,6 +423,21 @@ class Task(Loss):
         Args:
             declared: what the caller declares of them: the number of classes.
         """
+
+    def farthest(
+        self, labels: npt.NDArray[Any], facts: LabelFacts, below: Callable[[int, int], Any]
+    ) -> npt.NDArray[Any]:
+        """Labels that are wrong for records with these, for an audit.
+
+        Args:
+            below: (bound, count) → so many whole numbers drawn below the bound.
+        """
+        classes = len(facts.names)
+        if not classes:  # a number: the bound that is farther away
+            return np.where(labels > 0.0, -1.0, 1.0).astype(labels.dtype)
+        shift = 1 + below(max(classes - 1, 1), len(labels))
+        wrong: npt.NDArray[Any] = (labels + shift) % classes
+        return wrong
 
     @abstractmethod
     def outputs(self, labels: LabelFacts, model: str) -> int:

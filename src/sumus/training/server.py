@@ -68,6 +68,8 @@ class Server:
         decoded = self._design.mechanism.decode(np.asarray(total_grid), survivors)
         if self._design.resolved.rules.sums == "moments":
             return self._solve(decoded, survivors)
+        if self._design.plan.describes:
+            return self._take(decoded - self._iterate)
         update = decoded * self._design.update_scale
         update *= self._design.resolved.invited / max(
             survivors, 1
@@ -95,7 +97,10 @@ class Server:
 
     def _solve(self, decoded: Vector, survivors: int) -> Vector:
         """The model that a sum of moments stands for, in the place of the iterate."""
-        update = solved_model(self._design, decoded, survivors) - self._iterate
+        return self._take(solved_model(self._design, decoded, survivors) - self._iterate)
+
+    def _take(self, update: Vector) -> Vector:
+        """Move the iterate by an update as it is."""
         self._rounds += 1
         self._iterate = _as_sent(self._iterate + update)
         self._mean = self._iterate.copy()

@@ -29,13 +29,13 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError, PlanError
-from sumus.gradients import run_pass
+from sumus.gradients import Units, run_pass
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
-from sumus.training.units import Units
+from sumus.training.units import units_of
 
 __all__ = ["UPDATER", "convex_pass"]
 
@@ -60,7 +60,7 @@ class ConvexPass:
         self._bounds = convex_bounds(design.resolved, silo.learning_rate)
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
-        self._y, self._units = records.y, Units.of(design.plan, records)
+        self._y, self._units = records.y, units_of(design.plan, records)
         self._link: Link | None = None
         task = design.plan.task
         rows = task.expand(self._x, self._y)
