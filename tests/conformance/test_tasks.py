@@ -34,6 +34,7 @@ class MadeUp:
 
     kinds: int
     name: str = "label"
+    in_a_row: int = 1
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -41,14 +42,21 @@ class MadeUp:
 
     def categories(self) -> Categories:
         names = tuple(map(str, range(self.kinds)))
-        return Categories(names, np.arange(RECORDS) % self.kinds, declared=True, numeric=True)
+        return Categories(names, self.positions, declared=True, numeric=True)
 
     def numbers(self) -> np.ndarray:
-        return (np.arange(RECORDS) % self.kinds).astype(np.float64)
+        return self.positions.astype(np.float64)
+
+    @property
+    def positions(self) -> np.ndarray:
+        return np.arange(RECORDS) // self.in_a_row % self.kinds
 
 
 def made_up(task: Task, kinds: int) -> Labels:
-    return task.read({key: MadeUp(kinds) for key in task.label_keys})
+    """A task that reads several columns gets a question of yes or no in all but the first."""
+    first, *others = task.label_keys
+    columns = {first: MadeUp(kinds)} | {key: MadeUp(2, key, in_a_row=3) for key in others}
+    return task.read(columns)
 
 
 def cases(task: Task) -> Iterator[tuple[str, Labels, int]]:

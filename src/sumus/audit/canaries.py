@@ -30,6 +30,7 @@ from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import moment_shape
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
@@ -155,7 +156,7 @@ class CanaryRounds:
         empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
         held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
         self._updaters = [
-            local_updater(design, silo, records, model)
+            local_updater(design, silo, records, model, loss=TASKS["classification"])
             for silo, records, model in zip(design.silos, held, self._models, strict=True)
         ]
         seen = np.stack([self._round() for _ in range(rounds)])
@@ -241,19 +242,22 @@ class _Features:
     """
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
-        training = design.plan.training
+        training, task = design.plan.training, design.plan.task
         # one row of weights: two classes, or a number
-        self._binary = design.plan.task.linear_outputs(training.model, 1) == 1
-        self._bound, self._labels = training.feature_bound, design.plan.task.label_type
+        self._binary = task.linear_outputs(training.model, 1) == 1
+        self._bound = training.feature_bound
+        self._label = np.array([task.canary_label], dtype=task.label_type)
         self._outputs = 1 if self._binary else 2
         dimension = design.resolved.dimension
         # a softmax has as many rows as classes; the canaries need to know the number of features
         # only
         self._classes = 1 if self._binary else _classes(design)
         self._features = dimension // self._classes
+        # a record has one bias feature, whichever of the intercepts it stands for
+        self._width = self._features - (task.rows_per_record - 1)
         # with three classes or more the other rows stay silent; with two, half of the features do
         self.canaries = _most(
-            design, canaries, self._features if self._classes > 2 else max(1, self._features // 2)
+            design, canaries, self._features if self._classes > 2 else max(1, self._width // 2)
         )
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
@@ -275,9 +279,9 @@ class _Features:
 
     def records(self, included: npt.NDArray[np.bool_]) -> Records:
         columns = self._columns[included]
-        x = np.zeros((len(columns), self._features), dtype=np.float32)
+        x = np.zeros((len(columns), self._width), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
-        return Records(x, np.zeros(len(columns), dtype=self._labels))
+        return Records(x, np.repeat(self._label, len(columns)))
 
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]

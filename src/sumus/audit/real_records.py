@@ -73,11 +73,8 @@ def audit_real_records(
             f"the first silo has {len(own)} records; an audit with real records needs at least 4."
         )
     chosen = source.permutation(len(own))[:count]
-    wrong, classes = own.y.copy(), len(data.labels.names)
-    if classes:
-        wrong[chosen] = (own.y[chosen] + 1 + source.below(max(classes - 1, 1), count)) % classes
-    else:  # a number: the bound that is farther away
-        wrong[chosen] = np.where(own.y[chosen] > 0.0, -1.0, 1.0)
+    wrong = own.y.copy()
+    wrong[chosen] = design.plan.task.farthest(own.y[chosen], data.labels, source.below)
     included = source.coins(0.5, count)
     kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
     first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))

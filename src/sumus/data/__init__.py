@@ -47,7 +47,11 @@ if TYPE_CHECKING:
         left_out_lines as left_out_lines,
     )
     from sumus.data.synthetic import write_patients as write_patients
-    from sumus.data.table import OwnTable as OwnTable, table_pool as table_pool
+    from sumus.data.table import (
+        OwnTable as OwnTable,
+        label_columns as label_columns,
+        table_pool as table_pool,
+    )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
 
 __getattr__, __dir__, __all__ = door(
@@ -67,6 +71,6 @@ __getattr__, __dir__, __all__ = door(
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
-    table="OwnTable table_pool",
+    table="OwnTable label_columns table_pool",
     table_files="data_folder locate",
 )

@@ -196,6 +196,8 @@ def undeclared_label(data: DataPlan, task: Task) -> str | None:
     """What the plan leaves to the file to say about labels, such as categories.income; None if
     nothing.
     """
+    if task.label_declaration is None:
+        return None
     declared = getattr(data, task.label_declaration) or {}
     columns = label_columns(data, task).values()
     return next(

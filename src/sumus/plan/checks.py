@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sumus.errors import PlanError
 from sumus.noise import LAWS
 from sumus.plan.sections import DataPlan
-from sumus.tasks import Task
+from sumus.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from sumus.plan.plan import TrainingPlan
@@ -247,14 +247,8 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
         raise PlanError(
             "data.counts", "bounded", rule, "Add one bound per silo, or remove the key."
         )
-    missing = [key for key in keys if getattr(data, key) is None]
-    if data.path is not None and missing:
-        raise PlanError(
-            f"data.{missing[0]}",
-            None,
-            "must be set when data.path is",
-            "Name a column of the file.",
-        )
+    if data.path is not None:
+        _check_columns_of_file(data, task, labelled=labelled)
     if data.columns is not None and (
         not data.columns or len(set(data.columns)) < len(data.columns)
     ):
@@ -276,4 +270,28 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
                 list((data.bounds or {})[name]),
                 rule,
                 f"Remove it, or use data.categories.{name}.",
+            )
+
+
+def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:
+    """A file's columns of silos and labels: all that the task reads, and none that it does not,
+    which would become a feature.
+    """
+    keys = (*(task.label_keys if labelled else ()), "silo_column")
+    missing = [key for key in keys if getattr(data, key) is None]
+    if missing:
+        rule = (
+            "must be set when data.path is"
+            if task is TASKS["classification"]
+            else f"must be set when data.path is (training.task = {task.name})"
+        )
+        raise PlanError(f"data.{missing[0]}", None, rule, "Name a column of the file.")
+    others = {key for other in TASKS.values() for key in other.label_keys} - {*task.label_keys}
+    for key in sorted(others):
+        if labelled and getattr(data, key) is not None:
+            raise PlanError(
+                f"data.{key}",
+                getattr(data, key),
+                f"is not what training.task = {task.name} learns from",
+                "Remove it, or name another task.",
             )

@@ -240,7 +240,13 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
-    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
+    return parameter_count(
+        training.model,
+        shape=shape,
+        outputs=outputs,
+        hidden=training.hidden,
+        shared_slopes=plan.task.shared_slopes,
+    )
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

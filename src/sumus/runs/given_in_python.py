@@ -31,6 +31,17 @@ _LEDGER_IS_NAMELESS = (
     "the ledger {} goes by the names of the silos and the shape of a record; name= says which data "
     "set this is"
 )
+_OF_FILES = (
+    "name",
+    "path",
+    "silo_column",
+    "label_column",
+    "time_column",
+    "event_column",
+    "person_column",
+    "columns",
+    "categories",
+)
 
 
 def with_records(
@@ -72,9 +83,7 @@ def with_records(
         return plan, load(plan)
     split, data = plan.data, silos
     bounds = _label_bounds(plan, data if isinstance(data, FederatedData) else None)
-    files = dict.fromkeys(
-        ("name", "path", "silo_column", "label_column", "person_column", "columns", "categories")
-    )
+    files = dict.fromkeys(_OF_FILES)
     if plan.describes:  # columns go by their places, and may be declared
         bounds = {**(split.bounds or {}), **(bounds or {})} or None
         files.pop("categories")

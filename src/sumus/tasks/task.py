@@ -29,6 +29,7 @@ __all__ = [
     "Categories",
     "CountShape",
     "Curvature",
+    "Declared",
     "LabelColumn",
     "LabelFacts",
     "Labels",
@@ -68,16 +69,37 @@ class Link(IntEnum):
 
 @final
 @dataclass(frozen=True)
+class Declared:
+    """What a plan declares of its labels.
+
+    Args:
+        columns: that labels are read from, by the key of the data section that names them; None
+            where the plan names no records.
+        bounds: the plan's `data.bounds`.
+        intervals: cut points of time, `data.intervals`.
+        start_hazard: `training.start_hazard`.
+    """
+
+    columns: Mapping[str, str | None]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    intervals: tuple[float, ...] | None = None
+    start_hazard: float | None = None
+
+
+@final
+@dataclass(frozen=True)
 class LabelFacts:
     """What is public about labels.
 
     Args:
         names: of the classes, in label order; empty where labels are no classes.
         bounds: (low, high) of each number that a label holds; empty where labels are classes.
+        intervals: where time is cut, in rising order; empty where labels are no times.
     """
 
     names: tuple[str, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
+    intervals: tuple[float, ...] = ()
 
 
 @final
@@ -328,24 +350,23 @@ class Task(Loss):
     """Whether a record's length says something about its label, so that records are not scaled to
     one length each where their norm must be bounded.
     """
-    label_declaration: ClassVar[str] = "categories"
-    """The table of the data section that says what labels can be: categories or bounds."""
+    label_declaration: ClassVar[str | None] = "categories"
+    """The table of the data section that says what labels can be: categories or bounds; None where
+    a list of its own does.
+    """
+    shared_slopes: ClassVar[bool] = False
+    """Whether the outputs of the named linear model differ in their intercepts alone."""
+    first_intercept: float = 0.0
+    """What the outputs of a named model start from, where that is public."""
+    canary_label: int = 0
+    """The label of a record that a linear model with large weights gets wrong as far as can be."""
     rows_per_record: int = 1
     """J, the most rows that `expand` makes of a record. It follows from the plan (`of`): what
     rounding can add to a sensitivity counts rows.
     """
 
-    def of(
-        self,
-        columns: Mapping[str, str | None],
-        bounds: Mapping[str, tuple[float, float]],
-    ) -> Task:
-        """The task as a plan declares its labels; one object for equal declarations.
-
-        Args:
-            columns: of labels, by key; None where the plan names no records.
-            bounds: the plan's `data.bounds`.
-        """
+    def of(self, declared: Declared) -> Task:
+        """The task as a plan declares its labels; one object for equal declarations."""
         return self
 
     @property
@@ -396,6 +417,21 @@ class Task(Loss):
         Args:
             declared: what the caller declares of them: the number of classes.
         """
+
+    def farthest(
+        self, labels: npt.NDArray[Any], facts: LabelFacts, below: Callable[[int, int], Any]
+    ) -> npt.NDArray[Any]:
+        """Labels that are wrong for records with these, for an audit.
+
+        Args:
+            below: (bound, count) → so many whole numbers drawn below the bound.
+        """
+        classes = len(facts.names)
+        if not classes:  # a number: the bound that is farther away
+            return np.where(labels > 0.0, -1.0, 1.0).astype(labels.dtype)
+        shift = 1 + below(max(classes - 1, 1), len(labels))
+        wrong: npt.NDArray[Any] = (labels + shift) % classes
+        return wrong
 
     @abstractmethod
     def outputs(self, labels: LabelFacts, model: str) -> int:
