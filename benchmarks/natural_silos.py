@@ -32,6 +32,7 @@ import sumus
 from sumus.data import FederatedData, Records, load
 from sumus.plan import TrainingPlan
 from sumus.report import blank_figure
+from sumus.tasks import Survival
 from sumus.training import Prepared, evaluate, flat_parameters, load_flat, prepare
 
 Vector = npt.NDArray[np.float64]
@@ -143,10 +144,10 @@ def fitted(prepared: Prepared, records: Records, plan: TrainingPlan, penalty: fl
         optimizer.zero_grad()
         squares = sum((parameter**2).sum() for parameter in model.parameters())
         loss = (weights * task.loss(model(x), y)).sum() + penalty / 2.0 * squares
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    optimizer.step(closure)
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
     vector = flat_parameters(model).detach().numpy().astype(np.float64)
     model.float()
     return vector
@@ -160,7 +161,7 @@ def joined(data: FederatedData, *parts: str) -> Records:
 def scored(prepared: Prepared, plan: TrainingPlan, parameters: Vector, records: Records) -> float:
     """The headline measure of these experiments."""
     name = Path(plan.data.path or "").stem
-    if plan.task.name != "survival":
+    if not isinstance(plan.task, Survival):
         metrics = evaluate(prepared.model, parameters, records, task=plan.task)
         return float(metrics[HEADLINES[name][0]])
     load_flat(prepared.model, torch.from_numpy(parameters))
@@ -177,14 +178,15 @@ def by_month(plan: TrainingPlan) -> TrainingPlan:
 
 def with_months(plan: TrainingPlan, data: FederatedData) -> FederatedData:
     """Test and validation records whose labels are exact months, for measuring only."""
-    if plan.task.name != "survival":
+    task = plan.task
+    if not isinstance(task, Survival):
         return data
     whole = load(by_month(plan).replace("data", test_fraction=0.0, validation_fraction=0.0))
     exact: dict[tuple[str, bytes, int], list[int]] = {}
     for silo in whole.silos:
         codes = silo.train.y
         times, events = codes // 2 + codes % 2, codes % 2
-        coarse = plan.task.encode(times.astype(np.float64), events)
+        coarse = task.encode(times.astype(np.float64), events)
         for x, code, held in zip(silo.train.x, coarse, codes, strict=True):
             exact.setdefault((silo.name, x.tobytes(), int(code)), []).append(int(held))
 
