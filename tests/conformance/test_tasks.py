@@ -127,7 +127,7 @@ def test_the_compiled_residual_is_the_gradient_in_torch(task: Task) -> None:
             continue
         z, y = tensors(labels, outputs, scale=5.0)
         residuals = z.to(torch.float32).numpy().copy()
-        to_residuals(residuals, labels.values, int(link))
+        to_residuals(residuals, labels.values.reshape(RECORDS, -1), int(link))
         expected = task.output_gradient(z.to(torch.float32), y).numpy()
         np.testing.assert_allclose(residuals, expected, rtol=0.0, atol=1e-6)
 
@@ -136,9 +136,9 @@ def test_the_numbers_of_links_are_those_of_the_compiled_loops(task: Task) -> Non
     """Compiled code is kept on disk until its own file changes, so it cannot read them off `Link`."""
     from sumus.gradients import kernels
 
-    told = (kernels._SOFTMAX, kernels._LOGISTIC, kernels._HUBER)
-    assert told == (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER)
-    assert len(Link) == 4, "a link more needs a loop of its own, or no link"
+    told = (kernels._SOFTMAX, kernels._LOGISTIC, kernels._HUBER, kernels._EXPONENTIAL)
+    assert told == (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER, Link.EXPONENTIAL)
+    assert len(Link) == 5, "a link more needs a loop of its own, or no link"
 
 
 def test_every_path_gives_the_same_clipped_sum(task: Task) -> None:

@@ -47,13 +47,15 @@ class Link(IntEnum):
     """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y, for
     Huber's loss capped at ±1.
 
-    Compiled paths have a loop for each; its number is how they are told which.
+    All but softmax treat every output by itself. Compiled paths have a loop for each; its number is
+    how they are told which.
     """
 
     SOFTMAX = 0
     LOGISTIC = 1
     IDENTITY = 2
     HUBER = 3
+    EXPONENTIAL = 4
 
     def residual(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """μ(z) − y of every record, capped or not: the gradient of its loss at its outputs."""
@@ -62,8 +64,12 @@ class Link(IntEnum):
             return expected.scatter_add_(
                 1, labels[:, None], expected.new_full((len(labels), 1), -1.0)
             )
-        expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
-        residual = expected - labels[:, None].to(outputs.dtype)
+        expected = outputs
+        if self is Link.LOGISTIC:
+            expected = outputs.sigmoid()
+        elif self is Link.EXPONENTIAL:
+            expected = outputs.clamp(max=0.0).exp()
+        residual = expected - labels.reshape(outputs.shape).to(outputs.dtype)
         return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
 
 
@@ -307,6 +313,8 @@ class Loss(ABC):
 
     label_type: ClassVar[str] = "int64"
     """Of stored labels: the name of a numpy and torch type."""
+    class_weights: tuple[float, ...] = ()
+    """What the loss of a record of each class is multiplied by; empty: 1."""
 
     @abstractmethod
     def link(self, outputs: int) -> Link | None:
