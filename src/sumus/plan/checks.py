@@ -105,7 +105,16 @@ def _check_persons(plan: TrainingPlan) -> None:
         rule = 'must be set for data.person_weighting = "sum" (a person counts with Σ rows / most)'
         fix = 'Give the most rows of a person that count, or use "mean".'
         raise PlanError("data.records_per_person", None, rule, fix)
+    _check_silos_per_person(plan)
+
+
+def _check_silos_per_person(plan: TrainingPlan) -> None:
+    """Persons in several silos need the noise of the sum, and a proof."""
     silos, most = plan.federation.silos, plan.privacy.silos_per_person
+    if most > 1 and plan.rules.private and plan.privacy.calibrate_to != "proved":
+        rule = f'must be "proved" for privacy.silos_per_person = {most}'
+        fix = "Leave it out: what one silo's noise hides, other silos of the person may show."
+        raise PlanError("privacy.calibrate_to", plan.privacy.calibrate_to, rule, fix)
     if silos is not None and most > silos:
         rule = f"must not exceed federation.silos = {silos}"
         raise PlanError("privacy.silos_per_person", most, rule, f"Use at most {silos}.")

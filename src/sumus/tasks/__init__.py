@@ -2,7 +2,7 @@
 
     TASKS["classification"]              # the object that a plan's `training.task` names
 
-`task` is the shape that every task has, `classification`, `regression` and `survival` are some,
+`task` is the shape that every task has, `classification`, `regression`, `survival` and `counts` are some,
 `registry` lists them, `uncertainty` says how far off a share may be that is known through noise,
 `concordance` and `life_table` are what is known about times. A new task is one file
 here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
@@ -17,6 +17,7 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
+    from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.registry import TASKS as TASKS
     from sumus.tasks.regression import Regression as Regression
     from sumus.tasks.survival import Survival as Survival
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
+    counts="Counts",
     registry="TASKS",
     regression="Regression",
     survival="Survival",
