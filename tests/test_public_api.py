@@ -197,6 +197,7 @@ PINNED = {
         "CNN_HIDDEN",
         "ColumnCells",
         "DEFAULT_PLAN",
+        "DEFAULT_ROWS_PER_PERSON",
         "DataPlan",
         "MODELS",
         "PrivacyPlan",
