@@ -143,7 +143,9 @@ def test_the_canaries_of_a_survival_pass_move_the_sum_by_what_is_accounted() -> 
     assert float(scores[~included].mean()) == pytest.approx(0.0, abs=0.18)
 
 
-@pytest.mark.parametrize(("task", "keys"), [("regression", {}), ("survival", {"intervals": [1, 2]})])
+@pytest.mark.parametrize(
+    ("task", "keys"), [("regression", {}), ("survival", {"intervals": [1, 2]})]
+)
 def test_the_canaries_of_noisy_steps_do_not_hang_on_the_task(
     task: str, keys: dict[str, object]
 ) -> None:
