@@ -14,6 +14,7 @@ import sumus
 PINNED = {
     "sumus": [
         "Account",
+        "Description",
         "NoiseDesign",
         "RunOptions",
         "Simulation",
@@ -24,6 +25,7 @@ PINNED = {
         "account",
         "average",
         "calibrate",
+        "describe",
         "epsilon",
         "load_data",
         "train",
@@ -195,6 +197,7 @@ PINNED = {
         "CNN_HIDDEN",
         "ColumnCells",
         "DEFAULT_PLAN",
+        "DEFAULT_ROWS_PER_PERSON",
         "DataPlan",
         "MODELS",
         "PrivacyPlan",
@@ -208,6 +211,7 @@ PINNED = {
         "TrainingPlan",
         "cells_of",
         "cnn_flat_features",
+        "described_labels",
         "feature_shape",
         "float_sum_terms",
         "moment_shape",

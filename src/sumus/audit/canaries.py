@@ -9,6 +9,9 @@ the sum by exactly what is accounted for one record. Sampling, clipping, roundin
 saturation and the secure sum are the real ones. The score of a canary is the released sum in its
 direction, over all rounds, in standard deviations of the accounted noise; directions without a
 canary are pure noise and are checked as such.
+
+Where persons are the unit, a canary is a person whose rows are all the worst one, in as many silos
+as the plan allows a person to be in.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
 
 _LOUD = 1e4  # times the residual ½ of an undecided logistic loss: far above any clip norm in use
 _ENDLESS = 1 << 62  # an audit asks for as many rounds as it needs
+_ROWS = 4  # of a canary who counts with the mean of its rows: all alike, so that more add nothing
+_MOST_ROWS = 1 << 18  # of all canaries together
 _CERTAIN = 40.0  # a logit at which the softmax is wrong with probability 1 − 4e-18
 
 Floats = npt.NDArray[np.float64]
@@ -102,6 +107,13 @@ class CanaryRounds:
                 'For example "convex-pass".',
             )
         self._design, self._view, self._new_source = design, view, new_source
+        plan = design.plan
+        most = plan.rows_per_person
+        self._rows = most if plan.data.person_weighting == "sum" else min(most, _ROWS)
+        canaries = max(1, min(canaries, _MOST_ROWS // self._rows))
+        # a view of one silo promises nothing about what a person does in another one
+        silos = plan.privacy.silos_per_person if plan.protects_persons and view == "sum" else 1
+        self._silos = min(silos, plan.noise_contributors)
         self._dimension = design.resolved.coordinates
         self._directions: _Gradients | _Features | _Moments = (
             _Moments(design, canaries)
@@ -132,7 +144,7 @@ class CanaryRounds:
         signal = (
             self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
         )
-        return design.plan.federation.rounds * signal / self._noise_std
+        return self._silos * design.plan.federation.rounds * signal / self._noise_std
 
     @property
     def _noise_std(self) -> float:
@@ -153,8 +165,9 @@ class CanaryRounds:
         """One training run with fresh coins."""
         design, rounds = self._design, self._design.plan.federation.rounds
         included = self._new_source().coins(0.5, self.canaries)
-        empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
-        held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
+        empty = self._held(np.zeros(self.canaries, dtype=np.bool_))
+        others = len(design.silos) - self._silos
+        held = [*[self._held(included)] * self._silos, *[empty] * others]
         self._updaters = [
             local_updater(design, silo, records, model, loss=TASKS["classification"])
             for silo, records, model in zip(design.silos, held, self._models, strict=True)
@@ -163,6 +176,14 @@ class CanaryRounds:
         scores = self._directions.project(seen).sum(axis=0) / self._noise_std
         silent = seen[:, self._directions.silent] / self._noise_std * math.sqrt(rounds)
         return CanaryScores(included, scores, silent)
+
+    def _held(self, included: npt.NDArray[np.bool_]) -> Records:
+        """The canaries that are in, as records or as persons with all their rows."""
+        records = self._directions.records(included)
+        if not self._design.plan.protects_persons:
+            return records
+        x, y = (np.repeat(each, self._rows, axis=0) for each in (records.x, records.y))
+        return Records(x, y, np.repeat(np.arange(len(records)), self._rows))
 
     def _round(self) -> Floats:
         """What the adversary sees of one round: the sum, less what its colluders sent."""

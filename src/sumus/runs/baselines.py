@@ -57,9 +57,6 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
     mean = max(float(np.mean(records)), 1.0)
     steps = max(1, round(mean / batch))
     plain = without_noise(plan, sampling_rate=min(1.0, batch / mean), local_steps=steps)
-    if plan.protects_persons:  # plain steps are over rows, whoever they are of
-        bounds = tuple(max(count, 1) for count in records)
-        plain = plain.replace("data", records_per_silo=bounds)
     together = federation_in_process(
         NoiseDesign.of(ResolvedPlan.of(plain, names)),
         prepared,
@@ -108,8 +105,9 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
 
 def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int) -> TrainingPlan:
     """Plain FedAvg with the plan's data, model and rounds; whatever belongs to one algorithm or one
-    kind of noise is left out.
+    kind of noise is left out. Its steps are over rows, whoever they are of.
     """
+    bounds, most = plan.data.records_per_silo, plan.rows_per_person
     rate = (
         plan.training.learning_rate
         if plan.training.learning_rates is None
@@ -123,4 +121,6 @@ def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int)
         "privacy", unit="record"
     )
     plain = plain.replace("federation", local_steps=local_steps, selection="all", selected=None)
+    if most > 1 and bounds is not None:
+        plain = plain.replace("data", records_per_silo=tuple(most * bound for bound in bounds))
     return plain.replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")

@@ -2,7 +2,7 @@
 
     TASKS["classification"]              # the object that a plan's `training.task` names
 
-`task` is the shape that every task has, `classification`, `regression` and `survival` are some,
+`task` is the shape that every task has, `classification`, `regression`, `survival` and `counts` are some,
 `registry` lists them, `uncertainty` says how far off a share may be that is known through noise,
 `concordance` and `life_table` are what is known about times. A new task is one file
 here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
@@ -17,9 +17,11 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
+    from sumus.tasks.counts import Counts as Counts
+    from sumus.tasks.life_table import kaplan_meier as kaplan_meier
     from sumus.tasks.registry import TASKS as TASKS
     from sumus.tasks.regression import Regression as Regression
-    from sumus.tasks.survival import Survival as Survival
+    from sumus.tasks.survival import Survival as Survival, events_of as events_of
     from sumus.tasks.task import (
         Categories as Categories,
         CountShape as CountShape,
@@ -47,9 +49,11 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
+    counts="Counts",
     registry="TASKS",
     regression="Regression",
-    survival="Survival",
+    life_table="kaplan_meier",
+    survival="Survival events_of",
     task=(
         "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
         "Loss Measure Metrics Task"

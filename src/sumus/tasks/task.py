@@ -47,13 +47,15 @@ class Link(IntEnum):
     """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y, for
     Huber's loss capped at ±1.
 
-    Compiled paths have a loop for each; its number is how they are told which.
+    All but softmax treat every output by itself. Compiled paths have a loop for each; its number is
+    how they are told which.
     """
 
     SOFTMAX = 0
     LOGISTIC = 1
     IDENTITY = 2
     HUBER = 3
+    EXPONENTIAL = 4
 
     def residual(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """μ(z) − y of every record, capped or not: the gradient of its loss at its outputs."""
@@ -62,8 +64,12 @@ class Link(IntEnum):
             return expected.scatter_add_(
                 1, labels[:, None], expected.new_full((len(labels), 1), -1.0)
             )
-        expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
-        residual = expected - labels[:, None].to(outputs.dtype)
+        expected = outputs
+        if self is Link.LOGISTIC:
+            expected = outputs.sigmoid()
+        elif self is Link.EXPONENTIAL:
+            expected = outputs.clamp(max=0.0).exp()
+        residual = expected - labels.reshape(outputs.shape).to(outputs.dtype)
         return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
 
 
@@ -76,12 +82,14 @@ class Declared:
         columns: that labels are read from, by the key of the data section that names them; None
             where the plan names no records.
         bounds: the plan's `data.bounds`.
+        classes: how many there are, `evaluation.classes`.
         intervals: cut points of time, `data.intervals`.
         start_hazard: `training.start_hazard`.
     """
 
     columns: Mapping[str, str | None]
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: int | None = None
     intervals: tuple[float, ...] | None = None
     start_hazard: float | None = None
 
@@ -269,12 +277,16 @@ class Metrics:
         records: how many, as far as noise lets one tell.
         scores: of each row, where they are told in the clear.
         weights: of each row; None: every row is a record of its own.
+        baseline: what the best constant answer would reach, by the name of the measure.
+        tables: curves and the like that the same counts tell, columns by name.
     """
 
     values: Mapping[str, Measured]
     records: int
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
     weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -301,6 +313,8 @@ class Loss(ABC):
 
     label_type: ClassVar[str] = "int64"
     """Of stored labels: the name of a numpy and torch type."""
+    class_weights: tuple[float, ...] = ()
+    """What the loss of a record of each class is multiplied by; empty: 1."""
 
     @abstractmethod
     def link(self, outputs: int) -> Link | None:
@@ -474,6 +488,12 @@ class Task(Loss):
         """The predicted label of every record."""
 
     # -- measures
+
+    def counted_classes(self, labels: LabelFacts) -> int | None:
+        """How many classes the secure counts tell apart (`evaluation.classes`); None where they
+        count none.
+        """
+        return None
 
     @abstractmethod
     def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:

@@ -79,6 +79,8 @@ def build_model(
         head = nn.Linear(math.prod(shape), outputs, bias=bias)
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
+        if first_intercept:
+            nn.init.constant_(head.bias if bias else head.weight[:, -1], first_intercept)
         return nn.Sequential(nn.Flatten(), head) if len(shape) > 1 else nn.Sequential(head)
 
 

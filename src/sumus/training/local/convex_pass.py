@@ -131,7 +131,7 @@ def convex_pass(
     """The weights after `passes` passes, each with fresh independent uniform bins for every unit.
 
     Args:
-        weights: (outputs, features); one output means binary logistic or Huber regression.
+        weights: (outputs, features).
         x: rows with the bias feature included, norm at most `feature_bound`.
         y: their labels.
         task: whose loss it is.
@@ -148,7 +148,7 @@ def convex_pass(
     if link is None:
         link = task.link(len(weights))
         task.check(y, len(weights))
-    if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER):
+    if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER, Link.EXPONENTIAL):
         raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
     _check(weights, x, feature_bound)
     trained = np.array(weights, dtype=np.float64, order="C")
@@ -157,7 +157,7 @@ def convex_pass(
         run_pass(
             trained,
             np.ascontiguousarray(x),
-            y,
+            np.ascontiguousarray(y.reshape(len(x), y.size // max(len(x), 1))),
             units.weights,
             order,
             ends,
