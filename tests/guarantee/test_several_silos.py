@@ -214,7 +214,7 @@ def _writes(kappa: float, scale: int) -> Callable[[int], int]:
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 def test_two_silos_of_one_person_write_their_states_into_the_sum(kappa: float, rate: float) -> None:
     share = float(STD**2)
-    sent = local_steps.as_law(divergences.skellam(share, 4 * STD))
+    sent = local_steps.as_law(divergences.skellam(share, 5 * STD))
     unsent = (
         local_steps.as_law(divergences.skellam(share * kappa, 4 * STD))
         if kappa
