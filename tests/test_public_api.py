@@ -210,7 +210,6 @@ PINNED = {
         "cnn_flat_features",
         "feature_shape",
         "float_sum_terms",
-        "moment_shape",
         "resolve",
         "with_columns",
     ],

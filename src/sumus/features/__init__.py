@@ -20,10 +20,14 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.features.backbones import extract as extract, load_backbone as load_backbone
-    from sumus.features.maps import bounded as bounded, feature_map as feature_map
+    from sumus.features.maps import (
+        bias_feature as bias_feature,
+        bounded as bounded,
+        feature_map as feature_map,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     backbones="extract load_backbone",
-    maps="bounded feature_map",
+    maps="bias_feature bounded feature_map",
 )
