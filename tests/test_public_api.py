@@ -14,6 +14,7 @@ import sumus
 PINNED = {
     "sumus": [
         "Account",
+        "Description",
         "NoiseDesign",
         "RunOptions",
         "Simulation",
@@ -24,6 +25,7 @@ PINNED = {
         "account",
         "average",
         "calibrate",
+        "describe",
         "epsilon",
         "load_data",
         "train",
@@ -195,8 +197,10 @@ PINNED = {
         "CNN_HIDDEN",
         "ColumnCells",
         "DEFAULT_PLAN",
+        "DEFAULT_ROWS_PER_PERSON",
         "DataPlan",
         "MODELS",
+        "MomentShape",
         "PrivacyPlan",
         "PublicFacts",
         "RANDOM_FILTERS",

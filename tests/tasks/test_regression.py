@@ -18,7 +18,7 @@ from sumus import RunOptions, TrainingPlan, account, train
 from sumus.data import from_arrays, load
 from sumus.errors import DataError, PlanError
 from sumus.runs import Simulation
-from sumus.tasks import TASKS, LabelFacts, Regression
+from sumus.tasks import TASKS, Declared, LabelFacts, Regression
 from sumus.tasks.regression import SUM_SENSITIVITY
 from sumus.training.local.convex_pass import convex_pass
 
@@ -107,7 +107,7 @@ def test_every_stored_target_lies_between_minus_one_and_one(
 ) -> None:
     if not low + width > low:
         return
-    task = REGRESSION.of({"label_column": "y"}, {"y": (low, low + width)})
+    task = REGRESSION.of(Declared({"label_column": "y"}, {"y": (low, low + width)}))
     assert isinstance(task, Regression)
     stored = task.store(np.array([target]), "silo")
     task.check(stored, 1)
@@ -221,7 +221,7 @@ def measures(predicted: np.ndarray, targets: np.ndarray) -> dict[str, float]:
 
 def test_r2_of_all_silos_is_no_mean_of_theirs() -> None:
     draw = np.random.default_rng(1)
-    task = REGRESSION.of({"label_column": "y"}, {"y": (0.0, 10.0)})
+    task = REGRESSION.of(Declared({"label_column": "y"}, {"y": (0.0, 10.0)}))
     parts, raw = [], []
     for level in (1.0, 8.0):
         y = level + draw.uniform(-0.5, 0.5, 200)

@@ -149,7 +149,7 @@ def test_a_capped_residual_is_a_gradient_of_a_convex_loss_of_the_same_smoothness
     residuals = []
     for z in points:
         residual = z.copy()
-        to_capped_residual(residual, label, Link.SOFTMAX, t)
+        to_capped_residual(residual, np.array([label]), Link.SOFTMAX, t)
         residuals.append(residual)
         p = residual + np.eye(classes)[label]
         assert p.min() >= 0.0

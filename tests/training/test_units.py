@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sumus.errors import GuaranteeError
+from sumus.gradients import Units
+from sumus.guarantee.algorithms.convex_pass import convex_float_slack_grid
+from sumus.plan import TrainingPlan, resolve
 from sumus.tasks import TASKS, LinearRows, Link
 from sumus.training.local.convex_pass import convex_pass
-from sumus.training.units import Units
+from support.small_data import persons_data
 
 CLASSES = TASKS["classification"]
 
@@ -175,3 +178,26 @@ def test_rows_of_a_record_and_records_of_a_person_multiply() -> None:
 def test_units_that_count_more_than_once_are_refused(of_row, weights) -> None:
     with pytest.raises(GuaranteeError, match="sorted by unit"):
         Units(2, np.array(of_row), np.array(weights))
+
+
+def test_what_rounding_may_add_counts_the_rows_that_a_person_may_have() -> None:
+    """2·P·S·u·8·(n·M + 4 − n)/R more, in grid steps of γC/b."""
+    data = persons_data()
+    slacks = {}
+    for most in (1, 1000):
+        plan = TrainingPlan().with_overrides(
+            {
+                "privacy.unit": "person",
+                "data.records_per_person": most,
+                "training.algorithm": "convex-pass",
+                "federation.local_steps": 6,
+            }
+        )
+        resolved = resolve(plan, data.facts())
+        assert resolved.rows_per_record == most
+        slacks[most] = convex_float_slack_grid(
+            resolved, learning_rate=0.5, steps=6, records=40, resolution=65536.0
+        )
+    unit = 0.5 * math.sqrt(2.0) / resolved.divisor
+    more = 2 * 6 * 2.0**-53 * 8.0 * (40 * 1000 + 4 - 40) * 65536.0 / unit
+    assert slacks[1000] - slacks[1] == pytest.approx(more, rel=1e-6)

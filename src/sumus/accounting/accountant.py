@@ -10,13 +10,15 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from sumus.accounting.fused_steps import joining_parts
 from sumus.accounting.loss_distribution import deltas_pld, epsilon_pld, why_not_composable
-from sumus.accounting.release import Release
+from sumus.accounting.release import Queries, Release
 from sumus.accounting.renyi import (
     ORDERS,
     PAPER_ORDERS,
     cks_bounds,
     cks_deltas,
+    gaussian_curve,
     mironov_bounds,
     mironov_deltas,
     subsampled,
@@ -182,8 +184,27 @@ def renyi_values(release: Release, orders: Orders) -> Values:
     """The Rényi curve of the whole release at integer orders."""
     values = np.zeros(len(orders))
     for queries in release:
-        values = values + queries.count * subsampled(queries.renyi, queries.sampling_rate, orders)
+        values = values + queries.count * _of_one(queries, orders)
     return values
+
+
+def _of_one(queries: Queries, orders: Orders) -> Values:
+    """The Rényi curve of one query.
+
+    How many parts of a unit join, whenever one does, is told in both worlds with one law, so the
+    moments e^{(α−1)ε_j(α)} of each number of them are averaged.
+    """
+    if queries.parts == 1:
+        return subsampled(queries.renyi, queries.sampling_rate, orders)
+    joins, shares = joining_parts(queries.sampling_rate, queries.parts)
+    log_moments = [
+        math.log(share)
+        + (orders - 1)
+        * subsampled(gaussian_curve(queries.dominating_multiplier / number), joins, orders)
+        for number, share in enumerate(shares, start=1)
+        if share > 0.0
+    ]
+    return np.asarray(np.logaddexp.reduce(log_moments) / (orders - 1))
 
 
 def _loss_interval(release: Release, epsilon: float) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 
+from sumus.accounting.fused_steps import joining_parts
 from sumus.accounting.release import Release
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Values
@@ -111,13 +112,15 @@ def _composed(release: Release, interval: float) -> Any:
     """The privacy-loss distribution of the whole release."""
     composed: Any = None
     for queries in release:
-        multiplier = queries.dominating_multiplier
+        multiplier = queries.dominating_multiplier / queries.parts
         if (0.5 / multiplier + 15.0) / multiplier > _LARGEST_TABLE * interval:
             raise GuaranteeError(
                 f"noise multiplier {multiplier:.3g} is too small for the privacy-loss accountant. "
                 'Add noise, or use accountant = "renyi".'
             )
-        one = _loss_distribution(multiplier, queries.sampling_rate, interval)
+        one = _of_parts(
+            queries.dominating_multiplier, queries.sampling_rate, queries.parts, interval
+        )
         repeated = one.self_compose(queries.count)
         composed = repeated if composed is None else composed.compose(repeated)
     return composed
@@ -176,6 +179,20 @@ def _loss_distribution(gaussian_multiplier: float, sampling_rate: float, interva
         use_connect_dots=True,
         pessimistic_estimate=True,
     )
+
+
+def _of_parts(gaussian_multiplier: float, sampling_rate: float, parts: int, interval: float) -> Any:
+    """The loss of one query for a unit of several parts: how many of them join, whenever one does,
+    is told in both worlds with one law, so the distributions of each number are mixed.
+    """
+    joins, shares = joining_parts(sampling_rate, parts)
+    mixed, so_far = _loss_distribution(gaussian_multiplier, joins, interval), shares[0]
+    for number, share in enumerate(shares[1:], start=2):
+        if share > 0.0:
+            of_number = _loss_distribution(gaussian_multiplier / number, joins, interval)
+            mixed = mixed.compute_mixture(of_number, so_far / (so_far + share))
+            so_far += share
+    return mixed
 
 
 def _log_delta(epsilon: float, mu: Any) -> Any:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from sumus.accounting.dominating import gaussian_multiplier
+from sumus.accounting.fused_steps import joining_rate
 from sumus.accounting.renyi import doubling_curve, gaussian_curve, minimum
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Law, RenyiCurve
@@ -43,6 +44,9 @@ class Queries:
             Gaussian.
         doubling_rate: probability in (0, 1), independent in every repetition and known to the
             adversary, that the sensitivity doubles.
+        parts: h, parts that a unit is made of, each with this sensitivity and sampled by a coin of
+            its own: j of them join with probability Binomial(h, q)(j) and move the query by at most
+            j times as much.
     """
 
     gaussian_multiplier: float | None
@@ -50,6 +54,7 @@ class Queries:
     count: int = 1
     curve: RenyiCurve | None = None
     doubling_rate: float = 0.0
+    parts: int = 1
 
     def __post_init__(self) -> None:
         known = self.gaussian_multiplier is not None or self.curve is not None
@@ -72,6 +77,19 @@ class Queries:
             raise PlanError(
                 "steps", self.count, "must be a whole number at least 1", "Count every noisy query."
             )
+        if not (isinstance(self.parts, int) and self.parts >= 1):
+            raise PlanError(
+                "parts", self.parts, "must be a whole number at least 1", "Count every silo."
+            )
+        if self.parts > 1 and (
+            self.sampling_rate == 1.0 or self.gaussian_multiplier is None or self.curve is not None
+        ):
+            raise PlanError(
+                "parts",
+                self.parts,
+                "must be 1 for a query that is not subsampled, or that is more than its Gaussian",
+                "Multiply the sensitivity instead.",
+            )
         if not 0.0 <= self.doubling_rate < 1.0:
             raise PlanError(
                 "doubling_rate",
@@ -91,7 +109,7 @@ class Queries:
 
     @property
     def renyi(self) -> RenyiCurve:
-        """The Rényi curve of one unsubsampled query."""
+        """The Rényi curve of one unsubsampled query; of one part, where a unit has several."""
         if self.doubling_rate > 0.0:
             return doubling_curve(self.dominating_multiplier, self.doubling_rate)
         return self.curve if self.curve is not None else gaussian_curve(self.dominating_multiplier)
@@ -110,12 +128,12 @@ class Queries:
         """The queries as a `DpEvent` of dp_accounting, each as the Gaussian that dominates it.
 
         Guarantee: the event's ε is an upper bound for the queries. What dp_accounting has no event
-            for (a revealed doubling, a bare Rényi curve) is an `UnsupportedDpEvent`, which its
-            accountants refuse.
+            for (a revealed doubling, a bare Rényi curve, a unit of several parts) is an
+            `UnsupportedDpEvent`, which its accountants refuse.
         """
         from dp_accounting import dp_event
 
-        if self.gaussian_multiplier is None or self.doubling_rate > 0.0:
+        if self.gaussian_multiplier is None or self.doubling_rate > 0.0 or self.parts > 1:
             return dp_event.UnsupportedDpEvent()
         one: Any = dp_event.GaussianDpEvent(self.gaussian_multiplier)
         if self.sampling_rate < 1.0:
@@ -153,14 +171,24 @@ def noisy_queries(
     sampling_rate: float = 1.0,
     count: int = 1,
     doubling_rate: float = 0.0,
+    parts: int = 1,
 ) -> Queries:
     """Queries of L2 sensitivity `l2_grid` (in the units of the noise) whose noise is drawn from
-    `noise`.
+    `noise`; of so much for each of a unit's `parts`.
 
     Guarantee: their Gaussian and their Rényi curve are both upper bounds on the privacy loss of the
         drawn law, for every integer query of `dimension` coordinates with that sensitivity
-        (docs/mathematics.md, "integer noise as a Gaussian").
+        (docs/mathematics.md, "integer noise as a Gaussian"; of several parts theorem 10).
     """
+    if parts > 1 and sampling_rate < 1.0:
+        multiplier = (
+            gaussian_multiplier(noise, l2_grid) if noise.discrete else noise.std_grid / l2_grid
+        )
+        return Queries(multiplier, sampling_rate, count, None, doubling_rate, parts)
+    if parts > 1:
+        l2_grid, doubling_rate = parts * l2_grid, joining_rate(doubling_rate, parts)
+        if doubling_rate > 0.5:  # rare is that none of them doubles: count it always
+            l2_grid, doubling_rate = 2.0 * l2_grid, 0.0
     if not noise.discrete:
         return Queries(noise.std_grid / l2_grid, sampling_rate, count, None, doubling_rate)
     multiplier = gaussian_multiplier(noise, l2_grid)

@@ -9,6 +9,9 @@ the sum by exactly what is accounted for one record. Sampling, clipping, roundin
 saturation and the secure sum are the real ones. The score of a canary is the released sum in its
 direction, over all rounds, in standard deviations of the accounted noise; directions without a
 canary are pure noise and are checked as such.
+
+Where persons are the unit, a canary is a person whose rows are all the worst one, in as many silos
+as the plan allows a person to be in.
 """
 
 from __future__ import annotations
@@ -29,12 +32,15 @@ from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.randomness import RandomSource
+from sumus.tasks import TASKS
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
 
 _LOUD = 1e4  # times the residual ½ of an undecided logistic loss: far above any clip norm in use
 _ENDLESS = 1 << 62  # an audit asks for as many rounds as it needs
+_ROWS = 4  # of a canary who counts with the mean of its rows: all alike, so that more add nothing
+_MOST_ROWS = 1 << 18  # of all canaries together
 _CERTAIN = 40.0  # a logit at which the softmax is wrong with probability 1 − 4e-18
 
 Floats = npt.NDArray[np.float64]
@@ -100,6 +106,13 @@ class CanaryRounds:
                 'For example "convex-pass".',
             )
         self._design, self._view, self._new_source = design, view, new_source
+        plan = design.plan
+        most = plan.rows_per_person
+        self._rows = most if plan.data.person_weighting == "sum" else min(most, _ROWS)
+        canaries = max(1, min(canaries, _MOST_ROWS // self._rows))
+        # a view of one silo promises nothing about what a person does in another one
+        silos = plan.privacy.silos_per_person if plan.protects_persons and view == "sum" else 1
+        self._silos = min(silos, plan.noise_contributors)
         self._dimension = design.resolved.coordinates
         self._directions: _Gradients | _Features | _Moments = (
             _Moments(design, canaries)
@@ -130,7 +143,7 @@ class CanaryRounds:
         signal = (
             self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
         )
-        return design.plan.federation.rounds * signal / self._noise_std
+        return self._silos * design.plan.federation.rounds * signal / self._noise_std
 
     @property
     def _noise_std(self) -> float:
@@ -151,16 +164,25 @@ class CanaryRounds:
         """One training run with fresh coins."""
         design, rounds = self._design, self._design.plan.federation.rounds
         included = self._new_source().coins(0.5, self.canaries)
-        empty = self._directions.records(np.zeros(self.canaries, dtype=np.bool_))
-        held = [self._directions.records(included), *[empty] * (len(design.silos) - 1)]
+        empty = self._held(np.zeros(self.canaries, dtype=np.bool_))
+        others = len(design.silos) - self._silos
+        held = [*[self._held(included)] * self._silos, *[empty] * others]
         self._updaters = [
-            local_updater(design, silo, records, model)
+            local_updater(design, silo, records, model, loss=TASKS["classification"])
             for silo, records, model in zip(design.silos, held, self._models, strict=True)
         ]
         seen = np.stack([self._round() for _ in range(rounds)])
         scores = self._directions.project(seen).sum(axis=0) / self._noise_std
         silent = seen[:, self._directions.silent] / self._noise_std * math.sqrt(rounds)
         return CanaryScores(included, scores, silent)
+
+    def _held(self, included: npt.NDArray[np.bool_]) -> Records:
+        """The canaries that are in, as records or as persons with all their rows."""
+        records = self._directions.records(included)
+        if not self._design.plan.protects_persons:
+            return records
+        x, y = (np.repeat(each, self._rows, axis=0) for each in (records.x, records.y))
+        return Records(x, y, np.repeat(np.arange(len(records)), self._rows))
 
     def _round(self) -> Floats:
         """What the adversary sees of one round: the sum, less what its colluders sent."""
@@ -240,19 +262,22 @@ class _Features:
     """
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
-        training = design.plan.training
+        training, task = design.plan.training, design.plan.task
         # one row of weights: two classes, or a number
-        self._binary = design.plan.task.linear_outputs(training.model, 1) == 1
-        self._bound, self._labels = training.feature_bound, design.plan.task.label_type
+        self._binary = task.linear_outputs(training.model, 1) == 1
+        self._bound = training.feature_bound
+        self._label = np.array([task.canary_label], dtype=task.label_type)
         self._outputs = 1 if self._binary else 2
         dimension = design.resolved.dimension
         # a softmax has as many rows as classes; the canaries need to know the number of features
         # only
         self._classes = 1 if self._binary else _classes(design)
         self._features = dimension // self._classes
+        # a record has one bias feature, whichever of the intercepts it stands for
+        self._width = self._features - (task.rows_per_record - 1)
         # with three classes or more the other rows stay silent; with two, half of the features do
         self.canaries = _most(
-            design, canaries, self._features if self._classes > 2 else max(1, self._features // 2)
+            design, canaries, self._features if self._classes > 2 else max(1, self._width // 2)
         )
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
@@ -274,9 +299,9 @@ class _Features:
 
     def records(self, included: npt.NDArray[np.bool_]) -> Records:
         columns = self._columns[included]
-        x = np.zeros((len(columns), self._features), dtype=np.float32)
+        x = np.zeros((len(columns), self._width), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
-        return Records(x, np.zeros(len(columns), dtype=self._labels))
+        return Records(x, np.repeat(self._label, len(columns)))
 
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]

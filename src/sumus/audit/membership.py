@@ -135,7 +135,7 @@ def audit_membership(
 @final
 @dataclass(frozen=True)
 class _Pool:
-    """All records of all silos in one row, with whose and what they are."""
+    """All records of all silos in one row, with whose and what they are, unit by unit."""
 
     records: Records
     silo: npt.NDArray[np.int64]
@@ -149,34 +149,26 @@ def _pool(bench: Prepared) -> _Pool:
         for part in (silo.train, silo.validation, silo.test)
     ]
     return _Pool(
-        Records(
-            np.concatenate([part.x for _, part, _ in parts]),
-            np.concatenate([part.y for _, part, _ in parts]),
-        ),
-        np.concatenate([np.full(len(part), number) for number, part, _ in parts]),
-        np.concatenate([np.full(len(part), member) for _, part, member in parts]),
+        Records.joined([part for _, part, _ in parts]),
+        np.concatenate([np.full(part.units, number) for number, part, _ in parts]),
+        np.concatenate([np.full(part.units, member) for _, part, member in parts]),
     )
 
 
 def _half(
     bench: Prepared, pool: _Pool, source: RandomSource
 ) -> tuple[Prepared, npt.NDArray[np.bool_]]:
-    """Every record in or out by a fair coin; no silo gets more than it had for training."""
+    """Every record, or person, in or out by a fair coin; no silo gets more than it had for
+    training.
+    """
     had = source.coins(0.5, len(pool.member))
+    nothing = pool.records.take(np.zeros(0, dtype=np.int64))
     silos = []
     for number, silo in enumerate(bench.data.silos):
-        chosen = np.flatnonzero(had & (pool.silo == number))
-        had[chosen[len(silo.train) :]] = False
-        chosen = chosen[: len(silo.train)]
-        nothing = Records(pool.records.x[:0], pool.records.y[:0])
-        silos.append(
-            replace(
-                silo,
-                train=Records(pool.records.x[chosen], pool.records.y[chosen]),
-                validation=nothing,
-                test=nothing,
-            )
-        )
+        chosen, most = np.flatnonzero(had & (pool.silo == number)), silo.train.units
+        had[chosen[most:]] = False
+        train = pool.records.take(chosen[:most])
+        silos.append(replace(silo, train=train, validation=nothing, test=nothing))
     return Prepared(
         replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters
     ), had
@@ -208,7 +200,7 @@ def _plain(design: NoiseDesign, data: FederatedData) -> NoiseDesign:
 
 
 def _confidence(bench: Prepared, parameters: Floats, records: Records) -> Floats:
-    """φ = log p_y − log(1 − p_y), finite."""
+    """φ = log p_y − log(1 − p_y), finite; of a person the mean over its rows."""
     load_flat(bench.model, torch.tensor(parameters, dtype=torch.float32))
     with torch.no_grad():
         logits = bench.model(torch.from_numpy(records.x)).double()
@@ -218,7 +210,10 @@ def _confidence(bench: Prepared, parameters: Floats, records: Records) -> Floats
         others = logits.scatter(1, torch.from_numpy(records.y)[:, None], -torch.inf).logsumexp(
             1, keepdim=True
         )
-        return np.asarray((own - others)[:, 0].clamp(-50.0, 50.0).numpy(), dtype=np.float64)
+        rows = np.asarray((own - others)[:, 0].clamp(-50.0, 50.0).numpy(), dtype=np.float64)
+    if records.persons is None:
+        return rows
+    return np.add.reduceat(records.weights("mean") * rows, records.edges[:-1])
 
 
 def _scores(target: Floats, shadows: Floats, held: npt.NDArray[np.bool_]) -> Floats:

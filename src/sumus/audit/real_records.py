@@ -24,12 +24,12 @@ from sumus.audit.confidence import bound_by_extremes
 from sumus.books import NoLedger
 from sumus.data import FederatedData, Records
 from sumus.errors import GuaranteeError
-from sumus.gradients import one_torch_thread
+from sumus.gradients import Units, one_torch_thread
 from sumus.guarantee import NoiseDesign
 from sumus.parties import RunSecret, federation_in_process
 from sumus.randomness import RandomSource
 from sumus.tasks import Task
-from sumus.training import Prepared, prepare
+from sumus.training import Prepared, prepare, units_of
 
 __all__ = ["RealRecordView", "audit_real_records"]
 
@@ -60,33 +60,34 @@ def audit_real_records(
     """(released sums, final model): train once on the plan's data and guess which canaries were in.
 
     Args:
-        canaries: of the first silo; at most half of its records.
+        canaries: of the first silo; at most half of its records (or persons).
         confidence: of each of the two bounds.
         source: random bits; from the operating system if omitted.
     """
     bench = prepare(design.plan, data)
     source = source or RandomSource()
     own = bench.data.silos[0].train
-    count = min(canaries, len(own) // 2)
+    units = units_of(design.plan, own)
+    count = min(canaries, units.count // 2)
     if count < 2:
         raise GuaranteeError(
-            f"the first silo has {len(own)} records; an audit with real records needs at least 4."
+            f"the first silo has {units.count} records; an audit with real records needs at least "
+            "4."
         )
-    chosen = source.permutation(len(own))[:count]
-    wrong, classes = own.y.copy(), len(data.labels.names)
-    if classes:
-        wrong[chosen] = (own.y[chosen] + 1 + source.below(max(classes - 1, 1), count)) % classes
-    else:  # a number: the bound that is farther away
-        wrong[chosen] = np.where(own.y[chosen] > 0.0, -1.0, 1.0)
+    chosen = np.sort(source.permutation(units.count)[:count])
+    rows, canaried = units.take(chosen)
+    wrong = own.y.copy()
+    wrong[rows] = design.plan.task.farthest(own.y[rows], data.labels, source.below)
     included = source.coins(0.5, count)
-    kept = np.setdiff1d(np.arange(len(own)), chosen[~included])
-    first = replace(bench.data.silos[0], train=Records(own.x[kept], wrong[kept]))
+    kept = np.setdiff1d(np.arange(units.count), chosen[~included])
+    first = replace(bench.data.silos[0], train=Records(own.x, wrong, units.of_row).take(kept))
     ready = Prepared(
         replace(bench.data, silos=(first, *bench.data.silos[1:])),
         bench.model,
         bench.first_parameters,
     )
-    losses = _CanaryLosses(design.plan.task, ready, Records(own.x[chosen], wrong[chosen]))
+    held = Records(own.x[rows], wrong[rows])
+    losses = _CanaryLosses(design.plan.task, ready, held, canaried)
     resolved = design.resolved.replace("evaluation", metrics="none")
     federation = federation_in_process(
         replace(design, resolved=resolved),
@@ -113,10 +114,18 @@ def audit_real_records(
 
 @final
 class _CanaryLosses:
-    """The canaries' losses as a function of the model's parameters."""
+    """The canaries' losses as a function of the model's parameters; a person's is that of all its
+    rows.
+    """
 
-    def __init__(self, task: Task, bench: Prepared, records: Records) -> None:
-        self._task, self._model = task, bench.model
+    def __init__(
+        self, task: Task, bench: Prepared, records: Records, units: Units | None = None
+    ) -> None:
+        self._task, self._model, self._units = (
+            task,
+            bench.model,
+            units or Units.single(len(records)),
+        )
         self._shapes = [
             (name, value.shape)
             for name, value in bench.model.named_parameters()
@@ -146,4 +155,9 @@ class _CanaryLosses:
         return pieces
 
     def _losses(self, pieces: dict[str, torch.Tensor]) -> torch.Tensor:
-        return self._task.loss(functional_call(self._model, pieces, (self._x,)), self._y)
+        losses = self._task.loss(functional_call(self._model, pieces, (self._x,)), self._y)
+        if self._units.of_row is None:
+            return losses
+        weighed = losses * torch.from_numpy(self._units.weights).to(losses.dtype)
+        of_row = torch.from_numpy(self._units.of_row)
+        return losses.new_zeros(self._units.count).index_add(0, of_row, weighed)

@@ -121,12 +121,12 @@ class Ledger:
 
             ε = Σ ε_run,   δ = Σ δ_run        (basic composition; holds for runs chosen adaptively)
 
-        A run that protects whole silos protects a record by way of the emptied silo: twice ε, (1 +
-            e^ε) times δ. A run that protects
-        records says nothing about a whole silo: infinite.
+        A run that protects whole silos protects a record or a person of one by way of the emptied
+        silo, one that protects persons a record by way of the person without rows: twice ε, (1 +
+        e^ε) times δ. A run that protects less than the unit says nothing about it: infinite.
 
         Args:
-            unit: "record" or "silo".
+            unit: "record", "person" (with its rows in one silo) or "silo".
             without: a run to leave out.
         """
         return added([spent for spent in self.runs() if spent.run != without], unit)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Policy"]
 
 _ANALYSES = tuple(STATEMENTS)
-_UNITS = ("record", "silo")
+_UNITS = ("record", "person", "silo")
 
 
 @final

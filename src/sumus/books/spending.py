@@ -13,6 +13,7 @@ from sumus.books.ledger_entry import LedgerEntry
 __all__ = ["RunSpending", "Total", "added", "releases_before", "spendings"]
 
 _Run = tuple[str, str, str, str]
+_MORE_THAN = {"record": ("person", "silo"), "person": ("silo",)}  # units that hold others whole
 
 
 @final
@@ -124,7 +125,7 @@ def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:
     """(ε, δ) of one run for a unit that may not be its own."""
     if spent.unit == unit:
         return spent.epsilon, spent.delta
-    if unit == "record":
+    if spent.unit in _MORE_THAN.get(unit, ()):
         return 2.0 * spent.epsilon, (1.0 + math.exp(min(spent.epsilon, 700.0))) * spent.delta
     return math.inf, 1.0
 

@@ -18,15 +18,18 @@ from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json,
 from sumus.data import (
     CATALOGUE,
     FEATURE_PIXELS,
+    RECIPES,
     WARNING,
     FederatedData,
     NamedSet,
     cache_folder,
     cifar10_images,
     features_file,
+    left_out_lines,
     listed,
     load,
     named_set,
+    prepare_fetched,
     write_patients,
 )
 from sumus.errors import DataError, PlanError
@@ -43,8 +46,12 @@ data_app = typer.Typer(
 def list_command(as_json: AsJson = False) -> None:
     """The data sets a plan can name, and which of them are on this machine."""
     rows = [_entry(named) for named in CATALOGUE.values()]
+    fetched = [
+        {key: getattr(recipe, key) for key in ("name", "title", "package", "version", "rows")}
+        for recipe in RECIPES.values()
+    ]
     if as_json:
-        print_json({"data_sets": rows})
+        print_json({"data_sets": rows, "tables": fetched})
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "what", "records", "classes", "shape", "here"):
@@ -64,6 +71,9 @@ def list_command(as_json: AsJson = False) -> None:
     for row in rows:
         if not row["ready"]:
             screen.print(f"\n{row['how']}", soft_wrap=True, markup=False)
+    screen.print("\nTables with silos of their own, by sumus data prepare NAME (pip fetches them):")
+    for recipe in RECIPES.values():
+        screen.print(f"  {recipe.name:12} {recipe.title}", soft_wrap=True, markup=False)
     screen.print(
         "\nA file of your own: data.path, data.silo_column and data.label_column in the plan."
     )
@@ -89,6 +99,8 @@ def check_command(
     }
     counted = "1 silo" if len(data.silos) == 1 else f"{len(data.silos)} silos"
     parts = ", ".join(f"{count:,} {part}" for part, count in total.items() if count)
+    rows = sum(map(len, data.silos))
+    parts += f" persons with {rows:,} rows" if summary["unit"] == "person" else ""
     screen.print(f"[bold]{escape(data.name)}[/bold] is sound: {counted}, {parts}")
     names = data.labels.names
     screen.print(f"  shape      {' × '.join(map(str, data.shape))} numbers per record")
@@ -106,13 +118,8 @@ def check_command(
     screen.print(table)
     if len(data.silos) > 60:
         screen.print(f"… and {len(data.silos) - 60} more")
-    for silo in data.silos:
-        if silo.left_out:
-            told = (
-                f"{silo.left_out:,} training records of {silo.name} beyond the bound "
-                f"{silo.bound:,} (nobody else is told)"
-            )
-            screen.print(f"  left out   {told}", soft_wrap=True, markup=False)
+    for line in left_out_lines(data):
+        screen.print(f"  left out   {line} (nobody else is told)", soft_wrap=True, markup=False)
     for line in (*_empty_parts(data), *data.remarks):
         screen.print(f"  notice     {line} (nobody else is told)", soft_wrap=True, markup=False)
     for line in data.assumptions:
@@ -136,12 +143,23 @@ def prepare_command(
     download: Annotated[
         bool, typer.Option("--download", help="income: let folktables fetch the Census files.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Tables of a package: folder to write to; the current one if omitted."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do the work on this machine that a data set needs once; what must be fetched first is said,
-    never fetched silently.
+    """Do the work on this machine that a data set needs once: fetch the table of a package, or say
+    what else must be fetched first.
     """
-    named = named_set(name)
+    if name in RECIPES:
+        if download:
+            raise PlanError(
+                "--download", name, "must be left out here", "Tables are fetched anyway."
+            )
+        _prepare_table(name, out or Path(), as_json=as_json)
+        return
+    named = _named(name, out)
     try:
         if name == "cifar10-features" and not _entry(named)["ready"]:
             _prepare_features(quiet=as_json)
@@ -159,6 +177,52 @@ def prepare_command(
         print_json({"name": name, "ready": True, "place": place})
     else:
         typer.echo(f"{name} is ready: {place}")
+
+
+def _named(name: str, out: Path | None) -> NamedSet:
+    """A data set of the catalogue, which has its own place."""
+    if name not in CATALOGUE:
+        known = ", ".join((*CATALOGUE, *RECIPES))
+        raise PlanError("NAME", name, f"must be one of {known}", "See: sumus data list")
+    if out is not None:
+        raise PlanError(
+            "--out",
+            str(out),
+            f"must be left out for {name}, which has its own place",
+            "Set SUMUS_DATA to move it.",
+        )
+    return named_set(name)
+
+
+def _prepare_table(name: str, into: Path, *, as_json: bool) -> None:
+    """Fetch the table of a package, with a line for each step."""
+    recipe, steps = RECIPES[name], Console(stderr=True, quiet=as_json)
+    with steps.status(f"{name} …") as status:
+
+        def tell(step: str) -> None:
+            steps.print(f"{name}: {step}", soft_wrap=True, markup=False)
+            status.update(step)
+
+        made = prepare_fetched(recipe, into, tell)
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "ready": True,
+                "place": str(made.table),
+                "source": str(made.source),
+                "plan": str(made.plan),
+                "rows": made.rows,
+                "fetched": made.fetched,
+                "plan_kept": made.plan_kept,
+            }
+        )
+        return
+    kept = " (your own version is kept)" if made.plan_kept else ""
+    typer.echo(f"{name} is ready: {made.table}, {made.rows:,} rows")
+    typer.echo(f"  source  {made.source}: {recipe.package} {recipe.version}, terms, SHA-256")
+    typer.echo(f"  plan    {made.plan}{kept}")
+    typer.echo(f"Next: sumus train {made.plan}")
 
 
 @data_app.command("example")
@@ -228,7 +292,8 @@ def _summary(data: FederatedData) -> dict[str, Any]:
     silos = [
         {
             "name": silo.name,
-            **{part: len(getattr(silo, part)) for part in parts},
+            **{part: getattr(silo, part).units for part in parts},
+            "rows": len(silo),
             "left_out": silo.left_out,
         }
         for silo in data.silos
@@ -237,6 +302,7 @@ def _summary(data: FederatedData) -> dict[str, Any]:
     facts |= {"classes": len(data.labels.names), "class_names": data.labels.names}
     return {
         **{key: facts[key] for key in ("name", "shape", "classes", "class_names", "assumptions")},
+        "unit": data.unit,
         "silos": silos,
     }
 

@@ -17,6 +17,7 @@ from sumus.cli.options import guarantee_text
 from sumus.cli.passphrases import PassphraseFile, opened_identity
 from sumus.cli.pinning import pin_line, pinned_text, require_pinned
 from sumus.cli.terminal import screen
+from sumus.data import left_out_lines
 from sumus.engines import TRANSPORT_KEY, Kit, UnixUser
 from sumus.errors import DataError, PolicyError, StorageError
 from sumus.files import read_toml
@@ -265,14 +266,11 @@ def _show(
     loaded = site.load(agreement.plan, name)
     records = loaded.silos[0]
     console.print(
-        f"  records      {len(records.train)} for training, {len(records.test)} for tests, all "
-        "stay here"
+        f"  {records.counted}      {records.train.units} for training, {records.test.units} for "
+        "tests, all stay here"
     )
-    if records.left_out:
-        console.print(
-            f"  left out     {records.left_out} training records beyond the bound "
-            f"{records.bound} are left out; nobody else is told"
-        )
+    for line in left_out_lines(loaded):
+        console.print(f"  left out     {line}; nobody else is told", markup=False)
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
 

@@ -27,6 +27,7 @@ ledger_app = typer.Typer(
 
 _NEIGHBOURS = {
     "record": "one record, add or remove",
+    "person": "one person with all its rows in one silo, add or remove",
     "silo": "all records of one silo, present or emptied",
 }
 

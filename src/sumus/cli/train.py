@@ -25,7 +25,7 @@ from sumus.cli.options import (
     print_json,
 )
 from sumus.cli.terminal import animates, screen
-from sumus.data import FederatedData, public_facts
+from sumus.data import FederatedData, left_out_lines, public_facts
 from sumus.errors import PlanError
 from sumus.guarantee import Account, NoiseDesign
 from sumus.plan import DEFAULT_PLAN
@@ -87,6 +87,9 @@ def train_command(
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
+    if chosen is not None and chosen.describes:
+        rule = "must train a model: this plan counts records"
+        raise PlanError("training.algorithm", "describe", rule, "Run `sumus describe`.")
     if chosen is not None:
         # torch takes seconds to import: what is wrong with plan and table is said before
         facts = public_facts(chosen)
@@ -123,13 +126,10 @@ def train_command(
                 if account is None
                 else guarantee_text(account)
             )
-            for silo in data.silos:
-                if silo.left_out:
-                    told = (
-                        f"{silo.left_out:,} training records of {silo.name} beyond the bound "
-                        f"{silo.bound:,} (said here only)"
-                    )
-                    console.print(f"[dim]  left out     {escape(told)}", highlight=False)
+            for line in left_out_lines(data):
+                console.print(
+                    f"[dim]  left out     {escape(line)} (said here only)", highlight=False
+                )
             for line in data.remarks:
                 console.print(
                     f"  notice       {line} (said here only)",

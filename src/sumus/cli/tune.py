@@ -209,10 +209,11 @@ def _accounted(
         rounded_up(found.account.tuning_epsilon or found.epsilon),
         rounded_up(found.validation_epsilon),
     )
+    unit = found.account.unit
     screen.print(
         f"[bold]search and best model together: ε ≤ {rounded_up(found.epsilon)} at δ = "
-        f"{found.account.delta:g}[/bold], proved; one record, "
-        f"add or remove (training records {training}, validation records {validation})",
+        f"{found.account.delta:g}[/bold], proved; one {unit}, "
+        f"add or remove (training {unit}s {training}, validation {unit}s {validation})",
         soft_wrap=True,
     )
     screen.print("Every run of the search, of which only the best is shown:")

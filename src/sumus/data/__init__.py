@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sumus.data.cells import described as described, described_pool as described_pool
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
     from sumus.data.columns import TextColumn as TextColumn
+    from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
+    from sumus.data.fetched.recipe import Recipe as Recipe
+    from sumus.data.fetched.tables import RECIPES as RECIPES
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -41,9 +44,14 @@ if TYPE_CHECKING:
     from sumus.data.stated_counts import (
         OtherCountError as OtherCountError,
         hold_to_plan as hold_to_plan,
+        left_out_lines as left_out_lines,
     )
     from sumus.data.synthetic import write_patients as write_patients
-    from sumus.data.table import OwnTable as OwnTable, table_pool as table_pool
+    from sumus.data.table import (
+        OwnTable as OwnTable,
+        label_columns as label_columns,
+        table_pool as table_pool,
+    )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
 
 __getattr__, __dir__, __all__ = door(
@@ -52,14 +60,17 @@ __getattr__, __dir__, __all__ = door(
     cells="described described_pool",
     column_warnings="WARNING listed",
     columns="TextColumn",
+    fetched__prepare="prepare_fetched",
+    fetched__recipe="Recipe",
+    fetched__tables="RECIPES",
     loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
     objects="UNNAMED from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
-    stated_counts="OtherCountError hold_to_plan",
+    stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
-    table="OwnTable table_pool",
+    table="OwnTable label_columns table_pool",
     table_files="data_folder locate",
 )

@@ -24,6 +24,7 @@ from sumus.data.labels import (
     holds_numbers,
     readable_numbers,
 )
+from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.data.table import OwnTable, label_columns, require_silos
@@ -103,6 +104,11 @@ def described_pool(table: OwnTable, plan: TrainingPlan) -> Pool:
         assumptions=(*assumptions, *lines, *labels.assumptions),
         columns=tuple(each.name for each in cells),
         numbers=numbers,
+        persons=identifiers(
+            table.column(data.person_column or "", "data.person_column"), "data.person_column"
+        )
+        if plan.protects_persons
+        else None,
     )
 
 
@@ -142,7 +148,8 @@ def _columns_of(table: OwnTable, plan: TrainingPlan) -> tuple[str, ...]:
     )
     for name in wanted:
         table.column(name, "data.columns")
-    return tuple(name for name in dict.fromkeys(wanted) if name != data.silo_column)
+    unseen = (data.silo_column, data.person_column)
+    return tuple(name for name in dict.fromkeys(wanted) if name not in unseen)
 
 
 def _numbers_of(
@@ -226,10 +233,9 @@ def _described_silo(
     parts = [
         _described_records(part, cells, data) for part in (silo.train, silo.validation, silo.test)
     ]
-    x = np.concatenate([part.x for part in parts])
-    y = np.concatenate([part.y for part in parts])
-    nothing = Records(x[:0], y[:0])
-    return replace(silo, train=Records(x, y), validation=nothing, test=nothing)
+    together = Records.joined(parts)
+    nothing = together.take(np.arange(0))
+    return replace(silo, train=together, validation=nothing, test=nothing)
 
 
 def _described_records(
@@ -243,7 +249,7 @@ def _described_records(
         else:
             column = _label(records, data.labels)
         out[:, index] = places(column, each)
-    return Records(out, np.zeros(len(records), dtype=np.int64))
+    return Records(out, np.zeros(len(records), dtype=np.int64), records.persons)
 
 
 def _label(records: Records, labels: LabelFacts) -> Column:

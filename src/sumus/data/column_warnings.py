@@ -14,7 +14,7 @@ import numpy as np
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
 
-__all__ = ["WARNING", "column_warnings", "listed"]
+__all__ = ["WARNING", "column_warnings", "listed", "repeated_persons"]
 
 WARNING = "warning: "
 """How a line begins that is no assumption but a doubt."""
@@ -49,10 +49,13 @@ _LINES = {
         "numbers in {} are written with a decimal comma and are hashed as text: write them with a "
         "point"
     ),
-    "repeated": "values of {} repeat: what is protected is one record, not a person with several of them",
+    "repeated": (
+        "values of {} repeat: what is protected is one record, not a person with several of them "
+        "(data.person_column protects persons)"
+    ),
     "people": (
         "{} look like the identifier of a person: what is protected is one record, not a person "
-        "with several of them"
+        "with several of them (data.person_column protects persons)"
     ),
 }
 
@@ -63,6 +66,7 @@ def column_warnings(
     features: tuple[str, ...],
     declared: frozenset[str],
     may_look: bool,
+    persons: bool = False,
 ) -> list[str]:
     """One line for each kind of doubt.
 
@@ -72,6 +76,7 @@ def column_warnings(
         declared: those that the plan bounds or lists; they are used as it says.
         may_look: whether values of identifiers may be looked at too (the plan leaves the choice of
             columns to the file).
+        persons: whether persons are the unit; then nobody needs to be told that records are not.
     """
     doubts: dict[str, list[str]] = {kind: [] for kind in _LINES}
     for name, column in columns.items():
@@ -89,7 +94,28 @@ def column_warnings(
             and (kind := _kind(column)) is not None
         ):
             doubts[kind].append(name)
-    return [WARNING + _LINES[kind].format(listed(names)) for kind, names in doubts.items() if names]
+    told = [kind for kind in _LINES if not (persons and kind in ("repeated", "people"))]
+    return [WARNING + _LINES[kind].format(listed(doubts[kind])) for kind in told if doubts[kind]]
+
+
+def repeated_persons(column: Column) -> list[str]:
+    """How many persons of a column have several rows, for the silo's own eyes: no record or report
+    may hold it.
+    """
+    values = (
+        column.values[~np.isnan(column.values)]
+        if isinstance(column, NumberColumn)
+        else column.codes[column.codes >= 0]
+    )
+    rows = np.unique(values, return_counts=True)[1]
+    several = int(np.count_nonzero(rows > 1))
+    if not several:
+        return []
+    have = "1 value" if several == 1 else f"{several:,} values"
+    return [
+        f"{have} of {column.name} stand in several rows, one in {int(rows.max()):,}: trained per "
+        "record, each of these rows is protected by itself"
+    ]
 
 
 def listed(names: list[str]) -> str:

@@ -34,7 +34,8 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     Guarantee: every record is in at most one part of one silo, and in none only beyond a declared
         bound; the result is a function of the files, the data section and `federation.silos` alone;
         whatever was taken as public without being declared is listed in `assumptions`. Adding or
-        removing a row of one's own file moves no other row from one part to another.
+        removing a row of one's own file (a person with all its rows, where persons are the unit)
+        moves no other row from one part to another.
 
     Args:
         plan: the plan.
@@ -45,6 +46,7 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
         pool = _own_pool(plan, open_table(plan.data, plan.folder))
         _check_silos(plan, pool)
         return hold_to_plan(federate_by_record(pool, plan), plan.data)
+    _refuse_persons(plan)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)
     data = federate(
@@ -97,6 +99,9 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         encode=lambda at: encode(rows[at]),
         silo_names=(silo,),
         silo_of=np.zeros(len(rows), np.int64),
+        persons=None
+        if pool.persons is None
+        else dataclasses.replace(pool.persons, codes=pool.persons.codes[rows]),
     )
     bounds = plan.data.records_per_silo
     if bounds is not None and len(bounds) != len(names):
@@ -122,6 +127,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
     """
     _refuse_objects(plan)
     if plan.data.path is None:
+        _refuse_persons(plan)
         facts = named_facts(plan, cache)
         return described_facts(facts) if plan.describes else facts
     pool = _own_pool(plan, open_table(plan.data, plan.folder))
@@ -135,7 +141,7 @@ def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFact
             hold_silo(silo, count, plan.data, pool.name)
             for silo, count in zip(silos_by_record(pool, plan), claimed, strict=True)
         )
-        stated = tuple(max(len(silo.train), 1) for silo in held)
+        stated = tuple(max(silo.train.units, 1) for silo in held)
     return PublicFacts(
         name=pool.name,
         silo_names=names,
@@ -161,6 +167,16 @@ def _refuse_objects(plan: TrainingPlan) -> None:
         )
 
 
+def _refuse_persons(plan: TrainingPlan) -> None:
+    """Named data sets say nothing about persons."""
+    if plan.protects_persons:
+        fix = (
+            "Use a file with data.person_column, or records given in Python with groups= (one "
+            "identifier per row)."
+        )
+        raise DataError(f'privacy.unit = "person" needs to know whose every row is. {fix}')
+
+
 def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
     """The records of a file; one without any can be read only where the plan says which silos and
     classes there are.
@@ -176,7 +192,7 @@ def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
             f".{data.label_column}."
         )
         raise DataError(f"{table.path} holds columns but no records. {fix}")
-    return table_pool(table, data, plan.task)
+    return table_pool(table, data, plan.task, persons=plan.protects_persons)
 
 
 def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
@@ -199,7 +215,7 @@ def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -
     if missing is not None:
         rule = f"data.{missing} must list the classes when a silo reads its own file only"
         raise DataError(f"{rule}. Add it to the plan.")
-    reserved = {data.silo_column, *label_columns(data, plan.task).values()}
+    reserved = {data.silo_column, data.person_column, *label_columns(data, plan.task).values()}
     features = data.columns or tuple(name for name in columns if name not in reserved)
     open_columns = (
         [] if typed else [name for name in features if name not in listed and name not in bounded]

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.object_arrays import array_of
+from sumus.data.object_persons import silos_of_persons
 from sumus.data.partition import split_by_record
+from sumus.data.persons import PersonRules
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.data.table import beyond_bounds
 from sumus.errors import DataError
+from sumus.plan import DEFAULT_ROWS_PER_PERSON
 from sumus.tasks import TASKS, Task
 
 __all__ = ["UNNAMED", "from_arrays"]
@@ -32,6 +36,8 @@ def from_arrays(
     silos: Sequence[Any] | Mapping[str, Any],
     *,
     tests: Sequence[Any] | Mapping[str, Any] | None = None,
+    groups: Sequence[Any] | Mapping[str, Any] | None = None,
+    test_groups: Sequence[Any] | Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
     task: Task = TASKS["classification"],
     classes: int | None = None,
@@ -39,6 +45,8 @@ def from_arrays(
     test_fraction: float = 0.2,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
+    records_per_person: int = DEFAULT_ROWS_PER_PERSON,
+    silos_per_person: int = 1,
 ) -> FederatedData:
     """Federated data from one object per silo.
 
@@ -47,12 +55,16 @@ def from_arrays(
 
     Guarantee: records keep their values (as float32); with `tests` every training record trains or
         validates, without it the test part is split off. Either way a record's part follows from
-        that record alone: one more or less moves no other.
+        that record alone: one more or less moves no other. With `groups` the same holds of persons
+        with all their rows, of which no more than `records_per_person` are used.
 
     Args:
         silos: training records, one object per silo; or a mapping of the silos' names to their
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
+        groups: whose every row is, one array of identifiers (of any type) per silo, likewise: all
+            rows with one identifier are one person. For plans with `privacy.unit = "person"`.
+        test_groups: of the test records, where these are given; nobody may train and test.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
         task: what is learned from the labels, as the plan declares them.
         classes: number of labels, public; omitted: the largest label plus one, which is an
@@ -64,9 +76,21 @@ def from_arrays(
             record's chance.
         validation_fraction: share of the training part that is kept for tuning, likewise.
         split_seed: public seed of the split.
+        records_per_person: M, the most rows of a person that count, public.
+        silos_per_person: the most silos that one person is in; from 2 on a person is in the same
+            part everywhere.
     """
-    silos, tests, names = _in_order(silos, tests, names)
-    _check_lengths(silos, tests, names)
+    of_silos = {"tests": tests, "groups": groups, "test_groups": test_groups}
+    silos, (tests, groups, test_groups), names = _in_order(silos, of_silos, names)
+    given_lists = {"tests": tests, "groups": groups, "test_groups": test_groups, "names": names}
+    _check_lengths(silos, given_lists)
+    rules = PersonRules(
+        most=records_per_person,
+        silos=silos_per_person,
+        test_fraction=test_fraction if tests is None else 0.0,
+        validation_fraction=validation_fraction,
+        seed=split_seed,
+    )
     titles = (
         [str(title) for title in names]
         if names is not None
@@ -95,23 +119,11 @@ def from_arrays(
                 f"{shape}. Make them alike."
             )
     labels = task.accept(np.concatenate([records.y for _, records in everything]), classes)
-    members = []
-    for index, (title, records) in enumerate(zip(titles, given, strict=True)):
-        fraction = test_fraction if held_out is None else 0.0
-        train, validation, test = (
-            Records(records.x[part], records.y[part])
-            for part in split_by_record(
-                records.x,
-                records.y,
-                test_fraction=fraction,
-                validation_fraction=validation_fraction,
-                seed=split_seed,
-                silo=title,
-            )
-        )
-        members.append(
-            SiloRecords(title, train, validation, test if held_out is None else held_out[index])
-        )
+    members = (
+        silos_of_persons(titles, given, held_out, groups, test_groups, rules)
+        if groups is not None
+        else _silos_of_records(titles, given, held_out, rules)
+    )
     lines = list(labels.assumptions)
     if any(records.x.dtype.kind == "i" for records in read if len(records)):
         lines.append(_WHOLE_NUMBERS)
@@ -126,29 +138,59 @@ def from_arrays(
     )
 
 
+def _silos_of_records(
+    titles: Sequence[str],
+    given: Sequence[Records],
+    held_out: Sequence[Records] | None,
+    rules: PersonRules,
+) -> list[SiloRecords]:
+    """Every silo with its records in the parts that each of them decides on."""
+    members = []
+    for index, (title, records) in enumerate(zip(titles, given, strict=True)):
+        train, validation, test = (
+            Records(records.x[part], records.y[part])
+            for part in split_by_record(
+                records.x,
+                records.y,
+                test_fraction=rules.test_fraction,
+                validation_fraction=rules.validation_fraction,
+                seed=rules.seed,
+                silo=title,
+            )
+        )
+        members.append(
+            SiloRecords(title, train, validation, test if held_out is None else held_out[index])
+        )
+    return members
+
+
 def _in_order(
     silos: Sequence[Any] | Mapping[str, Any],
-    tests: Sequence[Any] | Mapping[str, Any] | None,
+    of_silos: Mapping[str, Sequence[Any] | Mapping[str, Any] | None],
     names: Sequence[str] | None,
-) -> tuple[Sequence[Any], Sequence[Any] | None, Sequence[str] | None]:
-    """Objects, test objects and names in one order, where a mapping may have named them."""
+) -> tuple[Sequence[Any], list[Sequence[Any] | None], Sequence[str] | None]:
+    """Objects, what belongs to them and names in one order, where a mapping may have named them."""
     if not isinstance(silos, Mapping):
-        if isinstance(tests, Mapping):
-            raise DataError(
-                "tests must be a list like silos, got a mapping. Pass both as lists, or both by "
-                "name."
-            )
-        return list(silos), tests, names
+        plain: list[Sequence[Any] | None] = []
+        for what, given in of_silos.items():
+            if isinstance(given, Mapping):
+                raise DataError(
+                    f"{what} must be a list like silos, got a mapping. Pass both as lists, or both "
+                    "by name."
+                )
+            plain.append(given)
+        return list(silos), plain, names
     if names is not None:
         raise DataError(
             "names must be left out where silos is a mapping, whose keys are the names. Remove "
             "names=."
         )
-    if isinstance(tests, Mapping):
-        if set(tests) != set(silos):
-            raise DataError("tests must have the same names as silos. Add or remove some.")
-        tests = [tests[title] for title in silos]
-    return list(silos.values()), tests, [str(title) for title in silos]
+    lists: list[Sequence[Any] | None] = []
+    for what, given in of_silos.items():
+        if isinstance(given, Mapping) and set(given) != set(silos):
+            raise DataError(f"{what} must have the same names as silos. Add or remove some.")
+        lists.append([given[title] for title in silos] if isinstance(given, Mapping) else given)
+    return list(silos.values()), lists, [str(title) for title in silos]
 
 
 def _alike(parts: list[Records]) -> list[Records]:
@@ -176,15 +218,13 @@ def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
     return f"{UNNAMED}{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
 
 
-def _check_lengths(
-    silos: Sequence[Any], tests: Sequence[Any] | None, names: Sequence[str] | None
-) -> None:
+def _check_lengths(silos: Sequence[Any], lists: Mapping[str, Sequence[Any] | None]) -> None:
     if not len(silos):
         raise DataError(
             "silos must hold at least one object, got none. Pass one pair (x, y) or dataset per "
             "silo."
         )
-    for what, given in (("tests", tests), ("names", names)):
+    for what, given in lists.items():
         if given is not None and len(given) != len(silos):
             raise DataError(
                 f"{what} must have one entry per silo ({len(silos)}), got {len(given)}. Add or "
@@ -195,7 +235,7 @@ def _check_lengths(
 def _records(given: Any, title: str, task: Task) -> tuple[Records, int]:
     """One silo's records, and how many of their labels had to be clamped."""
     x, y = _pair(given, title)
-    x, y = _array(x, title), _array(y, title)
+    x, y = array_of(x, title), array_of(y, title)
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
             f"silo {title!r} must have one label per record, got records {x.shape} and labels "
@@ -246,7 +286,7 @@ def _pair(given: Any, title: str) -> tuple[Any, Any]:
         ):  # indexed by something else than positions, as tables of columns are
             items = [None]
         if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
-            return [_array(x, title) for x, _ in items], [_array(y, title) for _, y in items]
+            return [array_of(x, title) for x, _ in items], [array_of(y, title) for _, y in items]
     raise DataError(
         f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. "
         "Pass (records, labels)."
@@ -267,23 +307,3 @@ def _is_labelled(value: Any) -> bool:
         and _has_items(value[0])
         and not _has_items(value[1])
     )
-
-
-def _array(given: Any, title: str) -> NDArray[Any]:
-    """A numpy array of an array, a tensor (through detach, cpu and numpy) or nested lists."""
-    kind = f"{getattr(given, 'layout', '')} {getattr(given, 'dtype', '')}".strip()
-    try:
-        for step in ("detach", "cpu", "numpy"):
-            if hasattr(given, step) and not isinstance(given, np.ndarray):
-                given = getattr(given, step)()
-    except (TypeError, RuntimeError):  # numpy has no bfloat16 and no sparse array
-        raise DataError(
-            f"silo {title!r} holds a tensor that numpy cannot hold ({kind}). Pass it .float() and "
-            ".to_dense()."
-        ) from None
-    try:
-        return np.asarray(given)
-    except ValueError as error:
-        raise DataError(
-            f"silo {title!r} has records of different shapes: {error}. Make them alike."
-        ) from None

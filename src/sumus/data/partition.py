@@ -26,7 +26,15 @@ from scipy.special import gammaincinv
 from sumus.errors import DataError
 from sumus.randomness import RandomSource
 
-__all__ = ["deal", "deal_sizes", "first_by_key", "split", "split_by_record", "split_sizes"]
+__all__ = [
+    "deal",
+    "deal_sizes",
+    "first_by_key",
+    "record_keys",
+    "split",
+    "split_by_record",
+    "split_sizes",
+]
 
 Indices = NDArray[np.int64]
 
@@ -170,7 +178,7 @@ def split_by_record(
     """
     copies = _copies_before(x, y)
     shares = (
-        _record_keys(x, y, f"sumus split by record/{seed}/{silo}", copies).astype(np.float64)
+        record_keys(x, y, f"sumus split by record/{seed}/{silo}", copies).astype(np.float64)
         * 2.0**-64
     )
     tested = shares[:, 0] < test_fraction
@@ -194,7 +202,7 @@ def first_by_key(
     """
     if len(y) <= count:
         return np.arange(len(y))
-    keys = _record_keys(x, y, f"sumus records within a bound/{seed}/{silo}", [0] * len(y))
+    keys = record_keys(x, y, f"sumus records within a bound/{seed}/{silo}")
     return np.sort(np.lexsort((keys[:, 1], keys[:, 0]))[:count])
 
 
@@ -211,17 +219,22 @@ def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> l
     return copies
 
 
-def _record_keys(
-    x: NDArray[np.float32 | np.int64], y: NDArray[np.int64], key: str, copies: list[int]
+def record_keys(
+    x: NDArray[np.float32 | np.int64],
+    y: NDArray[np.int64],
+    key: str,
+    copies: list[int] | None = None,
 ) -> NDArray[np.uint64]:
     """Two 64-bit numbers per record, a hash of the key, the label, the values and the number of the
-    copy.
+    copy, which is 0 if omitted: equal records then have equal numbers.
     """
     prefix = hashlib.sha256(key.encode()).digest()
     rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
     keys = np.empty((len(y), 2), dtype="<u8")
     labels = y.astype(y.dtype.newbyteorder("<"))
-    for position, (row, label, copy) in enumerate(zip(rows, labels, copies, strict=True)):
+    for position, (row, label, copy) in enumerate(
+        zip(rows, labels, copies or [0] * len(y), strict=True)
+    ):
         number = copy.to_bytes((copy.bit_length() + 7) // 8, "little")
         digest = hashlib.sha256(prefix + label.tobytes() + row.tobytes() + number).digest()
         keys[position] = np.frombuffer(digest, dtype="<u8", count=2)

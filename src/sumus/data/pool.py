@@ -14,7 +14,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.columns import TextColumn
 from sumus.data.partition import deal, split, split_by_record
+from sumus.data.persons import PersonRules, by_person
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
@@ -40,6 +42,7 @@ class Pool:
             it.
         columns: of a table, those that make features; of a description, those that are described.
         numbers: of a description, the columns that hold numbers.
+        persons: whose every record is, where persons are the unit of privacy.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Pool:
     remarks: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    persons: TextColumn | None = None
 
 
 def federate(
@@ -108,10 +112,12 @@ def federate(
 
 
 def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
-    """The silos of a table of one's own, every record in the part that it alone decides on.
+    """The silos of a table of one's own, every record (or person, with all its rows) in the part
+    that it alone decides on.
 
-    Guarantee: every record is in exactly one part of the silo it belongs to; adding or removing one
-        changes one part by that record. What the plan states about numbers of records is not
+    Guarantee: every record is in exactly one part of the silo it belongs to, but for rows beyond
+        the most of a person that count; adding or removing one record (or one person) changes one
+        part by that record. What the plan states about numbers of records is not
         applied yet (`stated_counts`). Arguments as in `federate`.
     """
     return replace(_federated(pool, tuple(silos_by_record(pool, plan))), split_by_record=True)
@@ -121,6 +127,11 @@ def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:
     """The same silo by silo, so that whoever only counts needs the memory of one."""
     for name, members in zip(*_natural_silos(pool), strict=True):
         x, y = pool.encode(members), pool.labels.values[members]
+        if pool.persons is not None:
+            ids = replace(pool.persons, codes=pool.persons.codes[members])
+            shares, beyond = by_person(x, y, ids, rules=PersonRules.of(plan), silo=name)
+            yield SiloRecords(name, *shares, rows_left_out=beyond)
+            continue
         parts = split_by_record(x, y, **_fractions(plan), seed=plan.data.split_seed, silo=name)
         train, validation, test = (Records(x[part], y[part]) for part in parts)
         yield SiloRecords(name, train, validation, test)

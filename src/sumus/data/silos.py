@@ -136,6 +136,7 @@ class SiloRecords:
             where their number itself is public.
         left_out: training records (or persons) beyond the bound, which are not used. For the silo's
             own eyes: no record or report may hold it.
+        rows_left_out: rows beyond the most of a person that count, likewise.
     """
 
     name: str
@@ -144,6 +145,12 @@ class SiloRecords:
     test: Records
     bound: int | None = None
     left_out: int = 0
+    rows_left_out: int = 0
+
+    @property
+    def counted(self) -> str:
+        """What the silo's units are, in words."""
+        return "records" if self.train.persons is None else "persons"
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation) + len(self.test)
@@ -190,6 +197,11 @@ class FederatedData:
                 f"{self.name}: silo names must differ, {sorted(repeated)[0]!r} appears twice. "
                 "Rename one."
             )
+
+    @property
+    def unit(self) -> str:
+        """What counts as one: a record, or a person with all its rows."""
+        return "record" if self.silos[0].train.persons is None else "person"
 
     def facts(self) -> PublicFacts:
         """What is public about these records: the silos' bounds or, for silos without one, their

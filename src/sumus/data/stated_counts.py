@@ -1,4 +1,4 @@
-"""How many records a silo of one's own has: bounded by the plan and private, or counted and taken
+"""How many records (or persons, where they are the unit) a silo of one's own has: bounded by the plan and private, or counted and taken
 as public.
 
 no data.records_per_silo     the counts are taken as public
@@ -12,12 +12,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sumus.data.partition import first_by_key
-from sumus.data.silos import FederatedData, Records, SiloRecords
+from sumus.data.persons import first_units
+from sumus.data.silos import FederatedData, SiloRecords
 from sumus.errors import DataError, PlanError
 from sumus.plan import DataPlan
 
-__all__ = ["COUNTS_ARE_PUBLIC", "OtherCountError", "hold_silo", "hold_to_plan", "stated_counts"]
+__all__ = [
+    "COUNTS_ARE_PUBLIC",
+    "OtherCountError",
+    "hold_silo",
+    "hold_to_plan",
+    "left_out_lines",
+    "stated_counts",
+]
 
 COUNTS_ARE_PUBLIC = (
     "record counts of the silos are taken as public (data.records_per_silo declares bounds instead)"
@@ -77,17 +84,31 @@ def hold_silo(silo: SiloRecords, stated: int | None, plan: DataPlan, name: str) 
     if stated is None:
         return silo
     if plan.counts == "public":
-        if stated != max(len(silo.train), 1):
+        if stated != max(silo.train.units, 1):
             fix = (
                 "Remove data.records_per_silo and data.counts to count anew, or set data.counts to "
                 '"bounded" for bounds.'
             )
-            counted = f"silo {silo.name!r} has {len(silo.train)} training records"
+            counted = f"silo {silo.name!r} has {silo.train.units} training {silo.counted}"
             raise OtherCountError(
                 f"{name}: {counted}, the plan states {stated} as its public count. {fix}"
             )
         return silo
-    kept = first_by_key(silo.train.x, silo.train.y, stated, seed=plan.split_seed, silo=silo.name)
-    left_out = len(silo.train) - len(kept)
-    train = Records(silo.train.x[kept], silo.train.y[kept]) if left_out else silo.train
+    kept = first_units(silo.train, stated, seed=plan.split_seed, silo=silo.name)
+    left_out = silo.train.units - len(kept)
+    train = silo.train.take(kept) if left_out else silo.train
     return replace(silo, train=train, bound=stated, left_out=left_out)
+
+
+def left_out_lines(data: FederatedData) -> list[str]:
+    """What silos do not use, a line each, for their own eyes: no record or report may hold it."""
+    lines = [
+        f"{silo.left_out:,} training {silo.counted} of {silo.name} beyond the bound {silo.bound:,}"
+        for silo in data.silos
+        if silo.left_out
+    ]
+    return lines + [
+        f"{silo.rows_left_out:,} rows of {silo.name} beyond the most that count of a person"
+        for silo in data.silos
+        if silo.rows_left_out
+    ]

@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.column_warnings import column_warnings, listed
+from sumus.data.column_warnings import WARNING, column_warnings, listed, repeated_persons
 from sumus.data.columns import (
     Column,
     Encoder,
@@ -40,6 +40,7 @@ from sumus.data.labels import (
     parse_numbers,
 )
 from sumus.data.parquet_table import read_parquet
+from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
 from sumus.data.table_files import check_kind, locate
 from sumus.errors import DataError
@@ -60,6 +61,10 @@ _FEW_SILOS = 20  # that may have a record each
 _UNLISTED = (
     "no value of {} is in its list in data.categories, so all of them share one feature: check the "
     "list"
+)
+_ROWS_ALONE = (
+    'data.person_column is {} and privacy.unit = "record": what is protected is one row, not a '
+    'person with several of them (privacy.unit = "person" protects all rows of a person)'
 )
 _ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
 
@@ -116,7 +121,7 @@ def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
     return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
-def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
+def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = False) -> Pool:
     """The records of a table with their silos and labels, and the public encoding the plan and the
     rules of this module give.
 
@@ -124,6 +129,7 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
         table: the file, read.
         data: names silo and label columns, and declares bounds, categories, feature columns.
         task: reads the labels.
+        persons: whether rows are told apart by the person they belong to.
     """
     silo_column, named = data.silo_column or "", label_columns(data, task)
     for key, name in named.items():
@@ -145,8 +151,15 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
     declared = data.categories or {}
     silo_names, silo_of = codes_of(silos, "data.silo_column", declared.get(silo_column))
     labels = task.read(columns)
-    reserved = frozenset({silo_column, *named.values()})
-    encoders, assumptions, remarks = _encoders(table, data, reserved)
+    reserved = frozenset({silo_column, *named.values(), *filter(None, [data.person_column])})
+    encoders, assumptions, remarks = _encoders(table, data, reserved, persons=persons)
+    whose = None
+    if data.person_column is not None:
+        column = table.column(data.person_column, "data.person_column")
+        whose = identifiers(column, "data.person_column") if persons else None
+        if not persons:
+            assumptions.append(WARNING + _ROWS_ALONE.format(data.person_column))
+            remarks += repeated_persons(column)
     assumptions = [*table.notes, *assumptions]
     if silo_column not in declared:
         require_silos(silo_names, len(silo_of), silo_column)
@@ -162,6 +175,7 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task) -> Pool:
         assumptions=(*assumptions, *labels.assumptions),
         remarks=(*remarks, *beyond_bounds(labels.clamped, listed(list(named.values())))),
         columns=_features(table, data, reserved),
+        persons=whose,
     )
 
 
@@ -182,6 +196,8 @@ def undeclared_label(data: DataPlan, task: Task) -> str | None:
     """What the plan leaves to the file to say about labels, such as categories.income; None if
     nothing.
     """
+    if task.label_declaration is None:
+        return None
     declared = getattr(data, task.label_declaration) or {}
     columns = label_columns(data, task).values()
     return next(
@@ -215,18 +231,19 @@ def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.floa
 
 
 def _features(table: OwnTable, data: DataPlan, reserved: frozenset[str]) -> tuple[str, ...]:
-    """The columns that the plan names, otherwise all but those of silos and labels."""
+    """The columns that the plan names, otherwise all but those of silos, labels and persons."""
     return data.columns or tuple(name for name in table.columns if name not in reserved)
 
 
 def _encoders(
-    table: OwnTable, data: DataPlan, reserved: frozenset[str]
+    table: OwnTable, data: DataPlan, reserved: frozenset[str], *, persons: bool
 ) -> tuple[list[Encoder], list[str], list[str]]:
     """One encoder per feature column, a line for each thing that had to be assumed, and remarks for
     the silo's own eyes.
 
     Args:
-        reserved: columns of silos and labels.
+        reserved: columns of silos, labels and persons.
+        persons: whether persons are the unit.
     """
     bounds, categories = data.bounds or {}, data.categories or {}
     for key, named in (("data.bounds", bounds), ("data.categories", categories)):
@@ -269,7 +286,11 @@ def _encoders(
             found[why].append(name)
     declared = frozenset({*bounds, *categories})
     doubts = column_warnings(
-        kinds, features=tuple(names), declared=declared, may_look=data.columns is None
+        kinds,
+        features=tuple(names),
+        declared=declared,
+        may_look=data.columns is None,
+        persons=persons,
     )
     remarks = [_UNLISTED.format(listed(unlisted))] if unlisted else []
     return encoders, [*_assumption_lines(found), *doubts], remarks

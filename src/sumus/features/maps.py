@@ -38,7 +38,7 @@ from sumus.purity import (
     require_pure,
 )
 
-__all__ = ["FeatureMap", "bias_feature", "bounded", "feature_map"]
+__all__ = ["BIAS_SHARE", "FeatureMap", "bias_feature", "bounded", "feature_map"]
 
 Floats = npt.NDArray[np.float32]
 Transform = Callable[[torch.Tensor], torch.Tensor]
@@ -48,7 +48,8 @@ _BANKS: Final[dict[str, Callable[[Sequence[int]], Transform]]] = {
     "scatter": ScatterBank,
 }
 _BATCH = 100  # records that are in flight at once
-_BIAS_SHARE = 0.25  # of the bound: the bias feature's size
+BIAS_SHARE = 0.25
+"""The bias feature over the bound of a record's norm."""
 
 
 @final
@@ -240,7 +241,7 @@ def bounded(
     values /= np.where(largest > 0.0, largest, 1.0)  # squares then neither overflow nor vanish
     norms = np.sqrt(np.square(values).sum(axis=1, keepdims=True))
     shrunk = bound * (1.0 - 2.0**-20)  # rounding to float32 moves a norm by at most 2^-24 of it
-    room = shrunk * math.sqrt(1.0 - _BIAS_SHARE**2)
+    room = shrunk * math.sqrt(1.0 - BIAS_SHARE**2)
     out = np.empty((len(values), values.shape[1] + 1), np.float32)
     lengths = np.where(norms > 0.0, norms, 1.0)
     if longest is not None:
@@ -253,4 +254,4 @@ def bounded(
 
 def bias_feature(bound: float) -> float:
     """b, the last number of every record that `bounded` returns, as it is stored."""
-    return float(np.float32(bound * (1.0 - 2.0**-20) * _BIAS_SHARE))
+    return float(np.float32(bound * (1.0 - 2.0**-20) * BIAS_SHARE))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sumus.gradients.moments import add_moments as add_moments
     from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
+    from sumus.gradients.units import Units as Units
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -47,4 +48,5 @@ __getattr__, __dir__, __all__ = door(
     moments="add_moments",
     per_record="PerRecordGradients",
     threads="one_torch_thread",
+    units="Units",
 )

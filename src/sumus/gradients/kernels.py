@@ -35,8 +35,10 @@ __all__ = [
     "SMALLEST_SQUARE",
     "Singles",
     "add_linear_truncated",
+    "add_outer_to_units",
     "add_outer_truncated",
     "add_rows_rounded",
+    "add_rows_to_units",
     "add_rows_truncated",
     "add_rows_weighted",
     "compiled",
@@ -61,7 +63,7 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-100, 2.0**100
 # below one grid step
 _SHORTEST_INPUT, _LONGEST_INPUT = 2.0**-60, 2.0**60
 # numbers of `sumus.tasks.Link`, written out: machine code is kept until this file changes
-_SOFTMAX, _LOGISTIC, _HUBER = 0, 1, 3
+_SOFTMAX, _LOGISTIC, _HUBER, _EXPONENTIAL = 0, 1, 3, 4
 _TOGETHER = 32  # records of a linear model that stay in cache from logits to integers
 
 
@@ -239,9 +241,12 @@ def _write_outputs(weights: Singles, bias: Singles, x: Singles, out: Singles) ->
 
 @compiled
 def to_residuals(deltas: Singles, y: npt.NDArray[Any], link: int) -> None:
-    """From outputs z to the residuals μ(z) − y, in place: softmax, logistic, Huber or identity."""
+    """From outputs z to the residuals μ(z) − y, in place: softmax, or each output by itself
+    (logistic, exponential, Huber or identity). A row of `y` is a class, or a number for every
+    output.
+    """
     for record in range(len(deltas)):
-        delta = deltas[record]
+        delta, label = deltas[record], y[record]
         if link == _SOFTMAX:
             largest, mass = delta[0], np.float32(0)
             for output in range(1, delta.size):
@@ -251,41 +256,56 @@ def to_residuals(deltas: Singles, y: npt.NDArray[Any], link: int) -> None:
                 mass += delta[output]
             for output in range(delta.size):
                 delta[output] /= mass
-            delta[np.int64(y[record])] -= np.float32(1)
+            delta[np.int64(label[0])] -= np.float32(1)
         elif link == _LOGISTIC:
-            delta[0] = np.float32(1) / (np.float32(1) + np.exp(-delta[0])) - np.float32(y[record])
+            for k in range(delta.size):
+                odds = np.float32(1) + np.exp(-delta[k])
+                delta[k] = np.float32(1) / odds - np.float32(label[k])
+        elif link == _EXPONENTIAL:
+            for k in range(delta.size):
+                if delta[k] > np.float32(0):
+                    delta[k] = np.float32(0)
+                delta[k] = np.exp(delta[k]) - np.float32(label[k])
         else:
-            delta[0] = delta[0] - np.float32(y[record])
-            # a residual that is not a number stays one, and its record adds nothing
-            if link == _HUBER and delta[0] > np.float32(1):
-                delta[0] = np.float32(1)
-            elif link == _HUBER and delta[0] < np.float32(-1):
-                delta[0] = np.float32(-1)
+            for k in range(delta.size):
+                delta[k] = delta[k] - np.float32(label[k])
+                # a residual that is not a number stays one, and its record adds nothing
+                if link == _HUBER and delta[k] > np.float32(1):
+                    delta[k] = np.float32(1)
+                elif link == _HUBER and delta[k] < np.float32(-1):
+                    delta[k] = np.float32(-1)
 
 
 @compiled
 def to_capped_residual(
-    residual: npt.NDArray[np.float64], label: float, link: int, cap: float
+    residual: npt.NDArray[np.float64], label: npt.NDArray[Any], link: int, cap: float
 ) -> None:
     """From the outputs of one record to its residual, in place: p − y with p = μ(z) where p_y ≥ 1 −
-    cap, and otherwise the p that keeps it so; Huber: z − y cut off at ± cap.
+    cap, and otherwise the p that keeps it so; links of single outputs: μ(z) − y cut off at ± cap.
     """
     if link == _HUBER:
-        residual[0] = min(max(residual[0] - label, -cap), cap)
+        for k in range(residual.size):
+            residual[k] = min(max(residual[k] - label[k], -cap), cap)
         return
     if link == _LOGISTIC:
-        residual[0] = min(max(1.0 / (1.0 + np.exp(-residual[0])) - label, -cap), cap)
+        for k in range(residual.size):
+            residual[k] = min(max(1.0 / (1.0 + np.exp(-residual[k])) - label[k], -cap), cap)
         return
+    if link == _EXPONENTIAL:
+        for k in range(residual.size):
+            residual[k] = min(max(np.exp(min(residual[k], 0.0)) - label[k], -cap), cap)
+        return
+    true = np.int64(label[0])
     largest = residual.max()
     for k in range(residual.size):
         residual[k] = np.exp(residual[k] - largest)
-    right = residual[np.int64(label)]
-    residual[np.int64(label)] = 0.0
+    right = residual[true]
+    residual[true] = 0.0
     others = residual.sum()
     wrong = min(others / (others + right), cap)  # 1 − p_y
     for k in range(residual.size):
         residual[k] *= wrong / others if others > 0.0 else 0.0
-    residual[np.int64(label)] = -wrong
+    residual[true] = -wrong
 
 
 @compiled
@@ -307,7 +327,8 @@ def run_pass(
     """One noiseless pass of a linear model in place, a step per bin (`training.local.convex_pass`);
     `order[ends[s−1]:ends[s]]` are the rows of bin s, `units[s]` the records that they belong to.
 
-    A row's gradient counts `row_weights` times; empty: every row is a record of its own.
+    A row's gradient counts `row_weights` times; empty: every row is a record of its own. A row of
+    `y` is a class, or a number for every output.
     """
     outputs, features = weights.shape
     gradient = np.zeros((outputs, features))
@@ -353,13 +374,14 @@ def add_linear_truncated(
     x: Singles,
     y: npt.NDArray[Any],
     link: int,
+    class_weights: Singles,
     clip_norm: float,
     resolution: float,
     deltas: Singles,
     integers: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
     """integers += Σ_j trunc(scale_j · δ_j ⊗ [x_j, 1]), added up in 32 bits; leaves δ behind and
-    returns (clipped, non-finite) counts.
+    returns (clipped, non-finite) counts. δ counts `class_weights` of the label times; empty: once.
     """
     total = np.zeros(integers.size, np.int32)
     weight_total = total[: weights.size].reshape(weights.shape)
@@ -368,6 +390,9 @@ def add_linear_truncated(
         rows, residuals = x[first : first + _TOGETHER], deltas[first : first + _TOGETHER]
         _write_outputs(weights, bias, rows, residuals)
         to_residuals(residuals, y[first : first + _TOGETHER], link)
+        if class_weights.size:
+            for place in range(len(residuals)):
+                residuals[place] *= class_weights[np.int64(y[first + place, 0])]
         inputs2, norms2, scale = np.zeros(len(rows)), np.zeros(len(rows)), np.empty(len(rows))
         row_norms2(rows, inputs2)
         outer_norms2(residuals, rows, inputs2, bias.size > 0, norms2)
@@ -429,3 +454,43 @@ def add_rows_weighted(
             continue
         for index in range(total.size):
             total[index] += np.float64(rows[record, index]) * factor
+
+
+@compiled
+def add_rows_to_units(
+    rows: Floats,
+    weights: npt.NDArray[np.float64],
+    slots: npt.NDArray[np.int64],
+    place: int,
+    sums: npt.NDArray[np.float64],
+) -> None:
+    """sums[slots_j, place:] += w_j · row_j in float64, one row after the other."""
+    for record in range(slots.size):
+        row, weight = rows[record], weights[record]
+        total = sums[slots[record]][place : place + row.size]
+        for index in range(row.size):
+            total[index] += weight * np.float64(row[index])
+
+
+@compiled
+def add_outer_to_units(
+    deltas: Floats,
+    inputs: Floats,
+    bias: bool,
+    weights: npt.NDArray[np.float64],
+    slots: npt.NDArray[np.int64],
+    place: int,
+    sums: npt.NDArray[np.float64],
+) -> None:
+    """sums[slots_j, place:] += w_j · δ_j ⊗ [a_j, 1] in float64, one row after the other."""
+    outputs, width = deltas.shape[1], inputs.shape[1]
+    for record in range(slots.size):
+        entered, total = inputs[record], sums[slots[record]]
+        for output in range(outputs):
+            steep = weights[record] * np.float64(deltas[record, output])
+            first = place + output * width
+            part = total[first : first + width]
+            for index in range(width):
+                part[index] += steep * np.float64(entered[index])
+            if bias:
+                total[place + outputs * width + output] += steep

@@ -34,12 +34,14 @@ class LinearModel:
         outputs, features: of the weight matrix.
         bias: whether there is one.
         link: from its outputs to the expected label.
+        class_weights: of the loss; empty: all the same.
     """
 
     outputs: int
     features: int
     bias: bool
     link: Link
+    class_weights: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, model: nn.Module, loss: Loss) -> LinearModel | None:
@@ -57,12 +59,17 @@ class LinearModel:
             return None
         outputs, features = layer.weight.shape
         link = loss.link(outputs)
-        return None if link is None else cls(outputs, features, layer.bias is not None, link)
+        if link is None:
+            return None
+        return cls(outputs, features, layer.bias is not None, link, loss.class_weights)
 
     def at(self, parameters: torch.Tensor) -> LinearSum:
         """The model with these parameters, flat."""
         flat, split = parameters.contiguous().numpy(), self.outputs * self.features
-        return LinearSum(flat[:split].reshape(self.outputs, self.features), flat[split:], self.link)
+        weights = flat[:split].reshape(self.outputs, self.features)
+        return LinearSum(
+            weights, flat[split:], self.link, np.array(self.class_weights, dtype=np.float32)
+        )
 
 
 @final
@@ -73,6 +80,7 @@ class LinearSum:
     weights: Singles
     bias: Singles
     link: Link
+    class_weights: Singles
 
     def add(
         self, x: torch.Tensor, y: torch.Tensor, *, grid: Grid, integers: npt.NDArray[np.int64]
@@ -89,8 +97,9 @@ class LinearSum:
             self.weights,
             self.bias,
             rows,
-            y.numpy(),
+            y.reshape(len(y), -1).numpy(),
             int(self.link),
+            self.class_weights,
             grid.clip_norm,
             float(grid.resolution),
             deltas,

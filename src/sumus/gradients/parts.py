@@ -24,7 +24,9 @@ import torch
 
 from sumus.gradients.kernels import (
     SMALLEST_SQUARE,
+    add_outer_to_units,
     add_outer_truncated,
+    add_rows_to_units,
     add_rows_truncated,
     add_rows_weighted,
     outer_norms2,
@@ -34,6 +36,7 @@ from sumus.gradients.kernels import (
 __all__ = ["ChunkGradients", "Outer", "Part", "Positions", "Rows"]
 
 Scale = npt.NDArray[np.float64]
+Slots = npt.NDArray[np.int64]
 
 # Rounding errors of the ghost norm are below 2^-30 of (Σ_p ‖δ_p‖·‖a_p‖)²: fewer than 2^22
 # operations of unit 2^-53 each.
@@ -94,6 +97,13 @@ class Outer:
         deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
         _add_contraction(deltas, inputs, self.bias, total)
 
+    def add_to_units(
+        self, rows: slice, weights: Scale, slots: Slots, place: int, sums: Scale
+    ) -> None:
+        """sums[slot, place:] += weight · gradient of some rows, in float64 and in their order."""
+        deltas, inputs = self.deltas.numpy()[rows], self.inputs.numpy()[rows]
+        add_outer_to_units(deltas, inputs, self.bias, weights, slots, place, sums)
+
     def as_rows(self) -> torch.Tensor:
         """The gradients, stored."""
         weights = (self.deltas[:, :, None] * self.inputs[:, None, :]).flatten(1)
@@ -127,6 +137,12 @@ class Rows:
     def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
         """Add Σ_j scale_j · gradient_j in float64."""
         add_rows_weighted(self.values.numpy(), scale, total.numpy())
+
+    def add_to_units(
+        self, rows: slice, weights: Scale, slots: Slots, place: int, sums: Scale
+    ) -> None:
+        """sums[slot, place:] += weight · gradient of some rows, in float64 and in their order."""
+        add_rows_to_units(self.values.numpy()[rows], weights, slots, place, sums)
 
     def as_rows(self) -> torch.Tensor:
         """The gradients, stored."""
@@ -178,6 +194,12 @@ class Positions:
         """Add Σ_j scale_j · gradient_j in float64."""
         deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
         _add_contraction(deltas.flatten(0, 1), inputs.flatten(0, 1), self.bias, total)
+
+    def add_to_units(
+        self, rows: slice, weights: Scale, slots: Slots, place: int, sums: Scale
+    ) -> None:
+        """sums[slot, place:] += weight · gradient of some rows, in float64 and in their order."""
+        Rows(self.as_rows()).add_to_units(rows, weights, slots, place, sums)
 
     def as_rows(self) -> torch.Tensor:
         """The gradients, stored."""

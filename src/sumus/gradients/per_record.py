@@ -11,9 +11,10 @@ the path and the size of a chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final, final
 
 import numpy as np
@@ -24,8 +25,10 @@ from sumus.errors import DataError, PlanError
 from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.gradients.losses import OwnLoss
-from sumus.gradients.parts import ChunkGradients
+from sumus.gradients.parts import ChunkGradients, Part
 from sumus.gradients.totals import Totals
+from sumus.gradients.unit_sums import UnitSums
+from sumus.gradients.units import Units
 from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
 from sumus.purity import (
@@ -54,9 +57,9 @@ class GradientSum:
 
     Args:
         integers: Σ of clipped gradients in grid steps, flat, int64; C is `resolution` steps.
-        clipped: records whose gradient was longer than C.
-        nonfinite: records whose gradient held a NaN or an infinity and contributed zero.
-        records: records in the batch.
+        clipped: records (units) whose gradient was longer than C.
+        nonfinite: records (units) whose gradient held a NaN or an infinity and contributed zero.
+        records: records (units) in the batch.
     """
 
     integers: torch.Tensor
@@ -72,8 +75,8 @@ class PerRecordGradients:
     Guarantee: with rounding "record" adding or removing one record changes `integers` by an L2 norm
         of at most `resolution`, with "stochastic" by at most `Grid.sensitivity_grid(STOCHASTIC,
         d)`, with "sum" by at most resolution + √d +
-        `summation_slack_grid(terms=float_sum_terms(records))`. What a record contributes never
-        depends on other records: a user's code is run on made-up records only and must be a pure
+        `summation_slack_grid(terms=float_sum_terms(records))`; and so one unit with all its rows
+        where a batch is given in units. What a record (a unit) contributes never depends on others: a user's code is run on made-up records only and must be a pure
         function (`certified`), what was recorded of it runs on real ones, and its bits are verified
         on the machine at the first use for a record shape, or else computed one record at a time.
 
@@ -124,8 +127,10 @@ class PerRecordGradients:
         resolution: int,
         rounding: str = "record",
         source: RandomSource | None = None,
+        units: Units | None = None,
     ) -> GradientSum:
-        """Σ_j round(r/C · clip_C(∇f_j)) over a batch, which may be empty.
+        """Σ_j round(r/C · clip_C(∇f_j)) over a batch, which may be empty; where units are made of
+        several rows, Σ_p round(r/C · clip_C(Σ_j w_j·∇f_{p,j})) (`unit_sums`).
 
         Args:
             parameters: θ, flat, length `dimension`.
@@ -136,6 +141,7 @@ class PerRecordGradients:
             rounding: "record" truncates each record towards zero, "stochastic" rounds each record
                 at random without bias, "sum" adds in float64 and truncates once.
             source: random bits for "stochastic".
+            units: of the batch's rows; omitted: each is one.
         """
         grid = Grid(clip_norm, resolution)
         if clip_norm < SMALLEST_CLIP_NORM:
@@ -165,12 +171,16 @@ class PerRecordGradients:
             raise DataError(
                 f"x and y must have the same length, got {len(x)} and {len(y)}. Check the data set."
             )
+        units = units or Units.single(len(x))
+        if units.rows != len(x):
+            raise DataError(f"units must group {len(x)} rows, got {units.rows}. Check the batch.")
         totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
         if len(x):
-            self._add_batch(parameters.detach().to(self._dtype), *self._cast(x.detach(), y), totals)
+            rows = self._cast(x.detach(), y)
+            self._add_batch(parameters.detach().to(self._dtype), *rows, units, totals)
         integers = self._path.restore(totals.integers())
         return GradientSum(
-            integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=len(x)
+            integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=units.count
         )
 
     def mean(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -220,7 +230,12 @@ class PerRecordGradients:
         return self._kind.cast(x), y.to(getattr(torch, self._loss.label_type))
 
     def _add_batch(
-        self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, totals: Totals
+        self,
+        parameters: torch.Tensor,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        units: Units,
+        totals: Totals,
     ) -> None:
         """Go through a batch on as many threads as pay."""
         self._loss.check(y.numpy()[:0], 1)  # their shape, before a model is tried with such labels
@@ -232,15 +247,15 @@ class PerRecordGradients:
             and self.path != "vmap"
         )
         threads = torch.get_num_threads() if large else 1
-        model = self._examined.linear
-        linear = (
-            model.at(parameters) if model and totals.rounding == "record" and chunk > 1 else None
-        )
+        model, grouped = self._examined.linear, units.of_row is not None
+        in_one_pass = model and totals.rounding == "record" and chunk > 1 and not grouped
+        linear = model.at(parameters) if model and in_one_pass else None
         if linear and threads == 1:
             # no tensors in between: nothing to record gradients of or to keep on one thread
             totals.add_linear(linear, x, y)
             return
         sums = [totals, *(totals.fresh() for _ in range(1, threads))]
+        work: Sequence[Callable[[], None]]
         if linear:
             portions = zip(x.tensor_split(threads), y.tensor_split(threads), strict=True)
             work = [
@@ -248,41 +263,60 @@ class PerRecordGradients:
                 for thread_sum, portion in zip(sums, portions, strict=True)
             ]
         else:
-            starts = range(0, len(x), chunk)
             bound = self._path.bind(
                 parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters
             )
-            add_chunks = partial(self._add_chunks, bound, x, y, chunk=chunk)
-            work = [
-                partial(add_chunks, starts[first::threads], thread_sum)
-                for first, thread_sum in enumerate(sums)
-            ]
+            batch = _Batch(bound, x, y, units, chunk)
+            work = batch.in_units(sums) if grouped else batch.in_rows(sums)
         self._examined.run(work)
         for thread_sum in sums[1:]:
             totals.merge(thread_sum)
 
-    def _add_chunks(
-        self,
-        chunk_gradients: ChunkGradients,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        starts: Sequence[int],
-        totals: Totals,
-        *,
-        chunk: int,
-    ) -> None:
-        """Add the chunks that begin at `starts`; the last one of a batch is filled up with zero
-        records that are not counted.
-        """
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """The rows of a batch in chunks of one size, for several threads."""
+
+    gradients: ChunkGradients
+    x: torch.Tensor
+    y: torch.Tensor
+    units: Units
+    chunk: int
+
+    def in_rows(self, sums: Sequence[Totals]) -> list[Callable[[], None]]:
+        """Every row a record of its own: chunks in turn to each thread's sum."""
+        starts = range(0, len(self.x), self.chunk)
+        return [
+            partial(self._add_rows, starts[first :: len(sums)], thread_sum)
+            for first, thread_sum in enumerate(sums)
+        ]
+
+    def in_units(self, sums: Sequence[Totals]) -> list[Callable[[], None]]:
+        """A thread has whole units."""
+        portions = pairwise(self.units.portions(len(sums)))
+        return [
+            partial(self._add_units, begin, end, thread_sum)
+            for (begin, end), thread_sum in zip(portions, sums, strict=True)
+        ]
+
+    def _add_rows(self, starts: Sequence[int], totals: Totals) -> None:
+        ghost = totals.rounding == "sum"
         for start in starts:
-            chunk_x, chunk_y = (
-                _filled(x[start : start + chunk], chunk),
-                _filled(y[start : start + chunk], chunk),
-            )
-            totals.add(
-                chunk_gradients(chunk_x, chunk_y, ghost=totals.rounding == "sum"),
-                min(chunk, len(x) - start),
-            )
+            totals.add(self._parts(start, ghost=ghost), min(self.chunk, len(self.x) - start))
+
+    def _add_units(self, begin: int, end: int, totals: Totals) -> None:
+        sums = UnitSums(totals, self.units)
+        for start in range(begin, end, self.chunk):
+            sums.add(self._parts(start, ghost=False), start, min(self.chunk, end - start))
+        sums.finish()
+
+    def _parts(self, start: int, *, ghost: bool) -> list[Part]:
+        """Of the chunk that begins there; the last one of a batch is filled up with zero records
+        that are not counted.
+        """
+        rows = slice(start, start + self.chunk)
+        chunk_x, chunk_y = _filled(self.x[rows], self.chunk), _filled(self.y[rows], self.chunk)
+        return self.gradients(chunk_x, chunk_y, ghost=ghost)
 
 
 def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:

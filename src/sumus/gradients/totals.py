@@ -40,7 +40,7 @@ class Totals:
         self, dimension: int, *, grid: Grid, rounding: str, source: RandomSource | None
     ) -> None:
         self.rounding, self.clipped, self.nonfinite = rounding, 0, 0
-        self._grid, self._source, self._dimension = grid, source, dimension
+        self._grid, self._source, self.dimension = grid, source, dimension
         self._integers = np.zeros(dimension, np.int64)
         self._floats = (
             torch.zeros(dimension, dtype=torch.float64) if rounding == "sum" else _NO_FLOATS
@@ -83,7 +83,7 @@ class Totals:
 
     def fresh(self) -> Totals:
         """An empty sum of the same kind, for another thread."""
-        return Totals(self._dimension, grid=self._grid, rounding=self.rounding, source=self._source)
+        return Totals(self.dimension, grid=self._grid, rounding=self.rounding, source=self._source)
 
     def merge(self, other: Totals) -> None:
         """Add another thread's sum."""
@@ -103,7 +103,7 @@ class Totals:
     def _add_truncated(self, parts: Sequence[Outer | Rows], scale: npt.NDArray[np.float64]) -> None:
         """Add in 32 bits over as many records as cannot overflow, then in 64 bits."""
         for records in self._in_32_bits(len(scale)):
-            total = np.zeros(self._dimension, np.int32)
+            total = np.zeros(self.dimension, np.int32)
             start = 0
             for part in parts:
                 part.add_truncated(scale[records], records.start, total[start : start + part.size])
@@ -127,9 +127,9 @@ class Totals:
             raise ValueError(
                 "source must be given for stochastic rounding, got None. Pass a RandomSource."
             )
-        longest2 = int(self._grid.sensitivity_grid(Rounding.STOCHASTIC, self._dimension) ** 2)
+        longest2 = int(self._grid.sensitivity_grid(Rounding.STOCHASTIC, self.dimension) ** 2)
         for _ in range(_RETRIES):
-            words = np.empty((len(scale), self._dimension), np.uint32)
+            words = np.empty((len(scale), self.dimension), np.uint32)
             self._source.fill(words)
             rejected = np.zeros(len(scale), np.bool_)
             add_rows_rounded(rows, scale, words, longest2, self._integers, rejected)
@@ -137,6 +137,6 @@ class Totals:
                 return
             rows, scale = rows[rejected], scale[rejected]
         for record in range(len(scale)):  # truncation is always short enough
-            total = np.zeros(self._dimension, np.int32)
+            total = np.zeros(self.dimension, np.int32)
             add_rows_truncated(rows[record : record + 1], scale[record : record + 1], total)
             self._integers += total

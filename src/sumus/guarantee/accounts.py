@@ -42,7 +42,7 @@ from sumus.guarantee.per_silo import (
 )
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
-from sumus.guarantee.words import records_in_words
+from sumus.guarantee.words import in_units, neighbours, records_in_words
 from sumus.plan import TrainingPlan
 
 __all__ = [
@@ -70,8 +70,9 @@ class Account:
             the secure sum, of all tuning runs together where the plan accounts for them; the rest
             of the account is about training records.
         metrics_trust: whom `metrics_epsilon` counts on, whatever the headline analysis does.
-        records_per_silo: public counts of training records, or bounds on them; empty where the
-            account is not about records.
+        unit: what is protected: one "record", one "person" with all its rows, or one "silo".
+        records_per_silo: public counts of training records (or persons), or bounds on them; empty
+            where the account is not about records.
         columns: of a table, those that make features.
         assumptions: what is assumed to be public about the records, one line each; every front end
             shows them.
@@ -80,8 +81,8 @@ class Account:
             plan accounts for them.
         protected_units: n, records of all silos by the public bounds, or silos where a silo is the
             unit.
-        protected_kind: what n counts: "training records", "test records" where these are more and
-            are measured securely, or "silos".
+        protected_kind: what n counts: "training records" (or persons), "test records" where these
+            are more and are measured securely, or "silos".
         delta_times_units: δ·n, how many of them δ allows to be exposed whole.
         cautions: what whoever relies on the account should heed.
         meaning: what any membership attack can reach, for the worst silo, by the headline analysis
@@ -154,7 +155,8 @@ class Account:
                 if self.metrics_trust in (None, self.trust)
                 else f"; counts on {self.metrics_trust}"
             )
-            whose = f"for one test record, add or remove{runs}{whom}"
+            tested = "person" if self.unit == "person" else "record"
+            whose = f"for one test {tested}, add or remove{runs}{whom}"
             lines.append(
                 f"  metrics      ε ≤ {_round_up(self.metrics_epsilon)} at δ = {self.delta:g} "
                 f"{whose}"
@@ -174,7 +176,7 @@ class Account:
             lines.append(f"  with the accounted tuning runs: ε ≤ {_round_up(self.tuning_epsilon)}")
         lines += [
             f"  {name:12} {value}"
-            for name, value in records_in_words(self.records_per_silo, self.columns)
+            for name, value in records_in_words(self.records_per_silo, self.columns, self.unit)
         ]
         for line in self.assumptions:
             doubt = line.startswith("warning: ")
@@ -194,6 +196,10 @@ START_IS_ACCOUNTED = (
     "their ledger, which adds up"
 )
 """Of a plan with `training.start_from`: what follows from a released model costs nothing more."""
+ONE_IDENTIFIER = (
+    "a person has one identifier in all silos, and so trains or tests in all of them, never both"
+)
+"""Of persons in several silos: the ε of the model and that of the counts speak of different people."""
 _ACCOUNTANT_NAMES = {
     "pld": "privacy-loss distribution",
     "renyi": "Rényi, integer orders, conversion of Canonne, Kamath and Steinke",
@@ -205,7 +211,7 @@ def account(plan: TrainingPlan) -> Account:
     """ε of a plan, every analysis side by side; calibrates the noise first if the plan gives only a
     target.
 
-    Guarantee: `epsilon` is an upper bound, at `delta`, for every record (or silo) of every silo, of
+    Guarantee: `epsilon` is an upper bound, at `delta`, for every record, person or silo, of
         everything released in all rounds: float rounding, integer rounding, the sampler's distance
         from its declared law and overflowing bins are included. Refuses a δ of one over the records
         or more.
@@ -283,7 +289,7 @@ def account_of(design: NoiseDesign) -> Account:
         noise_multiplier=design.noise_multiplier,
         local_noise_multiplier=design.mechanism.local_multiplier,
         unit=plan.privacy.unit,
-        neighbours=_neighbours(plan),
+        neighbours=neighbours(plan),
         trust=trust_of(plan, head.name),
         releases=_releases(plan),
         analyses=tuple(worst),
@@ -309,7 +315,10 @@ def account_of(design: NoiseDesign) -> Account:
 
 def _assumptions(design: NoiseDesign) -> tuple[str, ...]:
     known = () if design.facts is None else design.facts.assumptions
-    return known if design.plan.training.start_from is None else (*known, START_IS_ACCOUNTED)
+    plan = design.plan
+    if plan.protects_persons and plan.privacy.silos_per_person > 1:
+        known = (*known, ONE_IDENTIFIER)
+    return known if plan.training.start_from is None else (*known, START_IS_ACCOUNTED)
 
 
 def _meaning(design: NoiseDesign, analysis: str) -> Meaning:
@@ -386,26 +395,6 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
     )
 
 
-def _neighbours(plan: TrainingPlan) -> str:
-    if plan.protects_silos:
-        return "all records of one silo: present, or emptied while the silo still takes part"
-    one, data = "one record of one silo, add or remove", plan.data
-    if data.path is None and data.objects is None:
-        return (
-            f"{one}; record counts and the split into training and test are public and stay as "
-            "they are"
-        )
-    if data.records_per_silo is None or data.counts == "public":
-        return (
-            f"{one}; record counts are taken as public, and rates, bins and divisors stay as the "
-            "stated counts made them"
-        )
-    return (
-        f"{one}; silos within data.records_per_silo (one beyond its bound leaves records out, and "
-        "then two differ)"
-    )
-
-
 def _releases(plan: TrainingPlan) -> str:
     rounds = plan.federation.rounds
     sums = "1 sum, in one round" if rounds == 1 else f"{rounds} sums, one per round"
@@ -413,7 +402,7 @@ def _releases(plan: TrainingPlan) -> str:
         return sums
     count = measurements_until(plan, plan.federation.rounds)
     return (
-        f"{sums}; counts of test records for "
+        f"{sums}; {in_units(plan, 'counts of test records')} for "
         f"{'the last model' if count == 1 else f'{count} of the models'}"
     )
 

@@ -8,7 +8,7 @@ are in docs/guarantees.md and docs/mathematics.md; the paper is Heikkilä 2025.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries
@@ -24,6 +24,7 @@ __all__ = [
     "Setting",
     "Statement",
     "but_the_last",
+    "each_alone",
     "equal_share",
     "noisy",
     "one_draw_per_round",
@@ -69,6 +70,8 @@ class Setting:
         own_share: this silo's noise variance over an equal share; of removable noise, what it
             always keeps.
         other_shares: the same, summed over the k − 1 other silos that are counted.
+        silos_per_unit: h, silos that hold rows of one person: each moves by at most Δ₂, and draws
+            its own coins.
     """
 
     algorithm: str
@@ -86,6 +89,7 @@ class Setting:
     overfull_rate: float = 0.0
     own_share: float = 1.0
     other_shares: float | None = None
+    silos_per_unit: int = 1
 
     def __post_init__(self) -> None:
         if self.contributors < 1:
@@ -189,10 +193,20 @@ class Analysis:
 
 
 def noisy(s: Setting, noise: Law, count: int) -> Queries:
-    """`count` subsampled sums of clipped gradients."""
+    """`count` subsampled sums of clipped gradients over all silos."""
     return noisy_queries(
-        noise, l2_grid=s.l2_grid, dimension=s.dimension, sampling_rate=s.sampling_rate, count=count
+        noise,
+        l2_grid=s.l2_grid,
+        dimension=s.dimension,
+        sampling_rate=s.sampling_rate,
+        count=count,
+        parts=s.silos_per_unit,
     )
+
+
+def each_alone(s: Setting, noise: Law, count: int) -> Queries:
+    """`count` subsampled sums of every silo that holds rows of the unit, each seen by itself."""
+    return noisy(replace(s, silos_per_unit=1), noise, count * s.silos_per_unit)
 
 
 def one_draw_per_round(s: Setting, noise: Law) -> Release:
@@ -203,6 +217,7 @@ def one_draw_per_round(s: Setting, noise: Law) -> Release:
         dimension=s.dimension,
         count=s.rounds,
         doubling_rate=s.overfull_rate,
+        parts=s.silos_per_unit,
     )
     return Release((queries,))
 
@@ -229,6 +244,7 @@ def _per_step(s: Setting) -> Release:
                 dimension=s.dimension,
                 sampling_rate=joining_rate(s.sampling_rate, fused),
                 count=s.rounds * sizes.count(fused),
+                parts=s.silos_per_unit,
             )
             for fused in sorted(set(sizes))
         )
@@ -241,7 +257,7 @@ _ALONE = "the silo's own noise alone protects its records, whatever the others d
 
 LOCAL_STEPS_ALONE = Statement(
     name="local",
-    compose=lambda s: Release((noisy(s, s.own, s.rounds * s.local_steps),)),
+    compose=lambda s: Release((each_alone(s, s.own, s.rounds * s.local_steps),)),
     text=_ALONE,
     brief="local noise alone",
     counts="own",

@@ -60,14 +60,20 @@ def count_noise(plan: TrainingPlan) -> Law:
 
 
 def count_release(plan: TrainingPlan, *, measurements: int, known: int = 0) -> Release:
-    """What a test record is protected by: one noisy query per measured model with the noise of all
-    counted silos.
+    """What a test record (or person, in up to h silos) is protected by: one noisy query per measured
+    model with the noise of all counted silos.
 
     Args:
         known: counted silos whose noise the adversary knows after all.
     """
     total, shape = count_noise(plan).sum_of(plan.noise_contributors - known), plan.task.counts
-    step = noisy_queries(total, l2_grid=shape.l2_grid, dimension=shape.length, count=measurements)
+    step = noisy_queries(
+        total,
+        l2_grid=shape.l2_grid,
+        dimension=shape.length,
+        count=measurements,
+        parts=plan.privacy.silos_per_person if plan.protects_persons else 1,
+    )
     return Release((step,))
 
 

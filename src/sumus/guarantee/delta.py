@@ -13,6 +13,7 @@ import math
 
 from sumus.errors import GuaranteeError
 from sumus.guarantee.counts import tests_per_training_record
+from sumus.guarantee.words import in_units
 from sumus.plan import TrainingPlan
 
 __all__ = ["delta_caution", "protected_units", "refuse_large_delta", "units_in_words"]
@@ -21,8 +22,8 @@ _CLEAR = 10  # times below one over n, and nothing more is said
 
 
 def protected_units(plan: TrainingPlan) -> int | None:
-    """n: records of all silos by the plan's public bounds, or silos where a silo is the unit; None
-    while it is not known.
+    """n: records (or persons) of all silos by the plan's public bounds, or silos where a silo is the
+    unit; None while it is not known.
 
     Training records, or the test records that the plan's fractions imply where these are more and
     are counted securely.
@@ -41,7 +42,7 @@ def units_in_words(plan: TrainingPlan) -> str:
     """What `protected_units` counts."""
     if plan.protects_silos:
         return "silos"
-    return "test records" if _tests_are_more(plan) else "training records"
+    return in_units(plan, "test records" if _tests_are_more(plan) else "training records")
 
 
 def _tests_are_more(plan: TrainingPlan) -> bool:

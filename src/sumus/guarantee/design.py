@@ -181,7 +181,7 @@ class NoiseDesign:
         plan, contributors = self.plan, self.resolved.contributors
         counted = contributors - known
         equal = all(each.variance_ratio == 1.0 for each in self.silos)
-        return Setting(
+        own = Setting(
             algorithm=plan.training.algorithm,
             mechanism=plan.noise.mechanism,
             rounds=plan.federation.rounds,
@@ -197,6 +197,25 @@ class NoiseDesign:
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.variance_ratio * self._kept_part,
             other_shares=None if equal else self._other_shares(silo, counted - 1),
+        )
+        several = plan.protects_persons and plan.privacy.silos_per_person > 1
+        return self._of_several(own, counted) if several else own
+
+    def _of_several(self, own: Setting, counted: int) -> Setting:
+        """The setting of a person in several silos, each of them taken for the most sensitive, most
+        often sampled and least noisy one, whoever drops out.
+        """
+        silos = self.silos
+        ratios = sorted(each.variance_ratio for each in silos)
+        return replace(
+            own,
+            silos_per_unit=self.plan.privacy.silos_per_person,
+            local_steps=max(each.local_steps for each in silos),
+            sampling_rate=max(each.sampling_rate for each in silos),
+            l2_grid=max(each.l2_grid for each in silos),
+            overfull_rate=max(each.overfull_rate for each in silos),
+            own_share=ratios[0] * self._kept_part,
+            other_shares=None if own.other_shares is None else math.fsum(ratios[1:counted]),
         )
 
     @property

@@ -61,8 +61,8 @@ def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
     units = {run.plan.privacy.unit for run in runs}
     if len(units) > 1:
         raise GuaranteeError(
-            "runs that protect records and runs that protect silos cannot be composed. Account for "
-            "each unit by itself."
+            "runs that protect records, persons and silos cannot be composed with each other. "
+            "Account for each unit by itself."
         )
     designs = [_shortened(run) for run in runs if run.rounds]
     measured = [run for run in runs if run.measurements]

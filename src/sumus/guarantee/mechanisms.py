@@ -109,10 +109,13 @@ class AdditiveNoise:
         design, plan = self._design, self._design.plan
         contributors = design.resolved.contributors
         coordinates = float(plan.federation.rounds * design.resolved.coordinates)
-        draws = contributors
+        # of each silo of a person the earlier steps are seen by themselves
+        silos = plan.privacy.silos_per_person if plan.protects_persons else 1
+        draws = max(contributors, silos)
         if plan.noise.removable:  # with j silos missing every honest one keeps j + 1 components
             honest, dropouts = plan.least_invited - plan.colluding, plan.federation.dropouts
-            draws = max((honest - missing) * (missing + 1) for missing in range(dropouts + 1))
+            kept = max((honest - missing) * (missing + 1) for missing in range(dropouts + 1))
+            draws = max(draws, kept)
         sent = inexactness_of_draws(
             design.share,
             contributors,
@@ -124,7 +127,7 @@ class AdditiveNoise:
             return sent
         states = coordinates * (design.queries_per_round - 1)  # the last step of a round draws none
         return sent + inexactness_of_draws(
-            design.state_noise, 1, sums=states, draws_per_sum=contributors
+            design.state_noise, 1, sums=states, draws_per_sum=max(contributors, silos)
         )
 
 

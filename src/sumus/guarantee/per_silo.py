@@ -13,6 +13,7 @@ from sumus.guarantee.algorithms import counts_on_others
 from sumus.guarantee.claims import Analysis
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.layout import SiloDesign
+from sumus.guarantee.words import in_units
 from sumus.plan import TrainingPlan
 
 __all__ = [
@@ -39,7 +40,7 @@ def analyses_of(design: NoiseDesign, silo: SiloDesign, *, known: int = 0) -> lis
             epsilon=certified_epsilon(design, claim.release()),
             delta=delta,
             proved=claim.proved,
-            statement=claim.statement,
+            statement=in_units(design.plan, claim.statement),
         )
         for claim in design.mechanism.claims(silo, known=known)
     ]

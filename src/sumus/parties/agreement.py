@@ -14,7 +14,14 @@ from typing import final
 
 import numpy as np
 
-from sumus.data import OwnTable, TextColumn, described_pool, public_facts, table_pool
+from sumus.data import (
+    OwnTable,
+    TextColumn,
+    described_pool,
+    label_columns,
+    public_facts,
+    table_pool,
+)
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, NoiseDesign, calibrated, certify, sum_length
 from sumus.parties.sums import terms_of
@@ -122,7 +129,7 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
     labels = () if plan.describes else task.label_keys
     for key, table_name in (
         ("silo_column", "categories"),
-        *((key, task.label_declaration) for key in labels),
+        *((key, task.label_declaration) for key in labels if task.label_declaration),
     ):
         column = getattr(data, key)
         if column not in (getattr(data, table_name) or {}):
@@ -157,13 +164,21 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
             rule,
             "Remove the key and give bounds in data.records_per_silo.",
         )
+    persons = () if data.person_column is None else (data.person_column,)
     described = plan.describe.columns or ()
-    columns = dict.fromkeys([*listed, *bounded, *(data.columns or ()), *described])
+    named = () if plan.describes else label_columns(data, task).values()
+    columns = dict.fromkeys(
+        [*listed, *bounded, *(data.columns or ()), *named, *described, *persons]
+    )
     empty = np.zeros(0, dtype=np.int32)
     table = OwnTable(
         Path(data.path), {name: TextColumn(name, (), empty) for name in columns}, typed=False
     )
-    pool = described_pool(table, plan) if plan.describes else table_pool(table, data, plan.task)
+    pool = (
+        described_pool(table, plan)
+        if plan.describes
+        else table_pool(table, data, plan.task, persons=plan.protects_persons)
+    )
     return PublicFacts(
         name=pool.name,
         silo_names=pool.silo_names or (),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sumus.errors import PlanError
 from sumus.noise import LAWS
 from sumus.plan.sections import DataPlan
-from sumus.tasks import Task
+from sumus.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from sumus.plan.plan import TrainingPlan
@@ -105,7 +105,16 @@ def _check_persons(plan: TrainingPlan) -> None:
         rule = 'must be set for data.person_weighting = "sum" (a person counts with Σ rows / most)'
         fix = 'Give the most rows of a person that count, or use "mean".'
         raise PlanError("data.records_per_person", None, rule, fix)
+    _check_silos_per_person(plan)
+
+
+def _check_silos_per_person(plan: TrainingPlan) -> None:
+    """Persons in several silos need the noise of the sum, and a proof."""
     silos, most = plan.federation.silos, plan.privacy.silos_per_person
+    if most > 1 and plan.rules.private and plan.privacy.calibrate_to != "proved":
+        rule = f'must be "proved" for privacy.silos_per_person = {most}'
+        fix = "Leave it out: what one silo's noise hides, other silos of the person may show."
+        raise PlanError("privacy.calibrate_to", plan.privacy.calibrate_to, rule, fix)
     if silos is not None and most > silos:
         rule = f"must not exceed federation.silos = {silos}"
         raise PlanError("privacy.silos_per_person", most, rule, f"Use at most {silos}.")
@@ -123,10 +132,11 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    for key in ("columns", "bounds", "categories"):
-        if column in (getattr(data, key) or ()):
-            rule = f"must not be named in data.{key} (who somebody is stays with the silo)"
-            raise PlanError("data.person_column", column, rule, f"Remove it from data.{key}.")
+    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    for where, names in (named | {"describe.columns": plan.describe.columns}).items():
+        if column in (names or ()):
+            rule = f"must not be named in {where} (who somebody is stays with the silo)"
+            raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:
@@ -246,14 +256,8 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
         raise PlanError(
             "data.counts", "bounded", rule, "Add one bound per silo, or remove the key."
         )
-    missing = [key for key in keys if getattr(data, key) is None]
-    if data.path is not None and missing:
-        raise PlanError(
-            f"data.{missing[0]}",
-            None,
-            "must be set when data.path is",
-            "Name a column of the file.",
-        )
+    if data.path is not None:
+        _check_columns_of_file(data, task, labelled=labelled)
     if data.columns is not None and (
         not data.columns or len(set(data.columns)) < len(data.columns)
     ):
@@ -275,4 +279,28 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
                 list((data.bounds or {})[name]),
                 rule,
                 f"Remove it, or use data.categories.{name}.",
+            )
+
+
+def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:
+    """A file's columns of silos and labels: all that the task reads, and none that it does not,
+    which would become a feature.
+    """
+    keys = (*(task.label_keys if labelled else ()), "silo_column")
+    missing = [key for key in keys if getattr(data, key) is None]
+    if missing:
+        rule = (
+            "must be set when data.path is"
+            if task is TASKS["classification"]
+            else f"must be set when data.path is (training.task = {task.name})"
+        )
+        raise PlanError(f"data.{missing[0]}", None, rule, "Name a column of the file.")
+    others = {key for other in TASKS.values() for key in other.label_keys} - {*task.label_keys}
+    for key in sorted(others):
+        if labelled and getattr(data, key) is not None:
+            raise PlanError(
+                f"data.{key}",
+                getattr(data, key),
+                f"is not what training.task = {task.name} learns from",
+                "Remove it, or name another task.",
             )

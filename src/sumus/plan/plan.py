@@ -37,7 +37,7 @@ from sumus.plan.sections import (
     SiloPlan,
     TrainingSectionPlan,
 )
-from sumus.tasks import TASKS, Task
+from sumus.tasks import TASKS, Declared, Task
 
 __all__ = [
     "DEFAULT_PLAN",
@@ -220,7 +220,15 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
-        return task.of(columns, data.bounds or {})
+        return task.of(
+            Declared(
+                columns,
+                data.bounds or {},
+                intervals=data.intervals,
+                classes=self.evaluation.classes,
+                start_hazard=self.training.start_hazard,
+            )
+        )
 
     @property
     def rules(self) -> AlgorithmRules:

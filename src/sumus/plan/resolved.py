@@ -144,7 +144,7 @@ class ResolvedPlan:
     @property
     def rows_per_record(self) -> int:
         """The most rows that one unit of privacy may have in a sum of floats, public."""
-        return self.plan.task.rows_per_record
+        return self.plan.task.rows_per_record * self.plan.rows_per_person
 
     def replace(self, section: str, **changes: Any) -> Self:
         """The same with keys of one section of the plan replaced by Python values."""
@@ -218,6 +218,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
+    plan = _with_classes(plan, facts)
     if plan.describes:
         plan = _resolve_cells(plan, facts)
     elif plan.training.dimension is None:
@@ -244,10 +245,33 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     return plan.replace("training", feature_norm=math.sqrt(columns))
 
 
+def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """The number of classes that secure metrics count, written down: what a test record adds to the
+    counts, and so its guarantee, must follow from the stored plan alone.
+    """
+    if plan.evaluation.metrics != "secure":
+        return plan
+    classes, stated = plan.task.counted_classes(facts.labels), plan.evaluation.classes
+    if stated is not None and stated != classes:
+        rule = (
+            f"must be left out (training.task = {plan.training.task})"
+            if classes is None
+            else f"must be the {classes} classes of the data"
+        )
+        raise PlanError("evaluation.classes", stated, rule, "Omit it to have them counted.")
+    return plan.replace("evaluation", classes=classes)
+
+
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = feature_shape(plan.training.features, facts.shape)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
-    return parameter_count(training.model, shape=shape, outputs=outputs, hidden=training.hidden)
+    return parameter_count(
+        training.model,
+        shape=shape,
+        outputs=outputs,
+        hidden=training.hidden,
+        shared_slopes=plan.task.shared_slopes,
+    )
 
 
 def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

@@ -47,6 +47,7 @@ ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
 _FILE = ("data.path",)
+_TIMES = ("training.task", "survival")
 _PERSON = ("privacy.unit", "person")
 _MOST_SEED = 2**63 - 1
 
@@ -174,6 +175,9 @@ class TrainingSectionPlan(RuledTable):
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
     # share of the running mean of global models that is released
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))
+    # survival: the first model's share of people at risk who have the event in an interval; public;
+    # omitted: 0.1
+    start_hazard: float | None = key(None, optional(number(low=1e-6, high=0.5)), only=_TIMES)
     # of the first model; public: that model is no secret
     init_seed: int = key(0, whole(low=0, high=_MOST_SEED))
     # the released model that round 1 begins with, by the hash of its parameters; omitted: a fresh one
@@ -232,6 +236,12 @@ class DataPlan(RuledTable):
     person_weighting: str = key("mean", choice("mean", "sum"), only=_PERSON)
     # the most rows of a person that are used, public; omitted: 100 for "mean"
     records_per_person: int | None = key(None, optional(whole(low=1, high=10**6)), only=_PERSON)
+    # of the file: how long a person was followed (survival)
+    time_column: str | None = key(None, optional(text()), only=_FILE)
+    # of the file: whether what is waited for happened then: 0 or 1, no or yes (survival)
+    event_column: str | None = key(None, optional(text()), only=_FILE)
+    # public cut points of time; whoever is followed beyond the last counts up to it (survival)
+    intervals: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))), only=_TIMES)
     # feature columns of the file; omitted: all others
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
     # how a named data set is dealt to silos
@@ -282,7 +292,7 @@ class DescribePlan(RuledTable):
 @final
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan(RuledTable):
-    """How accuracy and loss are measured."""
+    """How models are measured."""
 
     # told in the clear, as accounted noisy sums, or not at all
     metrics: str = key("simulation", choice("simulation", "secure", "none"))
@@ -290,6 +300,10 @@ class EvaluationPlan(RuledTable):
     # to privacy.epsilon
     noise_multiplier: float | None = key(
         None, optional(number(above=0.0, high=10000.0)), only=("evaluation.metrics", "secure")
+    )
+    # secure: classes that the counts tell apart; omitted: as many as the labels have
+    classes: int | None = key(
+        None, optional(whole(low=2, high=1000)), only=("evaluation.metrics", "secure")
     )
     # measure every so many rounds, and after the last; omitted: secure measures after the last
     # only, simulation after each

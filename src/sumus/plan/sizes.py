@@ -50,6 +50,7 @@ def parameter_count(
     outputs: int,
     hidden: Sequence[int] = (64,),
     bias: bool = True,
+    shared_slopes: bool = False,
 ) -> int:
     """d: the number of parameters of a named model.
 
@@ -61,8 +62,11 @@ def parameter_count(
         hidden: widths of the hidden layers of "mlp".
         bias: whether softmax and logistic have their own bias; False when the features carry a bias
             feature.
+        shared_slopes: whether the outputs of a linear model differ in their intercepts alone.
     """
     flat = math.prod(shape)
+    if shared_slopes and model == "linear":
+        return flat + outputs
     if model in ("softmax", "linear", "logistic"):
         return outputs * (flat + int(bias))
     if model == "mlp":

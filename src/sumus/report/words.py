@@ -100,7 +100,7 @@ def statement_of(run: RunFolder) -> Statement:
     )
     if guarantee.delta_times_units is not None:
         whose = guarantee.protected_kind or (
-            "training records" if guarantee.unit == "record" else "silos"
+            "silos" if guarantee.unit == "silo" else f"training {guarantee.unit}s"
         )
         terms += (
             (
@@ -176,7 +176,7 @@ def _records(run: RunFolder, guarantee: Account) -> tuple[tuple[str, str], ...]:
     """What the guarantee is about, what was assumed about it, and what else was released from it:
     whoever signs must see it.
     """
-    known = records_in_words(guarantee.records_per_silo, guarantee.columns)
+    known = records_in_words(guarantee.records_per_silo, guarantee.columns, guarantee.unit)
     terms = tuple((name.capitalize(), value) for name, value in known)
     doubts = [line.startswith("warning: ") for line in guarantee.assumptions]
     shown = [line.removeprefix("warning: ") for line in guarantee.assumptions]
@@ -228,12 +228,17 @@ def _without_guarantee(run: RunFolder) -> Statement:
 
 def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...]:
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    whose = (
-        "any single record"
-        if guarantee.unit == "record"
-        else "all records of any single silo together"
+    whose, was, subject = {
+        "record": ("any single record", "was used", "one particular record"),
+        "person": ("all rows of any single person", "were used", "one particular person"),
+    }.get(
+        guarantee.unit,
+        (
+            "all records of any single silo together",
+            "were used",
+            "the records of one particular silo",
+        ),
     )
-    was = "was used" if guarantee.unit == "record" else "were used"
     factor = rounded_up(math.exp(min(epsilon, 700.0)))
     first = (
         f"Whoever sees everything that this run releases ({guarantee.releases}, and every model "
@@ -242,11 +247,6 @@ def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...
         f"most {factor} times what it would be "
         "otherwise (e to the power ε), apart from an additional probability of at most "
         f"{_one_in(delta)} (δ)."
-    )
-    subject = (
-        "one particular record"
-        if guarantee.unit == "record"
-        else "the records of one particular silo"
     )
     second = _example(guarantee, subject)
     third = f"This counts on {guarantee.trust}."
@@ -299,10 +299,25 @@ def _example(guarantee: Account, subject: str) -> str:
 
 
 def _gaps(run: RunFolder, guarantee: Account, rounds: list[RoundEntry]) -> tuple[str, ...]:
+    one = "person" if guarantee.unit == "person" else "record"
     gaps = [
-        "What is true of the population whether or not one record is included: that is what the "
+        f"What is true of the population whether or not one {one} is included: that is what the "
         "model is meant to learn."
     ]
+    silos = run.plan.privacy.silos_per_person
+    if guarantee.unit == "person":
+        beyond = f"more than {silos} silos" if silos > 1 else "several silos"
+        gaps.append(
+            f"A person with rows in {beyond}: the bound is for {silos} of them at a time, whatever "
+            "the number of rows there."
+            if silos > 1
+            else f"A person with rows in {beyond}: the bound is for each silo by itself, whatever "
+            "the number of rows there (privacy.silos_per_person)."
+        )
+        gaps.append(
+            "Facts about a whole organisation: which silos take part, how large they may be, how "
+            "they differ from the others."
+        )
     if guarantee.unit == "record":
         twice = rounded_up(2.0 * guarantee.epsilon)
         gaps.append(

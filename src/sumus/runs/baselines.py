@@ -66,10 +66,7 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
     )
     for _ in together.rounds():
         pass
-    pooled = Records(
-        np.concatenate([silo.test.x for silo in prepared.data.silos]),
-        np.concatenate([silo.test.y for silo in prepared.data.silos]),
-    )
+    pooled = Records.joined([silo.test for silo in prepared.data.silos])
     kind = InputKind.of(prepared.model, plan.training.vocabulary)
 
     def measured(parameters: npt.NDArray[np.float64]) -> float:
@@ -108,8 +105,9 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
 
 def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int) -> TrainingPlan:
     """Plain FedAvg with the plan's data, model and rounds; whatever belongs to one algorithm or one
-    kind of noise is left out.
+    kind of noise is left out. Its steps are over rows, whoever they are of.
     """
+    bounds, most = plan.data.records_per_silo, plan.rows_per_person
     rate = (
         plan.training.learning_rate
         if plan.training.learning_rates is None
@@ -123,4 +121,6 @@ def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int)
         "privacy", unit="record"
     )
     plain = plain.replace("federation", local_steps=local_steps, selection="all", selected=None)
+    if most > 1 and bounds is not None:
+        plain = plain.replace("data", records_per_silo=tuple(most * bound for bound in bounds))
     return plain.replace("aggregation", modulus_bits=64).replace("evaluation", metrics="none")

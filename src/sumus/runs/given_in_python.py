@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sumus.data import UNNAMED, FederatedData, described, from_arrays, hold_to_plan, load
+from sumus.data import (
+    UNNAMED,
+    FederatedData,
+    described,
+    from_arrays,
+    hold_to_plan,
+    left_out_lines,
+    load,
+)
 from sumus.errors import PlanError
 from sumus.files import name_of_file
 from sumus.plan import TrainingPlan
@@ -23,6 +31,17 @@ _LEDGER_IS_NAMELESS = (
     "the ledger {} goes by the names of the silos and the shape of a record; name= says which data "
     "set this is"
 )
+_OF_FILES = (
+    "name",
+    "path",
+    "silo_column",
+    "label_column",
+    "time_column",
+    "event_column",
+    "person_column",
+    "columns",
+    "categories",
+)
 
 
 def with_records(
@@ -31,6 +50,7 @@ def with_records(
     *,
     name: str | None,
     classes: int | None,
+    groups: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> tuple[TrainingPlan, FederatedData]:
     """The plan that says which records are trained on, and those records.
 
@@ -41,7 +61,9 @@ def with_records(
         silos: objects given in Python; None for the records that the plan names.
         name: of the objects' data set.
         classes: number of their labels.
+        groups: whose their rows are, for `privacy.unit = "person"`.
     """
+    _check_groups(plan, silos, groups)
     if classes is not None and (silos is None or isinstance(silos, FederatedData)):
         raise PlanError(
             "classes", classes, "is for arrays, tensors and datasets in silos=", "Leave it out."
@@ -61,7 +83,7 @@ def with_records(
         return plan, load(plan)
     split, data = plan.data, silos
     bounds = _label_bounds(plan, data if isinstance(data, FederatedData) else None)
-    files = dict.fromkeys(("name", "path", "silo_column", "label_column", "columns", "categories"))
+    files = dict.fromkeys(_OF_FILES)
     if plan.describes:  # columns go by their places, and may be declared
         bounds = {**(split.bounds or {}), **(bounds or {})} or None
         files.pop("categories")
@@ -78,11 +100,14 @@ def with_records(
     if not isinstance(data, FederatedData):
         data = from_arrays(
             data,
+            groups=groups,
             task=with_objects.task,
             classes=classes,
             test_fraction=split.test_fraction,
             validation_fraction=split.validation_fraction,
             split_seed=split.split_seed,
+            records_per_person=plan.rows_per_person,
+            silos_per_person=plan.privacy.silos_per_person,
         )
     if not data.split_by_record:
         data = replace(data, assumptions=(*data.assumptions, _SPLIT_IS_PUBLIC))
@@ -93,16 +118,35 @@ def with_records(
         data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS.format(chosen)))
     plan = with_objects.replace("data", objects=chosen)
     held = hold_to_plan(replace(data, name=chosen), plan.data)
-    for line in held.remarks:
+    # said here and nowhere else: a record of the run would tell others
+    for line in (*held.remarks, *(f"left out: {line}" for line in left_out_lines(held))):
         warnings.warn(line, stacklevel=3)
-    for silo in held.silos:
-        if silo.left_out:  # said here and nowhere else: a record of the run would tell others
-            told = (
-                f"{silo.left_out} training records of silo {silo.name!r} beyond its bound "
-                f"{silo.bound} are left out"
-            )
-            warnings.warn(told, stacklevel=3)
     return plan, held
+
+
+def _check_groups(
+    plan: TrainingPlan,
+    silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None,
+    groups: Sequence[Any] | Mapping[str, Any] | None,
+) -> None:
+    """Persons are the unit exactly where it is known whose row it is."""
+    persons, loaded = plan.protects_persons, isinstance(silos, FederatedData)
+    if groups is not None and (silos is None or loaded):
+        rule = "is for arrays, tensors and datasets in silos="
+        raise PlanError("groups", "identifiers", rule, "Leave it out.")
+    if groups is not None and not persons:
+        rule = f'needs privacy.unit = "person", and the plan\'s is "{plan.privacy.unit}"'
+        raise PlanError("groups", "identifiers", rule, "Set the unit, or leave groups out.")
+    if persons and silos is not None and groups is None and not loaded:
+        rule = 'must say whose every row is for privacy.unit = "person"'
+        raise PlanError("groups", None, rule, "Pass one array of identifiers per silo.")
+    if isinstance(silos, FederatedData):
+        known = {silo.train.persons is not None for silo in silos.silos}
+        if known != {persons}:
+            rule = f"must be {'record' if persons else 'person'} for these records, which "
+            rule += "do not say whose rows they are" if persons else "are grouped by person"
+            fix = "Load them by a plan of the same unit, or change privacy.unit."
+            raise PlanError("privacy.unit", plan.privacy.unit, rule, fix)
 
 
 def _label_bounds(

@@ -58,6 +58,7 @@ def train(
     silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None = None,
     name: str | None = None,
     classes: int | None = None,
+    groups: Sequence[Any] | Mapping[str, Any] | None = None,
     options: RunOptions | None = None,
     simulation: Simulation | None = None,
     progress: Progress | None = None,
@@ -79,6 +80,8 @@ def train(
             public facts (`from_arrays`).
         classes: number of their labels, public; omitted: read off the labels, which is an
             assumption.
+        groups: whose every row of them is, one array of identifiers per silo (or by its name), for
+            `privacy.unit = "person"`.
         options: speed, paths and books.
         simulation: a public seed for all noise. It voids the guarantee, and the journal says so.
         progress: called after every round.
@@ -90,7 +93,11 @@ def train(
         plan = plan_to_resume(options.resume, seed=seed, silos=silos, model=model)
     with as_it_began(options.resume):
         plan, data = with_records(
-            plan or TrainingPlan.load(DEFAULT_PLAN), silos, name=name, classes=classes
+            plan or TrainingPlan.load(DEFAULT_PLAN),
+            silos,
+            name=name,
+            classes=classes,
+            groups=groups,
         )
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)

@@ -2,8 +2,9 @@
 
     TASKS["classification"]              # the object that a plan's `training.task` names
 
-`task` is the shape that every task has, `classification` and `regression` are two, `registry` lists
-them, `uncertainty` says how far off a share may be that is known through noise. A new task is one file
+`task` is the shape that every task has, `classification`, `regression`, `survival` and `counts` are some,
+`registry` lists them, `uncertainty` says how far off a share may be that is known through noise,
+`concordance` and `life_table` are what is known about times. A new task is one file
 here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
 there.
 """
@@ -16,12 +17,15 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
+    from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.registry import TASKS as TASKS
     from sumus.tasks.regression import Regression as Regression
+    from sumus.tasks.survival import Survival as Survival
     from sumus.tasks.task import (
         Categories as Categories,
         CountShape as CountShape,
         Curvature as Curvature,
+        Declared as Declared,
         LabelColumn as LabelColumn,
         LabelFacts as LabelFacts,
         Labels as Labels,
@@ -44,11 +48,13 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
+    counts="Counts",
     registry="TASKS",
     regression="Regression",
+    survival="Survival",
     task=(
-        "Categories CountShape Curvature LabelColumn LabelFacts Labels LinearRows Link Loss "
-        "Measure Metrics Task"
+        "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
+        "Loss Measure Metrics Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
 )

@@ -26,6 +26,7 @@ from sumus.errors import DataError, PlanError
 from sumus.tasks.task import (
     CountShape,
     Curvature,
+    Declared,
     LabelColumn,
     LabelFacts,
     Labels,
@@ -78,13 +79,9 @@ class Regression(Task):
         self.low, self.high = low, high
         self.half, self.middle = high / 2.0 - low / 2.0, high / 2.0 + low / 2.0
 
-    def of(
-        self,
-        columns: Mapping[str, str | None],
-        bounds: Mapping[str, tuple[float, float]],
-    ) -> Task:
+    def of(self, declared: Declared) -> Task:
         """Scaled by the bounds of the label column."""
-        column = columns["label_column"]
+        column, bounds = declared.columns["label_column"], declared.bounds
         if column is None:
             return self
         if column not in bounds:

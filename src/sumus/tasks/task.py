@@ -29,6 +29,7 @@ __all__ = [
     "Categories",
     "CountShape",
     "Curvature",
+    "Declared",
     "LabelColumn",
     "LabelFacts",
     "Labels",
@@ -46,13 +47,15 @@ class Link(IntEnum):
     """From outputs z to the expected label μ(z), where the gradient of the loss is μ(z) − y, for
     Huber's loss capped at ±1.
 
-    Compiled paths have a loop for each; its number is how they are told which.
+    All but softmax treat every output by itself. Compiled paths have a loop for each; its number is
+    how they are told which.
     """
 
     SOFTMAX = 0
     LOGISTIC = 1
     IDENTITY = 2
     HUBER = 3
+    EXPONENTIAL = 4
 
     def residual(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """μ(z) − y of every record, capped or not: the gradient of its loss at its outputs."""
@@ -61,9 +64,34 @@ class Link(IntEnum):
             return expected.scatter_add_(
                 1, labels[:, None], expected.new_full((len(labels), 1), -1.0)
             )
-        expected = outputs.sigmoid() if self is Link.LOGISTIC else outputs
-        residual = expected - labels[:, None].to(outputs.dtype)
+        expected = outputs
+        if self is Link.LOGISTIC:
+            expected = outputs.sigmoid()
+        elif self is Link.EXPONENTIAL:
+            expected = outputs.clamp(max=0.0).exp()
+        residual = expected - labels.reshape(outputs.shape).to(outputs.dtype)
         return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
+
+
+@final
+@dataclass(frozen=True)
+class Declared:
+    """What a plan declares of its labels.
+
+    Args:
+        columns: that labels are read from, by the key of the data section that names them; None
+            where the plan names no records.
+        bounds: the plan's `data.bounds`.
+        classes: how many there are, `evaluation.classes`.
+        intervals: cut points of time, `data.intervals`.
+        start_hazard: `training.start_hazard`.
+    """
+
+    columns: Mapping[str, str | None]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: int | None = None
+    intervals: tuple[float, ...] | None = None
+    start_hazard: float | None = None
 
 
 @final
@@ -74,10 +102,12 @@ class LabelFacts:
     Args:
         names: of the classes, in label order; empty where labels are no classes.
         bounds: (low, high) of each number that a label holds; empty where labels are classes.
+        intervals: where time is cut, in rising order; empty where labels are no times.
     """
 
     names: tuple[str, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
+    intervals: tuple[float, ...] = ()
 
 
 @final
@@ -247,12 +277,16 @@ class Metrics:
         records: how many, as far as noise lets one tell.
         scores: of each row, where they are told in the clear.
         weights: of each row; None: every row is a record of its own.
+        baseline: what the best constant answer would reach, by the name of the measure.
+        tables: curves and the like that the same counts tell, columns by name.
     """
 
     values: Mapping[str, Measured]
     records: int
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
     weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -279,6 +313,8 @@ class Loss(ABC):
 
     label_type: ClassVar[str] = "int64"
     """Of stored labels: the name of a numpy and torch type."""
+    class_weights: tuple[float, ...] = ()
+    """What the loss of a record of each class is multiplied by; empty: 1."""
 
     @abstractmethod
     def link(self, outputs: int) -> Link | None:
@@ -328,24 +364,23 @@ class Task(Loss):
     """Whether a record's length says something about its label, so that records are not scaled to
     one length each where their norm must be bounded.
     """
-    label_declaration: ClassVar[str] = "categories"
-    """The table of the data section that says what labels can be: categories or bounds."""
+    label_declaration: ClassVar[str | None] = "categories"
+    """The table of the data section that says what labels can be: categories or bounds; None where
+    a list of its own does.
+    """
+    shared_slopes: ClassVar[bool] = False
+    """Whether the outputs of the named linear model differ in their intercepts alone."""
+    first_intercept: float = 0.0
+    """What the outputs of a named model start from, where that is public."""
+    canary_label: int = 0
+    """The label of a record that a linear model with large weights gets wrong as far as can be."""
     rows_per_record: int = 1
     """J, the most rows that `expand` makes of a record. It follows from the plan (`of`): what
     rounding can add to a sensitivity counts rows.
     """
 
-    def of(
-        self,
-        columns: Mapping[str, str | None],
-        bounds: Mapping[str, tuple[float, float]],
-    ) -> Task:
-        """The task as a plan declares its labels; one object for equal declarations.
-
-        Args:
-            columns: of labels, by key; None where the plan names no records.
-            bounds: the plan's `data.bounds`.
-        """
+    def of(self, declared: Declared) -> Task:
+        """The task as a plan declares its labels; one object for equal declarations."""
         return self
 
     @property
@@ -397,6 +432,21 @@ class Task(Loss):
             declared: what the caller declares of them: the number of classes.
         """
 
+    def farthest(
+        self, labels: npt.NDArray[Any], facts: LabelFacts, below: Callable[[int, int], Any]
+    ) -> npt.NDArray[Any]:
+        """Labels that are wrong for records with these, for an audit.
+
+        Args:
+            below: (bound, count) → so many whole numbers drawn below the bound.
+        """
+        classes = len(facts.names)
+        if not classes:  # a number: the bound that is farther away
+            return np.where(labels > 0.0, -1.0, 1.0).astype(labels.dtype)
+        shift = 1 + below(max(classes - 1, 1), len(labels))
+        wrong: npt.NDArray[Any] = (labels + shift) % classes
+        return wrong
+
     @abstractmethod
     def outputs(self, labels: LabelFacts, model: str) -> int:
         """How many numbers the named model returns for a record, or a refusal."""
@@ -442,6 +492,12 @@ class Task(Loss):
         """The predicted label of every record."""
 
     # -- measures
+
+    def counted_classes(self, labels: LabelFacts) -> int | None:
+        """How many classes the secure counts tell apart (`evaluation.classes`); None where they
+        count none.
+        """
+        return None
 
     @abstractmethod
     def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:

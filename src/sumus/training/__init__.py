@@ -1,7 +1,8 @@
 """What a silo computes and what the server does with a sum.
 
 `local` has a local update per algorithm, `noise` draws every silo's share, `sampling` the batches,
-`server` moves the model, `preparation` makes records and model ready, `evaluation` measures.
+`server` moves the model, `preparation` makes records and model ready, `units` says which rows are
+one person's, `evaluation` measures.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
     from sumus.training.server import Server as Server, released_from as released_from
+    from sumus.training.units import units_of as units_of
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -48,4 +50,5 @@ __getattr__, __dir__, __all__ = door(
     preparation="Prepared named_model prepare",
     sampling="poisson_batch select_silos",
     server="Server released_from",
+    units="units_of",
 )

@@ -41,6 +41,7 @@ from sumus.purity import (
 )
 from sumus.randomness import RandomSource
 from sumus.tasks import Metrics, Task
+from sumus.training.units import require_persons
 
 __all__ = ["SecureMetrics", "evaluate"]
 
@@ -54,11 +55,28 @@ def evaluate(
     chunk: int = 4096,
     vocabulary: int | None = None,
 ) -> Metrics:
-    """The task's measures of a model on records, in the clear."""
+    """The task's measures of a model on records, in the clear; a person's rows weigh 1 together."""
     if not len(records):
         return Metrics({}, 0)
     scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
-    return task.metrics(*scores)
+    weights = None if records.persons is None else records.weights("mean")
+    return task.metrics(*scores, weights=weights)
+
+
+def one_row_each(records: Records, source: RandomSource) -> Records:
+    """One row of every person, drawn uniformly with secret coins; records of nobody as they are.
+
+    What is counted of the drawn row is on average the mean over the person's rows, and no longer
+    than what is counted of one record.
+    """
+    if records.persons is None:
+        return records
+    counts, place = records.rows_per_unit, np.zeros(records.units, dtype=np.int64)
+    for count in np.unique(counts).tolist():
+        with_so_many = np.flatnonzero(counts == count)
+        place[with_so_many] = source.below(count, len(with_so_many))
+    rows = records.edges[:-1] + place
+    return Records(records.x[rows], records.y[rows])
 
 
 @dataclass(frozen=True)
@@ -179,9 +197,16 @@ class SecureMetrics:
         records: Records,
         source: RandomSource,
     ) -> npt.NDArray[np.int64]:
-        """One silo's vector of a measuring sum: its noisy counts in front, zeros behind."""
+        """One silo's vector of a measuring sum: its noisy counts in front, zeros behind.
+
+        Guarantee: one record, or one person with all rows where persons are the unit, adds a vector
+            of at most `CountShape.l2_grid`, for whichever row of a person is drawn.
+        """
         plan, length, most = self.design.plan, self._length, clamp_of(self.design.plan)
         totals = np.zeros(length, dtype=np.int64)
+        if len(records) and plan.protects_persons:
+            require_persons(records)
+            records = one_row_each(records, source)
         if len(records):
             scores = _scores(
                 plan.task, model, parameters, records, vocabulary=plan.training.vocabulary

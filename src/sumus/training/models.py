@@ -4,7 +4,7 @@
     build_model("my_package.nets:Net", shape=(12,), outputs=2)   # any class that this silo can already import
 
 The first model of a run is public: softmax and logistic regression start at zero, everything else
-    from the plan's `init_seed`.
+    from the plan's `init_seed`; outputs start from a public number where the task has one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ from sumus.files import object_at
 from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
-__all__ = ["Counts", "build_model", "flat_parameters", "load_flat"]
+__all__ = ["Counts", "SharedSlopes", "build_model", "flat_parameters", "load_flat"]
 
 
 def build_model(
@@ -33,6 +34,8 @@ def build_model(
     hidden: Sequence[int] = (64,),
     init_seed: int = 0,
     bias: bool = True,
+    shared_slopes: bool = False,
+    first_intercept: float = 0.0,
 ) -> nn.Module:
     """The module that `training.model` names, with its public first parameters.
 
@@ -49,6 +52,8 @@ def build_model(
         init_seed: public seed of the first parameters.
         bias: whether softmax and logistic have a bias of their own; False when the features carry a
             bias feature.
+        shared_slopes: whether the outputs of a linear model differ in their intercepts alone.
+        first_intercept: what intercepts start from.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
@@ -62,14 +67,46 @@ def build_model(
                 f'must be one of {known} or "package.module:Class"',
                 "Check the spelling.",
             )
-        if name == "cnn":
-            return _cnn(shape, outputs)
-        if name == "mlp":
-            return _mlp(math.prod(shape), hidden, outputs)
+        if name in ("cnn", "mlp"):
+            network = (
+                _cnn(shape, outputs) if name == "cnn" else _mlp(math.prod(shape), hidden, outputs)
+            )
+            return _starting_from(network, first_intercept)
+        if shared_slopes:
+            return SharedSlopes(
+                math.prod(shape), outputs, bias=bias, first_intercept=first_intercept
+            )
         head = nn.Linear(math.prod(shape), outputs, bias=bias)
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
+        if first_intercept:
+            nn.init.constant_(head.bias if bias else head.weight[:, -1], first_intercept)
         return nn.Sequential(nn.Flatten(), head) if len(shape) > 1 else nn.Sequential(head)
+
+
+@final
+class SharedSlopes(nn.Module):
+    """z_k = w·x + a_k: outputs that differ in their intercepts alone; without a bias of its own the
+    last feature is what every intercept is multiplied by.
+
+    Args:
+        features: of a record, a bias feature included.
+    """
+
+    def __init__(
+        self, features: int, outputs: int, *, bias: bool, first_intercept: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.bias = bias
+        self.slopes = nn.Parameter(torch.zeros(features - (0 if bias else 1)))
+        self.intercepts = nn.Parameter(torch.full((outputs,), first_intercept))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The outputs of records of any shape."""
+        flat = x.flatten(1)
+        slopes = len(self.slopes)
+        level = (flat[:, :slopes] * self.slopes).sum(1, keepdim=True)
+        return level + (self.intercepts if self.bias else flat[:, slopes:] * self.intercepts)
 
 
 class Counts(nn.Module):
@@ -121,7 +158,15 @@ def load_flat(model: nn.Module, parameters: torch.Tensor) -> None:
             start += parameter.numel()
 
 
-def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
+def _starting_from(network: nn.Sequential, first_intercept: float) -> nn.Sequential:
+    """The network with this number in the intercepts of its last layer; as it is for 0."""
+    head = network[-1]
+    if first_intercept and isinstance(head, nn.Linear):
+        nn.init.constant_(head.bias, first_intercept)
+    return network
+
+
+def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
     """Fully connected layers with tanh, which keeps activations and so gradients bounded
     (arXiv:2007.14191).
     """
@@ -131,7 +176,7 @@ def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear([inputs, *hidden][-1], outputs))
 
 
-def _cnn(shape: Sequence[int], outputs: int) -> nn.Module:
+def _cnn(shape: Sequence[int], outputs: int) -> nn.Sequential:
     """The convolutional network of Papernot et al. (arXiv:2007.14191) and Heikkilä 2025."""
     flat = cnn_flat_features(shape)
     layers: list[nn.Module] = []

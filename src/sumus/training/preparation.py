@@ -16,8 +16,9 @@ from torch import nn
 
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
-from sumus.features import bounded, feature_map
+from sumus.features import BIAS_SHARE, bounded, feature_map
 from sumus.gradients import PerRecordGradients
+from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
     Form,
@@ -143,13 +144,21 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: Label
 
 
 def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
-    training = plan.training
+    training, task, bounds = plan.training, plan.task, plan.rules.bounded_records
+    outputs, start = task.outputs(labels, training.model), task.first_intercept
+    if (
+        bounds and start
+    ):  # intercepts are multiplied by the bias feature, and weights stay in a ball
+        most = LARGEST_WEIGHT_NORM / (2.0 * math.sqrt(outputs))
+        start = max(-most, min(most, start / (BIAS_SHARE * training.feature_bound)))
     model = build_model(
         training.model,
         shape=shape,
-        outputs=plan.task.outputs(labels, training.model),
+        outputs=outputs,
         hidden=training.hidden,
         init_seed=training.init_seed,
-        bias=not plan.rules.bounded_records,
+        bias=not bounds,
+        shared_slopes=task.shared_slopes,
+        first_intercept=start,
     )
     return own_copy(model, logits=training.logits) if ":" in training.model else model

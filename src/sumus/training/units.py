@@ -1,86 +1,38 @@
-"""Which rows make a unit of privacy, and how much each of them counts in its loss.
-
-    f_p(θ) = Σ_j w_j·f_{p,j}(θ)        over the rows j of unit p, w_j ≥ 0, Σ_j w_j ≤ 1
-
-A person's records and the rows that a task makes of one record (`Task.expand`) are the same thing
-here: weights multiply. A sub-convex combination of convex, β-smooth losses whose gradients have
-length at most C is one of them, so whatever holds for a record holds for a unit.
-"""
+"""A silo's records in units of privacy, as the plan groups them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self, final
-
-import numpy as np
-import numpy.typing as npt
-
 from sumus.data import Records
-from sumus.errors import GuaranteeError
+from sumus.errors import DataError
+from sumus.gradients import Units
 from sumus.plan import TrainingPlan
-from sumus.tasks import LinearRows
 
-__all__ = ["Units"]
-
-# 1/m, m times, adds up to no more than this in floats, and so do products of two such weights
-_MOST = 1.0 + 2.0**-40
+__all__ = ["require_persons", "units_of"]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Rows in groups.
+def units_of(plan: TrainingPlan, records: Records) -> Units:
+    """Persons with the weights of their rows where they are the unit, otherwise rows one by one.
 
-    Guarantee: no unit counts more than once: its weights are not negative and add up to at most 1
-        (and rounding).
-
-    Args:
-        count: units.
-        of_row: the unit of each row, 0 … count − 1 in rising order; None: each row is one.
-        weights: of each row in its unit's loss.
+    Guarantee: refuses records that do not say whose they are where persons are protected, and a
+        person with more rows than the plan's public bound, which rounding is accounted for.
     """
+    if not plan.protects_persons:
+        return Units.single(len(records))
+    require_persons(records)
+    most = plan.rows_per_person
+    if records.rows_per_unit.max(initial=0) > most:
+        raise DataError(
+            f"data.records_per_person = {most} is exceeded by a person's rows. Load the records by "
+            "the plan that is trained."
+        )
+    weights = records.weights(plan.data.person_weighting, most)
+    return Units(records.units, records.persons, weights)
 
-    count: int
-    of_row: npt.NDArray[np.int64] | None
-    weights: npt.NDArray[np.float64]
 
-    def __post_init__(self) -> None:
-        if self.of_row is None:
-            return
-        sums = np.bincount(self.of_row, weights=self.weights, minlength=self.count)
-        sorted_by_unit = bool((np.diff(self.of_row) >= 0).all()) and len(sums) == self.count
-        # NaN fails too
-        if not ((self.weights >= 0.0).all() and (sums <= _MOST).all() and sorted_by_unit):
-            raise GuaranteeError(
-                "rows must be sorted by unit, with weights of at least 0 that add up to at most 1 "
-                "in each. A task or a data set breaks this."
-            )
-
-    @classmethod
-    def single(cls, rows: int) -> Self:
-        """Every row a unit of its own."""
-        return cls(rows, None, np.zeros(0))
-
-    @classmethod
-    def of(cls, plan: TrainingPlan, records: Records) -> Self:
-        """A silo's records as the plan groups them."""
-        return cls.single(len(records))
-
-    def expanded(self, rows: LinearRows) -> Units:
-        """Of the rows that a task made of the records which these units group."""
-        units = np.arange(self.count) if self.of_row is None else self.of_row
-        weights = np.ones(self.count) if self.of_row is None else self.weights
-        return Units(self.count, units[rows.records], rows.weights * weights[rows.records])
-
-    def in_bins(
-        self, assigned: npt.NDArray[np.int64], bins: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(order, ends, units): rows by bin, where each bin ends among them, and its units.
-
-        Args:
-            assigned: the bin of each unit.
-        """
-        units = np.bincount(assigned, minlength=bins)
-        rows = assigned if self.of_row is None else assigned[self.of_row]
-        ends = np.cumsum(np.bincount(rows, minlength=bins))
-        return np.argsort(rows, kind="stable"), ends, units
+def require_persons(records: Records) -> None:
+    """Refuse records that do not say whose they are."""
+    if records.persons is None:
+        raise DataError(
+            'records must say whose they are for privacy.unit = "person". Name '
+            "data.person_column, or pass groups."
+        )

@@ -79,8 +79,13 @@ class Algorithm(ABC):
         """
 
     def claims(self, setting: Setting) -> tuple[Claim, ...]:
-        """What can be claimed for a record of one silo, in the order of preference."""
+        """What can be claimed for a record of one silo, in the order of preference.
+
+        For a person in several silos nothing is claimed that rests on one silo's noise alone
+        (whoever holds the other rows knows them), or that is not proved.
+        """
         statements = {statement.name: statement for statement in self.statements}
+        several = setting.silos_per_unit > 1
         return tuple(
             Claim(
                 name=name,
@@ -89,6 +94,7 @@ class Algorithm(ABC):
                 statement=statements[name].text,
             )
             for name, proved in self.proved(setting).items()
+            if not several or (proved and statements[name].counts != "own")
         )
 
     def headroom(self, resolved: ResolvedPlan) -> float:

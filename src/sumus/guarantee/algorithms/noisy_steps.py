@@ -18,6 +18,7 @@ from sumus.guarantee.claims import (
     Setting,
     Statement,
     but_the_last,
+    each_alone,
     noisy,
 )
 from sumus.guarantee.layout import Layout, SiloDesign
@@ -36,7 +37,7 @@ _ONE_STEP = Statement(
 )
 _LAST_STEP = Statement(
     name="last-step",
-    compose=lambda s: but_the_last(s, lambda count: noisy(s, s.own, count)),
+    compose=lambda s: but_the_last(s, lambda count: each_alone(s, s.own, count)),
     text="the last step of a round with the noise of all counted silos, the steps before it with "
     "the silo's own",
     brief="the last step of a round with the noise of all silos",
@@ -84,8 +85,9 @@ class NoisySteps(Algorithm):
 class _NoisySums(NoisySteps):
     def proved(self, setting: Setting) -> Mapping[str, bool]:
         one_step = setting.local_steps == 1
-        # with nobody else's noise it is `local`
-        shared = {"last-step": True} if setting.contributors > 1 else {}
+        # with nobody else's noise it is `local`, which is not claimed for several silos
+        together = setting.contributors > 1 or setting.silos_per_unit > 1
+        shared = {"last-step": True} if together else {}
         first = {"single-step": True} if one_step else shared
         return first | {"local": True, "per-step": one_step}
 

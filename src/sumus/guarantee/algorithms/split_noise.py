@@ -26,7 +26,10 @@ def _compose(s: Setting) -> Release:
         )
         raise PlanError("training.algorithm", SplitNoise.rules.name, rule, "Use dp-sgd.")
     multiplier = split_noise_multiplier(s)
-    return but_the_last(s, lambda count: Queries(multiplier, s.sampling_rate, count))
+    parts = s.silos_per_unit
+    if s.sampling_rate == 1.0:  # all silos of a unit move together
+        return but_the_last(s, lambda count: Queries(multiplier / parts, 1.0, count))
+    return but_the_last(s, lambda count: Queries(multiplier, s.sampling_rate, count, parts=parts))
 
 
 @final
@@ -78,7 +81,7 @@ def split_noise_multiplier(s: Setting) -> float:
     coordinate, without a cross term.
 
     Guarantee: upper bound on the privacy loss of seeing every silo's state noise and the sum, every
-        step; valid for any model.
+        step; valid for any model. The shifts of several silos add up, and so do their roots of cost.
     """
     if s.state_noise == 0.0 or s.contributors == 1:
         return 1.0 / (_shift(s.own) * s.l2_grid)

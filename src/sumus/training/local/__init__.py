@@ -66,9 +66,11 @@ def local_updater(
         loss: instead of the task's, for the algorithms that clip single records, which hold for
             any.
     """
-    if len(records) > silo.records:
+    persons = design.plan.protects_persons
+    count, counted = (records.units, "persons") if persons else (len(records), "records")
+    if count > silo.records:
         raise DataError(
-            f"silo {silo.name} has {len(records)} records, more than the public bound "
+            f"silo {silo.name} has {count} {counted}, more than the public bound "
             f"{silo.records} of data.records_per_silo."
         )
     return UPDATERS[design.resolved.rules.name](design, silo, records, model, loss=loss)

@@ -29,13 +29,13 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError, PlanError
-from sumus.gradients import run_pass
+from sumus.gradients import Units, run_pass
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
-from sumus.training.units import Units
+from sumus.training.units import units_of
 
 __all__ = ["UPDATER", "convex_pass"]
 
@@ -60,7 +60,7 @@ class ConvexPass:
         self._bounds = convex_bounds(design.resolved, silo.learning_rate)
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
-        self._y, self._units = records.y, Units.of(design.plan, records)
+        self._y, self._units = records.y, units_of(design.plan, records)
         self._link: Link | None = None
         task = design.plan.task
         rows = task.expand(self._x, self._y)
@@ -131,7 +131,7 @@ def convex_pass(
     """The weights after `passes` passes, each with fresh independent uniform bins for every unit.
 
     Args:
-        weights: (outputs, features); one output means binary logistic or Huber regression.
+        weights: (outputs, features).
         x: rows with the bias feature included, norm at most `feature_bound`.
         y: their labels.
         task: whose loss it is.
@@ -148,7 +148,7 @@ def convex_pass(
     if link is None:
         link = task.link(len(weights))
         task.check(y, len(weights))
-    if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER):
+    if link not in (Link.SOFTMAX, Link.LOGISTIC, Link.HUBER, Link.EXPONENTIAL):
         raise PlanError("training.task", task.name, "has no convex pass", 'Use "split-noise".')
     _check(weights, x, feature_bound)
     trained = np.array(weights, dtype=np.float64, order="C")
@@ -157,7 +157,7 @@ def convex_pass(
         run_pass(
             trained,
             np.ascontiguousarray(x),
-            y,
+            np.ascontiguousarray(y.reshape(len(x), y.size // max(len(x), 1))),
             units.weights,
             order,
             ends,

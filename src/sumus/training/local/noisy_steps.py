@@ -19,6 +19,7 @@ from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
 from sumus.training.sampling import poisson_batch
+from sumus.training.units import units_of
 
 __all__ = ["UPDATER"]
 
@@ -43,6 +44,7 @@ class NoisySteps:
     ) -> None:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
+        self._units = units_of(design.plan, records)
         self._gradients = PerRecordGradients(
             model, loss=loss or design.plan.task, vocabulary=design.plan.training.vocabulary
         )
@@ -61,7 +63,10 @@ class NoisySteps:
         taken = clipped = nonfinite = saturated = 0
         noise_seconds = 0.0
         for step in range(silo.local_steps):
-            batch = torch.from_numpy(poisson_batch(len(self._y), silo.sampling_rate, source))
+            # coins are the units': all rows of a person come along, or none
+            chosen = poisson_batch(self._units.count, silo.sampling_rate, source)
+            rows, units = self._units.take(chosen)
+            batch = torch.from_numpy(rows)
             batch_sum = self._gradients.clipped_sum(
                 torch.from_numpy(state),
                 self._x[batch],
@@ -70,6 +75,7 @@ class NoisySteps:
                 resolution=silo.resolution,
                 rounding=design.plan.noise.rounding,
                 source=source,
+                units=units,
             )
             gradient, clamped = clamp(batch_sum.integers.numpy(), design.clamp_grid)
             # no gradient is taken at the state after the last step
