@@ -212,6 +212,7 @@ PINNED = {
         "TrainingPlan",
         "cells_of",
         "cnn_flat_features",
+        "described_labels",
         "feature_shape",
         "float_sum_terms",
         "resolve",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sumus.plan.cells import (
         ColumnCells as ColumnCells,
         cells_of as cells_of,
+        described_labels as described_labels,
         with_columns as with_columns,
     )
     from sumus.plan.facts import PublicFacts as PublicFacts
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     algorithms="RULES AlgorithmRules",
-    cells="ColumnCells cells_of with_columns",
+    cells="ColumnCells cells_of described_labels with_columns",
     facts="PublicFacts",
     moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
-from sumus.tasks.life_table import life_table
+from sumus.tasks.life_table import kaplan_meier
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -56,6 +56,13 @@ _MOST_INTERVALS = 50
 _START_HAZARD = 0.1
 _EVENTS = {"0": 0, "no": 0, "false": 0, "1": 1, "yes": 1, "true": 1}
 _Z = 2.0
+
+
+def events_of(names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Whether each of these words says that the event happened, −1 where it says neither; one −1
+    more at the end, for positions of −1.
+    """
+    return np.array([*(_EVENTS.get(name.casefold(), -1) for name in names), -1], dtype=np.int64)
 
 
 @final
@@ -133,8 +140,7 @@ class Survival(Task):
                     f"in record {places[0] + 1}. Correct them or remove them."
                 )
         categories = happened.categories()
-        known = [_EVENTS.get(name.casefold(), -1) for name in categories.names]
-        events = np.array([*known, -1], dtype=np.int64)[categories.positions]
+        events = events_of(categories.names)[categories.positions]
         unknown = np.flatnonzero(events < 0)
         if len(unknown):
             raise DataError(
@@ -300,7 +306,7 @@ class Survival(Task):
         """
         risks, codes = scores[0].astype(np.float64), scores[1].astype(np.int64)
         people = np.bincount(codes, weights=weights, minlength=self._codes).astype(np.float64)
-        observed = life_table(people, noise_variance=0.0)[-1].value
+        observed = kaplan_meier(people, noise_variance=0.0)[-1].value
         predicted = float(np.average(_survival(risks), weights=weights))
         return {
             "c_index": concordance(risks, codes, weights),
@@ -340,7 +346,7 @@ class Survival(Task):
         people, cells = float(histogram.sum()), histogram.size
         if people <= _Z * std * math.sqrt(cells):
             return Measured(0.5, 0.5)
-        observed = life_table(histogram.sum(axis=1), noise_variance=_BINS * std**2)[-1]
+        observed = kaplan_meier(histogram.sum(axis=1), noise_variance=_BINS * std**2)[-1]
         ends = _survival(self._edges)
         ends[0], ends[-1] = 1.0, 0.0  # bins at the ends are open
         middles = (ends[:-1] + ends[1:]) / 2.0
