@@ -19,7 +19,7 @@ from sumus.errors import DataError, PlanError
 from sumus.runs import Simulation
 from sumus.tasks import TASKS, Declared, LabelFacts, Survival
 from sumus.tasks.concordance import concordance, noisy_concordance
-from sumus.tasks.life_table import life_table
+from sumus.tasks.life_table import kaplan_meier
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.models import SharedSlopes
 from sumus.training.units import Units
@@ -329,11 +329,11 @@ def test_kaplan_meier_is_the_product_of_shares() -> None:
     counts = np.array([5.0, 10.0, 8.0, 12.0, 0.0, 6.0, 40.0])
     at_risk = (76.0, 58.0, 46.0)
     values = np.cumprod([1 - 10 / at_risk[0], 1 - 12 / at_risk[1], 1 - 6 / at_risk[2]])
-    told = life_table(counts, noise_variance=0.0)
+    told = kaplan_meier(counts, noise_variance=0.0)
     np.testing.assert_allclose([point.value for point in told], values)
     variance = sum(d / (n * (n - d)) for d, n in zip((10, 12, 6), at_risk, strict=True))
     assert told[-1].plus_minus == pytest.approx(2 * values[-1] * math.sqrt(variance))
-    assert life_table(np.zeros(7), noise_variance=4.0)[-1].plus_minus == 1.0
+    assert kaplan_meier(np.zeros(7), noise_variance=4.0)[-1].plus_minus == 1.0
 
 
 def test_people_of_different_silos_are_compared() -> None:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
-from sumus.tasks.life_table import life_table
+from sumus.tasks.life_table import kaplan_meier
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -61,6 +61,13 @@ _MOST_INTERVALS = 50
 _START_HAZARD = 0.1
 _EVENTS = {"0": 0, "no": 0, "false": 0, "1": 1, "yes": 1, "true": 1}
 _Z = 2.0
+
+
+def events_of(names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Whether each of these words says that the event happened, −1 where it says neither; one −1
+    more at the end, for positions of −1.
+    """
+    return np.array([*(_EVENTS.get(name.casefold(), -1) for name in names), -1], dtype=np.int64)
 
 
 @final
@@ -144,8 +151,7 @@ class Survival(Task):
                     f"in record {places[0] + 1}. Correct them or remove them."
                 )
         categories = happened.categories()
-        known = [_EVENTS.get(name.casefold(), -1) for name in categories.names]
-        events = np.array([*known, -1], dtype=np.int64)[categories.positions]
+        events = events_of(categories.names)[categories.positions]
         unknown = np.flatnonzero(events < 0)
         if len(unknown):
             raise DataError(
@@ -310,7 +316,7 @@ class Survival(Task):
         Kaplan–Meier's.
         """
         risks, codes = scores[0].astype(np.float64), scores[1].astype(np.int64)
-        observed = life_table(self._people(codes, weights), noise_variance=0.0)[-1].value
+        observed = kaplan_meier(self._people(codes, weights), noise_variance=0.0)[-1].value
         predicted = float(np.average(_survival(risks), weights=weights))
         return {
             "c_index": concordance(risks, codes, weights),
@@ -347,7 +353,7 @@ class Survival(Task):
         precise = np.array([_CELL**2 / _BINS, _CODE**2])
         shares = precise / precise.sum()
         people = shares[0] * histogram.sum(axis=1) + shares[1] * codes / _CODE
-        observed = life_table(people, noise_variance=std**2 / precise.sum())
+        observed = kaplan_meier(people, noise_variance=std**2 / precise.sum())
         width = float(self._edges[1] - self._edges[0])
         values = {
             "c_index": noisy_concordance(histogram, noise_std=std / _CELL, width=width),
@@ -365,7 +371,7 @@ class Survival(Task):
     ) -> Metrics:
         """The measures in the clear, and Kaplan–Meier's curve."""
         plain = super().metrics(*scores, weights=weights)
-        observed = life_table(self._people(scores[1], weights), noise_variance=0.0)
+        observed = kaplan_meier(self._people(scores[1], weights), noise_variance=0.0)
         return replace(plain, baseline={"c_index": 0.5}, tables=self._curve(observed))
 
     def _people(
