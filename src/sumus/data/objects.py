@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sumus.data.object_arrays import array_of
 from sumus.data.object_persons import silos_of_persons
+from sumus.data.column_warnings import listed
 from sumus.data.partition import split_by_record
 from sumus.data.persons import PersonRules
 from sumus.data.silos import FederatedData, Records, SiloRecords
@@ -133,7 +134,9 @@ def from_arrays(
         shape=tuple(shape),
         labels=labels.facts,
         assumptions=tuple(lines),
-        remarks=beyond_bounds(sum(outside for _, outside in both), "label"),
+        remarks=beyond_bounds(
+            sum(outside for _, outside in both), listed(list(labels.facts.columns or ("label",)))
+        ),
         split_by_record=True,
     )
 

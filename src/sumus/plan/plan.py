@@ -229,6 +229,7 @@ class TrainingPlan:
                 classes=self.evaluation.classes,
                 start_hazard=self.training.start_hazard,
                 class_weights=weights if isinstance(weights, tuple) else None,
+                label_columns=data.label_columns,
             )
         )
 
