@@ -16,8 +16,9 @@ from sumus.noise import Rounding
 from sumus.plan.algorithms import AlgorithmRules
 from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
+from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import LINEAR_MODELS, feature_shape, moment_count, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, feature_shape, parameter_count
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -133,6 +134,12 @@ class ResolvedPlan:
     def silo_names(self) -> tuple[str, ...]:
         """In the order of the federation."""
         return tuple(silo.name for silo in self.silos)
+
+    @property
+    def moments(self) -> MomentShape:
+        """How the moments of `normal-equations` lie in the sum."""
+        matrices = self.plan.task.moment_matrices(self.plan.training.model)
+        return MomentShape.of(self.coordinates, self.dimension, matrices)
 
     @property
     def rows_per_record(self) -> int:
@@ -363,7 +370,8 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     features = math.prod(feature_shape(training.features, facts.shape)) + 1
     outputs = plan.task.outputs(facts.labels, training.model)
-    return plan.replace("training", coordinates=moment_count(features, outputs))
+    shape = MomentShape(features, outputs, plan.task.moment_matrices(training.model))
+    return plan.replace("training", coordinates=shape.count)
 
 
 def _resolve_cells(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

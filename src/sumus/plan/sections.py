@@ -66,7 +66,7 @@ class PrivacyPlan(RuledTable):
     # what is protected: one record, all rows of one person, or all records of one silo
     unit: str = key("record", choice("record", "person", "silo"))
     # the most silos that hold rows of one person; 1: what is protected is a person per silo
-    silos_per_person: int = key(1, whole(low=1, high=10**6), only=_PERSON)
+    silos_per_person: int = key(1, whole(low=1, high=1000), only=_PERSON)
     # privacy-loss distribution, or Rényi divergences
     accountant: str = key("pld", choice(*ACCOUNTANTS))
     # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä

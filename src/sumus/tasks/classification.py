@@ -224,14 +224,16 @@ class Classification(Task):
         """
         return 1 if model == "logistic" else max(2, rows)
 
+    def moment_matrices(self, model: str) -> int:
+        """Two classes with one row of weights: a matrix for the records of each."""
+        return 2 if model == "logistic" else 1
+
     def target_bound(self, outputs: int) -> float | None:
-        """1 for two classes with one output; √(1 − 1/K) for K outputs."""
-        return 1.0 if outputs == 1 else math.sqrt(1.0 - 1.0 / outputs)
+        """√(1 − 1/K)."""
+        return math.sqrt(1.0 - 1.0 / outputs)
 
     def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
-        """±1 for two classes with one output; 1 − 1/K for the class and −1/K for all others."""
-        if outputs == 1:
-            return (2.0 * labels - 1.0)[:, None]
+        """1 − 1/K for the class and −1/K for all others."""
         return np.asarray(np.eye(outputs)[labels] - 1.0 / outputs)
 
     # -- loss

@@ -467,6 +467,10 @@ class Task(Loss):
         """
         return rows
 
+    def moment_matrices(self, model: str) -> int:
+        """Matrices Σ x·xᵀ of normal equations: one of all records, or one of every class."""
+        return 1
+
     def target_bound(self, outputs: int) -> float | None:
         """B: no target vector is longer; None: the task has no normal equations."""
         return None
