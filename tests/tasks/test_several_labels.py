@@ -20,13 +20,20 @@ from sumus.gradients.kernels import to_residuals
 from sumus.guarantee import calibrated
 from sumus.plan import PublicFacts
 from sumus.runs import Simulation
-from sumus.tasks import TASKS, Declared, LabelFacts, MultiLabel, SeveralNumbers, Task
+from sumus.tasks import (
+    Declared,
+    LabelFacts,
+    MultiLabel,
+    SeveralNumbers,
+    Task,
+    declared_task,
+)
 from sumus.training.local.convex_pass import convex_pass
 
 BOUNDS = {"a": (0.0, 10.0), "b": (-5.0, 5.0), "c": (0.0, 100.0)}
 COLUMNS = tuple(BOUNDS)
 DECLARED = Declared({"label_column": None}, BOUNDS, label_columns=COLUMNS)
-YES_NO, NUMBERS = TASKS["classification"].of(DECLARED), TASKS["regression"].of(DECLARED)
+YES_NO, NUMBERS = (declared_task(name, DECLARED) for name in ("classification", "regression"))
 BOTH = pytest.mark.parametrize("task", [YES_NO, NUMBERS], ids=["yes or no", "numbers"])
 RECORDS = 2400
 

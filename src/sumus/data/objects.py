@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.column_warnings import listed
 from sumus.data.object_arrays import array_of
 from sumus.data.object_persons import silos_of_persons
-from sumus.data.column_warnings import listed
 from sumus.data.partition import split_by_record
 from sumus.data.persons import PersonRules
 from sumus.data.silos import FederatedData, Records, SiloRecords

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.life_table import kaplan_meier as kaplan_meier
     from sumus.tasks.multi_label import MultiLabel as MultiLabel
-    from sumus.tasks.registry import TASKS as TASKS
+    from sumus.tasks.registry import TASKS as TASKS, declared_task as declared_task
     from sumus.tasks.regression import Regression as Regression
     from sumus.tasks.several_numbers import SeveralNumbers as SeveralNumbers
     from sumus.tasks.survival import Survival as Survival
@@ -55,7 +55,7 @@ __getattr__, __dir__, __all__ = door(
     classification="Classification",
     counts="Counts",
     multi_label="MultiLabel",
-    registry="TASKS",
+    registry="TASKS declared_task",
     regression="Regression",
     life_table="kaplan_meier",
     several_numbers="SeveralNumbers",

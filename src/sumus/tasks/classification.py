@@ -75,13 +75,7 @@ class Classification(Task):
         self.classes, self.class_weights = classes, class_weights
 
     def of(self, declared: Declared) -> Task:
-        """With the number of classes and their weights, where the plan tells them; with several
-        columns of labels questions of yes or no.
-        """
-        if declared.label_columns is not None:
-            from sumus.tasks.multi_label import multi_label
-
-            return multi_label(declared.label_columns)
+        """With the number of classes and their weights, where the plan tells them."""
         if declared.classes is None and declared.class_weights is None:
             return self
         return _counting(declared.classes, _scaled(declared.class_weights or ()))

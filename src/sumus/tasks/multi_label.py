@@ -24,6 +24,7 @@ from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.task import (
     CountShape,
     Curvature,
+    Declared,
     LabelColumn,
     LabelFacts,
     Labels,
@@ -288,8 +289,13 @@ def _require_columns(labels: LabelFacts, columns: tuple[str, ...]) -> None:
         raise PlanError("data.label_columns", list(columns), rule, fix)
 
 
+def multi_label(declared: Declared) -> MultiLabel:
+    """The task of a plan's `data.label_columns`."""
+    return _asked(declared.label_columns or ())
+
+
 @lru_cache(maxsize=64)
-def multi_label(columns: tuple[str, ...]) -> MultiLabel:
+def _asked(columns: tuple[str, ...]) -> MultiLabel:
     """One object for equal labels: what is known about a model and a loss is kept by the loss's
     identity.
     """

@@ -80,11 +80,7 @@ class Regression(Task):
         self.half, self.middle = high / 2.0 - low / 2.0, high / 2.0 + low / 2.0
 
     def of(self, declared: Declared) -> Task:
-        """Scaled by the bounds of the label column, or of each of several."""
-        if declared.label_columns is not None:
-            from sumus.tasks.several_numbers import several_numbers
-
-            return several_numbers(declared)
+        """Scaled by the bounds of the label column."""
         column, bounds = declared.columns["label_column"], declared.bounds
         if column is None:
             return self
