@@ -165,6 +165,67 @@ def test_the_canaries_of_a_convex_pass_move_the_sum_by_what_is_accounted(
     assert float(scores[~included].mean()) == pytest.approx(0.0, abs=0.18)
 
 
+def test_the_canaries_of_a_survival_pass_move_the_sum_by_what_is_accounted() -> None:
+    """People at risk in all intervals, whom the model is certain to lose in each; numbers as
+    above.
+    """
+    plan = TrainingPlan.from_table(
+        {
+            "privacy": {"epsilon": 4.0, "delta": 1e-5},
+            "federation": {"silos": 2, "rounds": 2, "local_steps": 4},
+            "training": {"task": "survival"},
+            "data": {"objects": "audit", "intervals": [1, 2, 3]},
+            "aggregation": {"protocol": "trusted", "modulus_bits": 56},
+        }
+    )
+    labels = LabelFacts(intervals=(1.0, 2.0, 3.0))
+    facts = PublicFacts("audit", ("silo-0", "silo-1"), (200,) * 2, (125,), labels)
+    built = calibrated(plan, facts)
+    assert built.resolved.dimension == 128
+    rounds = CanaryRounds(built, 48, view="sum")
+    found = [rounds.run() for _ in range(64)]
+    scores, included = (
+        np.concatenate([each.scores for each in found]),
+        np.concatenate([each.included for each in found]),
+    )
+    assert float(scores[included].mean()) == pytest.approx(rounds.separation, abs=0.18)
+    assert float(scores[~included].mean()) == pytest.approx(0.0, abs=0.18)
+
+
+@pytest.mark.parametrize(
+    ("task", "keys"), [("regression", {}), ("survival", {"intervals": [1, 2]})]
+)
+def test_the_canaries_of_noisy_steps_do_not_hang_on_the_task(
+    task: str, keys: dict[str, object]
+) -> None:
+    """Each names a coordinate and has one loss in every task: what is clipped is a gradient."""
+    plan = TrainingPlan.from_table(
+        {
+            "privacy": {"epsilon": 4.0, "delta": 1e-5},
+            "federation": {"silos": 2, "rounds": 1, "local_steps": 1},
+            "training": {
+                "task": task,
+                "algorithm": "single-step",
+                "model": "linear",
+                "dimension": 128,
+                "sampling_rate": 1.0,
+                "divisor": 50.0,
+            },
+            "data": {"objects": "audit", "bounds": {"label": [0, 1]}, **keys},
+            "aggregation": {"protocol": "trusted", "modulus_bits": 56},
+        }
+    )
+    labels = LabelFacts(bounds=((0.0, 1.0),), intervals=(1.0, 2.0))
+    facts = PublicFacts("audit", ("silo-0", "silo-1"), (200,) * 2, (127,), labels)
+    rounds = CanaryRounds(calibrated(plan, facts), 48, view="sum")
+    found = [rounds.run() for _ in range(64)]
+    scores, included = (
+        np.concatenate([each.scores for each in found]),
+        np.concatenate([each.included for each in found]),
+    )
+    assert float(scores[included].mean()) == pytest.approx(rounds.separation, abs=0.18)
+
+
 def test_finds_halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     built = _design("single-step")
     monkeypatch.setattr(Skellam, "sample", _scaled_sample(0.5))

@@ -218,7 +218,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
-    plan = _with_classes(plan, facts)
+    plan = _with_classes(_with_class_weights(plan, facts), facts)
     if plan.describes:
         plan = _resolve_cells(plan, facts)
     elif plan.training.dimension is None:
@@ -243,6 +243,26 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     columns = len(facts.columns) or math.prod(feature_shape(plan.training.features, facts.shape))
     return plan.replace("training", feature_norm=math.sqrt(columns))
+
+
+def _with_class_weights(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Weights in the order of the classes, one for each."""
+    weights, names = plan.training.class_weights, facts.labels.names
+    if weights is None or plan.training.task != "classification":
+        return plan
+    field, fix = "training.class_weights", "Give one weight for each class, by name or in order."
+    if not isinstance(weights, tuple):
+        strange = sorted(set(weights) ^ set(names))
+        if strange:
+            listed = ", ".join(names[:12])
+            rule = f"must have the classes of the data for names ({listed})"
+            raise PlanError(field, strange[0], rule, fix)
+        weights = tuple(weights[name] for name in names)
+    if len(weights) != len(names):
+        raise PlanError(
+            field, len(weights), f"must hold a weight for each of {len(names)} classes", fix
+        )
+    return plan.replace("training", class_weights=weights)
 
 
 def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
