@@ -19,7 +19,7 @@ from sumus import RunOptions, TrainingPlan, account, train
 from sumus.data import FederatedData, Records, from_arrays
 from sumus.errors import PlanError, SumusError
 from sumus.gradients import add_moments
-from sumus.guarantee import calibrated
+from sumus.guarantee import calibrated, compare
 from sumus.plan import MomentShape
 from sumus.plan.moments import LARGEST_MOMENTS
 from sumus.randomness import RandomSource
@@ -256,6 +256,33 @@ def test_ten_copies_of_a_persons_rows_change_neither_noise_nor_epsilon() -> None
     assert np.abs(vectors[0] - vectors[1]).max() <= 30  # a grid step a person
 
 
+@pytest.mark.parametrize("model", ["softmax", "logistic"])
+def test_class_weights_weigh_moments(model: str) -> None:
+    """A record of a class with weight ½ adds half of what it adds otherwise."""
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(30, 3)), np.arange(30) % 2) for _ in range(3)]
+    one = np.array([[0.6, 0.0, 0.0, 0.25]], np.float32)
+    added = []
+    for weights in ([1.0, 1.0], [1.0, 0.5]):
+        plan = TrainingPlan().with_overrides(
+            {
+                "training.algorithm": "normal-equations",
+                "training.model": model,
+                "training.class_weights": weights,
+            }
+        )
+        design = calibrated(plan, from_arrays(silos).facts())
+        vectors = [
+            local_updater(design, design.silos[0], Records(x, y), nn.Identity())(
+                np.zeros(design.resolved.dimension), RandomSource.simulation(3, "noise")
+            ).vector
+            for x, y in ((one, np.ones(1, np.int64)), (one[:0], np.zeros(0, np.int64)))
+        ]
+        added.append(vectors[0] - vectors[1])
+    assert added[0].any()
+    assert np.abs(added[0] - 2 * added[1]).max() <= 2
+
+
 # -- the sum and the solution
 
 
@@ -407,6 +434,10 @@ def test_with_a_matrix_a_class_a_record_counts_its_square_alone() -> None:
     assert design.grid.clip_norm == pytest.approx(0.25)
     assert {silo.l2_grid for silo in design.silos} == {float(design.grid.resolution)}
     assert design.resolved.coordinates == 7 * 8
+
+
+def test_a_sum_of_moments_is_compared_with_no_algorithm_that_sums_updates() -> None:
+    assert compare(calibrated(TrainingPlan().with_overrides(DIGITS))) is None
 
 
 def test_shapes_follow_from_the_plan_alone_and_other_numbers_are_refused() -> None:

@@ -146,11 +146,12 @@ class Comparison:
 
 
 def compare(design: NoiseDesign) -> Comparison | None:
-    """The comparison for a design; None where the unit is a silo, or there is no target and no
-    noise to compare at.
+    """The comparison for a design; None where the unit is a silo, where no updates are summed, or
+    where there is no target and no noise to compare at.
     """
     plan = design.plan
-    if plan.rules.protects != "records" or plan.privacy.epsilon is None:
+    records = plan.rules.protects == "records" and plan.rules.sums == "updates"
+    if not records or plan.privacy.epsilon is None:
         return None
     silo = design.silos[0]
     work = design.algorithm.work(plan, silo)
