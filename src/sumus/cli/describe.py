@@ -25,7 +25,7 @@ from sumus.plan import DEFAULT_PLAN, TrainingPlan
 if TYPE_CHECKING:
     from sumus.describing import Description
 
-__all__ = ["describe_app"]
+__all__ = ["describe_app", "show_run"]
 
 describe_app = typer.Typer(add_completion=False)
 
@@ -99,9 +99,7 @@ def describe_command(
     console = screen(stderr=json_)
     if path is not None and path.is_dir():
         _refuse_beside("PLAN or RUN", path, set_, asked, write, resume)
-        from sumus.describing import Description
-
-        _show(console, Description.of_run(RunFolder.open(path)), report=report, as_json=json_)
+        show_run(console, RunFolder.open(path), report=report, as_json=json_)
         return
     if resume is not None:
         _refuse_beside("--resume", resume, set_, asked, write, path)
@@ -202,6 +200,15 @@ def _write_plan(plan: TrainingPlan, file: Path, *, as_json: bool) -> None:
         print_json({"plan": str(file), "plan_hash": complete.hash})
     else:
         typer.echo(f"{file}: run it with `sumus describe`, or across machines like any plan")
+
+
+def show_run(
+    console: Console, run: RunFolder, *, report: bool = True, as_json: bool = False
+) -> None:
+    """What a run has described, on the screen and in its folder."""
+    from sumus.describing import Description
+
+    _show(console, Description.of_run(run), report=report, as_json=as_json)
 
 
 def _show(console: Console, description: Description, *, report: bool, as_json: bool) -> None:
