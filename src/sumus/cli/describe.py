@@ -16,7 +16,7 @@ from rich.table import Table
 from sumus.books import RunFolder
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
 from sumus.cli.terminal import screen
-from sumus.data import FederatedData, public_facts
+from sumus.data import FederatedData, left_out_lines, public_facts
 from sumus.errors import PlanError, StorageError
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
@@ -116,13 +116,8 @@ def describe_command(
     def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
         if account is not None:
             console.print(guarantee_text(account))
-        for silo in data.silos:
-            if silo.left_out:
-                told = (
-                    f"{silo.left_out:,} records of {silo.name} beyond the bound {silo.bound:,} "
-                    "(said here only)"
-                )
-                console.print(f"[dim]  left out     {escape(told)}", highlight=False)
+        for line in left_out_lines(data):
+            console.print(f"[dim]  left out     {escape(line)} (said here only)", highlight=False)
         if seed is not None:
             console.print(
                 "[bold red]  --seed makes the noise public: the guarantee above is void for this "
