@@ -146,14 +146,6 @@ class Comparison:
 
 
 def compare(design: NoiseDesign) -> Comparison | None:
-<<<<<<< HEAD
-    """The comparison for a design; None where the unit is a silo, where no updates are summed, or
-    where there is no target and no noise to compare at.
-    """
-    plan = design.plan
-    records = plan.rules.protects == "records" and plan.rules.sums == "updates"
-    if not records or plan.privacy.epsilon is None:
-=======
     """The comparison for a design; None where the unit is a silo, where there is no target and no
     noise to compare at, and for what does its work without steps.
     """
@@ -162,7 +154,6 @@ def compare(design: NoiseDesign) -> Comparison | None:
         (name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm), None
     )
     if plan.rules.protects != "records" or plan.privacy.epsilon is None or own is None:
->>>>>>> tasks15
         return None
     silo = design.silos[0]
     work = design.algorithm.work(plan, silo)
