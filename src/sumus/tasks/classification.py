@@ -28,6 +28,8 @@ from sumus.tasks.class_measures import (
     exact_measures,
     told,
 )
+from sumus.tasks.score_tree import SPREAD_PLACE
+from sumus.tasks.silo_spread import exact_spread, noisy_spread, spread_of_silo
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -67,6 +69,12 @@ class Classification(Task):
         Measure("average_precision", larger_is_better=True, word="average precision"),
         Measure("brier", larger_is_better=False, word="Brier score"),
         Measure("calibration_error", larger_is_better=False, word="calibration error"),
+    )
+    spread = Measure(
+        "accuracy_spread",
+        larger_is_better=False,
+        is_share=True,
+        word="spread of accuracy over silos",
     )
     constant = ("majority", "most frequent class")
 
@@ -300,6 +308,10 @@ class Classification(Task):
             name: Measured(float(np.average([part[name] for part in held], weights=sizes)))
             for name in ("accuracy", "loss")
         }
+        if len(held) > 1:
+            accuracies = np.array([part["accuracy"] for part in held])
+            between = exact_spread(accuracies, np.array(sizes, dtype=np.float64))
+            means[self.spread.name] = Measured(between)
         baseline, tables = details_of(tuple(scores), weights)
         return replace(
             together,
@@ -312,6 +324,19 @@ class Classification(Task):
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """A path of the tree over scores, or one entry of each kind."""
         return counted(self._counted, scores)
+
+    def of_silo(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """With the silo's part in the spread over silos."""
+        sent = total_grid.copy()
+        sent[SPREAD_PLACE] = spread_of_silo(int(total_grid[0]), int(total_grid[1]))
+        return sent
+
+    def between_silos(
+        self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float, silos: int
+    ) -> Mapping[str, Measured]:
+        """The standard deviation of accuracy over silos, beyond what chance makes of it."""
+        found = noisy_spread(total_grid, SPREAD_PLACE, noise_std_grid=noise_std_grid, silos=silos)
+        return {self.spread.name: found}
 
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
         """Every measure with what noise, bins and the choice of records leave open."""

@@ -144,19 +144,19 @@ def noisy_calibration(noisy: NoisyCells, kept: Floats) -> Measured:
     return share_within(raw - less - hidden, raw + more + hidden)
 
 
-def curve(kept: Floats) -> dict[str, list[float]]:
+def curve(kept: Floats) -> dict[str, tuple[float, ...]]:
     """False and true positive rates at every edge of a bin, from the highest."""
     controls, cases = (np.append(0.0, np.cumsum(row[::-1])) for row in kept)
     rates = [row / row[-1] if row[-1] > 0.0 else row for row in (controls, cases)]
     _, places = np.unique(np.stack(rates).round(6), axis=1, return_index=True)
     chosen = np.sort(places)
     return {
-        "false_positive_rate": [round(float(rate), 6) for rate in rates[0][chosen]],
-        "true_positive_rate": [round(float(rate), 6) for rate in rates[1][chosen]],
+        "false_positive_rate": tuple(rates[0][chosen].round(6).tolist()),
+        "true_positive_rate": tuple(rates[1][chosen].round(6).tolist()),
     }
 
 
-def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, list[float]]:
+def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, tuple[float, ...]]:
     """By group of scores: the mean prediction, the share of cases with its ±, and the share of all
     records; groups of which nothing can be told are left out.
     """
@@ -176,7 +176,7 @@ def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, list[float]]:
         table["observed"].append(round(observed.value, 6))
         table["plus_minus"].append(round(observed.plus_minus or 0.0, 6))
         table["share"].append(round(float(weights.sum()) / everything, 6))
-    return table
+    return {name: tuple(column) for name, column in table.items()}
 
 
 def _bins_of(group: int) -> slice:

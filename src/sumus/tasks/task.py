@@ -286,7 +286,7 @@ class Metrics:
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
     weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
     baseline: Mapping[str, float] = field(default_factory=dict)
-    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
+    tables: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -352,6 +352,8 @@ class Task(Loss):
     """`training.task`."""
     measures: ClassVar[tuple[Measure, ...]]
     """What is measured; the first is what a model is chosen by and what is shown."""
+    spread: ClassVar[Measure | None] = None
+    """How much the headline measure differs between silos, where that is counted."""
     constant: ClassVar[tuple[str, str]]
     """The best constant prediction: its key among a run's baselines, and what it is called."""
     counts: CountShape
@@ -540,6 +542,23 @@ class Task(Loss):
 
         Guarantee: no row is longer than `counts.l2_grid` in L2 norm, whatever the scores hold.
         """
+
+    def of_silo(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What a silo sends for the sum of its records' counts, before noise.
+
+        Guarantee: a record more moves it by a vector no longer than `counts.l2_grid`.
+        """
+        return total_grid
+
+    def between_silos(
+        self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float, silos: int
+    ) -> Mapping[str, Measured]:
+        """How much silos differ, by the name of `spread`; nothing where it is not counted.
+
+        Args:
+            silos: in the sum.
+        """
+        return {}
 
     @abstractmethod
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
