@@ -75,7 +75,8 @@ def binned_auroc(cells: Floats) -> tuple[float, float] | None:
 
 def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
     """AUROC: a quotient of two products of noisy numbers, each without the bias that the noise
-    brings, and with the errors of both to the second order.
+    brings. Slopes are taken at the noisy numbers, so the squares of the noise are in the errors too:
+    twice, where they belong there once.
     """
     controls, cases = noisy.cells
     covariance = noisy.covariance
@@ -87,10 +88,6 @@ def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
 
     x, y = unbiased(won), unbiased(pairs)
     slopes = [((kernel + kernel.T) @ flat).reshape(2, SCORE_BINS) for kernel in (won, pairs)]
-    twice = [(kernel + kernel.T) @ covariance for kernel in (won, pairs)]
-    second = Moments(
-        *(float((twice[i] * twice[j].T).sum()) / 2.0 for i, j in ((0, 0), (0, 1), (1, 1)))
-    )
     hidden = max(unbiased(tied), 0.0) / (2.0 * y) if y > 0.0 else 1.0
     for one in (cases, controls):  # a product of two numbers near 0 may look large
         where = np.zeros_like(noisy.cells)
@@ -98,7 +95,7 @@ def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
         if one.sum() < _KNOWN * math.sqrt(noisy.noise_of(where, where)):
             return _NOTHING
     moments = _moments(noisy, kept, *slopes)
-    return noisy_quotient(x, y, moments + second, unsure=hidden)
+    return noisy_quotient(x, y, moments, unsure=hidden)
 
 
 def binned_average_precision(cells: Floats) -> tuple[float, float]:

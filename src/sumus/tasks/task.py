@@ -239,7 +239,7 @@ class Measure:
     @property
     def title(self) -> str:
         """As a heading."""
-        return self.word or self.name.capitalize()
+        return self.word[:1].upper() + self.word[1:] if self.word else self.name.capitalize()
 
     @property
     def shown(self) -> str:
@@ -389,6 +389,14 @@ class Task(Loss):
     def headline(self) -> Measure:
         """The measure that is shown where there is room for one."""
         return self.measures[0]
+
+    def leading(self, values: Mapping[str, float], constant: Mapping[str, float]) -> Measure:
+        """The measure to read first, by a rule on what is told anyway.
+
+        Args:
+            values: what was measured; `constant`: what a constant answer would reach.
+        """
+        return self.headline
 
     def headline_text(self, values: Mapping[str, float], plus_minus: Mapping[str, float]) -> str:
         """Such as "accuracy 81.2% ± 0.3%"; empty where it was not measured."""
