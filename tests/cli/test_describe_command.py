@@ -343,3 +343,66 @@ def test_a_refused_sum_is_no_description(folder: Path) -> None:
     run.__class__ = Empty
     with pytest.raises(DataError, match="has no statistics"):
         Description.of_run(run)
+
+
+# -- times, and persons
+
+
+def test_times_are_described_with_their_events(tmp_path: Path) -> None:
+    """A record whose time or event cannot be read is missing, never an error."""
+    draw = np.random.default_rng(0)
+    rows = [f"{'ABC'[i % 3]},{draw.integers(1, 400)},{('yes', 'no')[i % 2]}" for i in range(900)]
+    rows += ["A,-4,yes", "A,,no", "B,12,maybe", "C,soon,1"]
+    (tmp_path / "t.csv").write_text("\n".join(["site,days,died", *rows, ""]))
+    plan = sumus.TrainingPlan().with_overrides(
+        {
+            "training.task": "survival",
+            "data.path": str(tmp_path / "t.csv"),
+            "data.silo_column": "site",
+            "data.time_column": "days",
+            "data.event_column": "died",
+            "data.intervals": [30, 90, 365],
+        }
+    )
+    options = RunOptions(root=tmp_path, ledger=False)
+    made = describing_plan(plan, epsilon=20.0)
+    found = describe(made, options=options, simulation=Simulation(1))
+    assert list(found.columns) == ["days"], "times bring their events along, in one cell a record"
+    assert found.columns["days"].kind == "survival"
+    assert dict(found.columns["days"].cells)["missing"] == pytest.approx(4.0, abs=2.0)
+    curve = [each.value for _, each in found.columns["days"].survival]
+    assert curve == sorted(curve, reverse=True)
+    complete, _ = written(describing_plan(plan))
+    assert complete.describe.columns == ("days",)
+
+
+def test_ten_times_the_same_rows_of_a_person_change_neither_noise_nor_statistics(
+    tmp_path: Path,
+) -> None:
+    draw = np.random.default_rng(0)
+    people = [(f"{'ABC'[i % 3]},p{i}", draw.integers(0, 100)) for i in range(600)]
+    found = []
+    for copies in (1, 10):
+        rows = [f"{who},{age}" for who, age in people for _ in range(copies)]
+        (tmp_path / "t.csv").write_text("\n".join(["site,who,age", *rows, ""]))
+        plan = sumus.TrainingPlan().with_overrides(
+            {
+                "privacy.unit": "person",
+                "data.person_column": "who",
+                "data.path": str(tmp_path / "t.csv"),
+                "data.silo_column": "site",
+                "data.label_column": "age",
+                "data.bounds.age": [0, 100],
+                "training.task": "regression",
+            }
+        )
+        options = RunOptions(root=tmp_path / str(copies), ledger=False)
+        found.append(describe(plan, epsilon=1.0, options=options, simulation=Simulation(1)))
+    once, often = found
+    assert once.unit == "persons"
+    assert once.account is not None
+    assert often.account is not None
+    assert once.noise_std == often.noise_std
+    assert once.account.epsilon == often.account.epsilon
+    assert once.columns["age"].cells == often.columns["age"].cells
+    assert list(once.columns) == ["age"], "whose row it is is never described"

@@ -18,6 +18,7 @@ from sumus.describing.estimates import (
     spread,
 )
 from sumus.plan import ColumnCells
+from sumus.tasks import kaplan_meier
 
 __all__ = ["LEVELS", "ColumnStatistics", "statistics_of"]
 
@@ -33,7 +34,8 @@ class ColumnStatistics:
     """A column as a private sum shows it. Every estimate has the interval of its noise.
 
     Args:
-        kind: "bounded" or "wide" numbers, "categories", or "text" without a list.
+        kind: "bounded" or "wide" numbers, "categories", "text" without a list, or "survival": times
+            with their events.
         cells: (name, noisy count) of every cell, in order.
         plus_minus: of every count, 95 %.
         edges: of numbers, between the cells that are neither beyond them nor missing.
@@ -43,6 +45,8 @@ class ColumnStatistics:
         quantiles: by level.
         below: share of the values under their lower bound; `above`: over the upper one.
         shares: of categories, among all records.
+        survival: (cut point, share without an event by then), Kaplan–Meier; its interval holds the
+            choice of people too.
         bounds: for the plan: those that it declares, or learned ones; None where nothing is known.
         learned: whether the bounds follow from the sum.
     """
@@ -59,6 +63,7 @@ class ColumnStatistics:
     below: Estimate | None = None
     above: Estimate | None = None
     shares: Mapping[str, Estimate] = field(default_factory=dict)
+    survival: tuple[tuple[float, Estimate], ...] = ()
     bounds: tuple[float, float] | None = None
     learned: bool = False
 
@@ -79,6 +84,7 @@ class ColumnStatistics:
             "below": _plain(self.below),
             "above": _plain(self.above),
             "shares": {name: _plain(each) for name, each in self.shares.items()},
+            "survival": [[time, _plain(each)] for time, each in self.survival],
             "bounds": None if self.bounds is None else list(self.bounds),
             "learned": self.learned,
         }
@@ -100,6 +106,13 @@ def statistics_of(cells: ColumnCells, counts: Vector, sigma: float) -> ColumnSta
     }
     if cells.kind == "text":
         return ColumnStatistics(cells=_named(("there", "missing"), counts), **common)
+    if cells.kind == "survival":
+        return ColumnStatistics(
+            cells=_named(_outcomes(cells.edges), counts),
+            edges=cells.edges,
+            survival=_kaplan_meier(cells, counts, sigma),
+            **common,
+        )
     if cells.kind == "categories":
         names = (*cells.names, "other", "missing")
         shares = {
@@ -109,6 +122,32 @@ def statistics_of(cells: ColumnCells, counts: Vector, sigma: float) -> ColumnSta
         }
         return ColumnStatistics(cells=_named(names, counts), shares=shares, **common)
     return _numbers(cells, counts, sigma, common)
+
+
+def _outcomes(cuts: tuple[float, ...]) -> tuple[str, ...]:
+    """Names of the cells of times: as `Survival.encode` numbers them, and missing."""
+    starts = (0.0, *cuts[:-1])
+    events = [f"event in {low:g} – {high:g}" for low, high in zip(starts, cuts, strict=True)]
+    followed = ["not followed", *(f"followed to {cut:g}, no event" for cut in cuts)]
+    codes = [followed[0]]
+    for event, later in zip(events, followed[1:], strict=True):
+        codes += [event, later]
+    return (*codes, "missing")
+
+
+def _kaplan_meier(
+    cells: ColumnCells, counts: Vector, sigma: float
+) -> tuple[tuple[float, Estimate], ...]:
+    points = kaplan_meier(counts[:-1], noise_variance=sigma**2)
+    told = [
+        Estimate(
+            point.value,
+            point.value - (point.plus_minus or 0.0),
+            point.value + (point.plus_minus or 0.0),
+        ).within(0.0, 1.0)
+        for point in points
+    ]
+    return tuple(zip(cells.edges, told, strict=True))
 
 
 def _numbers(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sumus.data import public_facts
 from sumus.errors import PlanError
-from sumus.plan import DataPlan, TrainingPlan, with_columns
+from sumus.plan import DataPlan, TrainingPlan, described_labels, with_columns
 
 __all__ = ["SHARE_OF_TARGET", "describing_plan", "written"]
 
@@ -62,11 +62,12 @@ def written(plan: TrainingPlan) -> tuple[TrainingPlan, tuple[str, ...]]:
     alike; what it leaves open is read off the file, and what that takes as public is told.
     """
     data, described = plan.data, plan.describe
-    labels = tuple(filter(None, (getattr(data, key) for key in plan.task.label_keys)))
+    labels = described_labels(plan)
     columns = described.columns
     if columns is None and data.columns is not None:
         columns = tuple(dict.fromkeys((*data.columns, *labels, *(described.numbers or ()))))
     declared = {*(data.bounds or {}), *(data.categories or {}), *(described.numbers or ())}
+    declared |= set(labels) if data.intervals else set()
     if columns is not None and (described.numbers is not None or set(columns) <= declared):
         return plan.replace("describe", columns=columns, numbers=described.numbers or ()), ()
     facts = public_facts(plan)

@@ -103,7 +103,8 @@ class Description:
         lines += ["[data.bounds]"]
         for name, column in self.columns.items():
             if column.bounds is None:
-                why = "text" if column.kind in ("text", "categories") else "too few for the noise"
+                number = column.kind in ("bounded", "wide")
+                why = "too few for the noise" if number else "no number"
                 lines += [f"# {toml_value(name)}: no bounds ({why})"]
                 continue
             ends = toml_value(list(column.bounds))
@@ -205,19 +206,23 @@ def _row(column: ColumnStatistics) -> tuple[str, str, str, str]:
     missing = "?" if column.missing is None else share_text(column.missing)
     if column.kind == "text":
         return column.name, missing, "text without a list", f"list data.categories.{column.name}"
+    if column.kind == "survival":
+        ends = [*column.survival[:1], *column.survival[1:][-1:]]
+        curve = ", ".join(f"{share_text(each)} without event by {time:g}" for time, each in ends)
+        return column.name, missing, curve, "–"
     if column.kind == "categories":
         first = sorted(column.shares.items(), key=lambda pair: -pair[1].value)[:3]
         typical = ", ".join(f"{name} {share_text(share)}" for name, share in first)
         return column.name, missing, typical or "too few for the noise", "–"
-    ends = "–" if column.bounds is None else f"{column.bounds[0]:g} … {column.bounds[1]:g}"
+    bounds = "–" if column.bounds is None else f"{column.bounds[0]:g} … {column.bounds[1]:g}"
     middle = column.quantiles.get(0.5)
     if middle is None:
-        return column.name, missing, "too few for the noise", ends
+        return column.name, missing, "too few for the noise", bounds
     if column.mean is None:
         told = f"median {value_text(middle)}"
     else:
         told = f"mean {value_text(column.mean)}, median {value_text(middle)}"
-    return column.name, missing, told, f"{ends}{' (learned)' if column.learned else ''}"
+    return column.name, missing, told, f"{bounds}{' (learned)' if column.learned else ''}"
 
 
 def share_text(share: Estimate) -> str:

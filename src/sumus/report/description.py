@@ -28,7 +28,8 @@ _KINDS = {
     "bounded": "numbers between public bounds",
     "wide": "numbers without bounds, on a wide public grid",
     "categories": "categories of the plan",
-    "text": "text without a list",
+    "text": "text without a list: list its values in data.categories to have them counted",
+    "survival": "share without an event by each cut point of time (Kaplan–Meier)",
 }
 
 
@@ -97,7 +98,16 @@ def _tiles(description: Description) -> list[tuple[str, str, str]]:
 def _view(column: ColumnStatistics) -> ColumnView:
     shown, ticks, aside, note = _shown(column)
     label = f"Histogram of {column.name}: {len(shown)} cells, each ± {column.plus_minus:.0f}"
-    chart = histogram(shown, plus_minus=column.plus_minus, label=label, ticks=ticks, aside=aside)
+    if column.kind == "survival":
+        label = f"Kaplan–Meier curve of {column.name}, {len(shown)} cut points"
+    chart = histogram(
+        shown,
+        plus_minus=column.plus_minus,
+        label=label,
+        ticks=ticks,
+        aside=aside,
+        whiskers=[(100.0 * each.low, 100.0 * each.high) for _, each in column.survival],
+    )
     facts = [("Missing", _share(column.missing))]
     facts += [
         (name, _number(estimate))
@@ -111,6 +121,7 @@ def _view(column: ColumnStatistics) -> ColumnView:
     if column.kind == "bounded":
         facts += [("Below the bounds", _share(column.below)), ("Above", _share(column.above))]
     facts += [(f"Share {name}", _share(share)) for name, share in column.shares.items()]
+    facts += [(f"No event by {time:g}", _share(share)) for time, share in column.survival]
     if column.bounds is not None and column.learned:
         facts.append(("Bounds learned", f"{column.bounds[0]:g} to {column.bounds[1]:g}"))
     return ColumnView(column=column, kind=_KINDS[column.kind], chart=chart, facts=facts, note=note)
@@ -121,6 +132,9 @@ def _shown(
 ) -> tuple[list[tuple[str, float]], list[tuple[float, str]], int, str]:
     """Cells that are drawn, ticks, how many stand aside, and what is left out."""
     cells = list(column.cells)
+    if column.kind == "survival":
+        curve = [(f"{time:g}", 100.0 * each.value) for time, each in column.survival]
+        return curve, [], 0, "In per cent; whiskers hold the choice of people too."
     if column.kind == "bounded":
         edges, bars = column.edges, len(column.edges) - 1
         every = max(1, bars // 4)

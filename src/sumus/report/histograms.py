@@ -28,6 +28,7 @@ def histogram(
     label: str,
     ticks: Sequence[tuple[float, str]] = (),
     aside: int = 0,
+    whiskers: Sequence[tuple[float, float]] = (),
 ) -> Markup:
     """Bars with whiskers.
 
@@ -37,11 +38,12 @@ def histogram(
         label: what the chart shows, for readers who cannot see it.
         ticks: (place among the cells, text) below the axis; none: every cell's own name.
         aside: cells at the end that are no part of the scale, such as missing values.
+        whiskers: (low, high) of every cell, where they differ.
     """
     counts = [count for _, count in cells]
+    ends = whiskers or [(count - plus_minus, count + plus_minus) for count in counts]
     axis = linear_axis(
-        [*(count + plus_minus for count in counts), *(min(count, 0.0) for count in counts)],
-        from_zero=False,
+        [*(high for _, high in ends), *(min(count, 0.0) for count in counts)], from_zero=False
     )
     parts: list[Markup] = []
 
@@ -75,8 +77,9 @@ def histogram(
         outside = place >= len(cells) - aside
         left, step = across(place + (1e-9 if outside else 0.0)), width(place)
         zero, top = up(0.0), up(count)
+        half = max(ends[place][1] - count, count - ends[place][0])
         title = Markup("<title>{}: {} ± {}</title>").format(
-            name, as_number(round(count)), as_number(round(plus_minus))
+            name, as_number(float(f"{count:.3g}")), as_number(float(f"{half:.2g}"))
         )
         parts.append(
             _tag(
@@ -96,8 +99,8 @@ def histogram(
                 cls="whisker",
                 x1=middle,
                 x2=middle,
-                y1=up(count + plus_minus),
-                y2=up(count - plus_minus),
+                y1=up(ends[place][1]),
+                y2=up(ends[place][0]),
             )
         )
     base = up(0.0)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sumus.tasks import noisy_scores
 from sumus.tasks.class_counts import MOST_CONFUSED, NoisyClasses, class_counts
+from sumus.tasks.measures import Metrics
 from sumus.tasks.rankings import auroc, average_precision, gaps
 from sumus.tasks.score_bins import (
     CONFIDENCE_BINS,
@@ -27,7 +28,7 @@ from sumus.tasks.score_bins import (
     probability,
 )
 from sumus.tasks.score_tree import BRIER, LOSS, RECORD, NoisyCells, score_tree
-from sumus.tasks.task import CountShape, Metrics
+from sumus.tasks.task import CountShape
 from sumus.tasks.uncertainty import Measured, noisy_share
 
 __all__ = ["LOSS_CAP", "count_shape", "counted", "details_of", "exact_measures", "told"]

@@ -11,7 +11,7 @@ Guarantee: the loss of several records is the sum of theirs, so that a record's 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PlanError
-from sumus.tasks.uncertainty import Measured, number_text, percent_text
+from sumus.tasks.measures import Measure, Metrics
+from sumus.tasks.uncertainty import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,8 +37,6 @@ __all__ = [
     "LinearRows",
     "Link",
     "Loss",
-    "Measure",
-    "Metrics",
     "Task",
 ]
 
@@ -85,6 +84,7 @@ class Declared:
         classes: how many there are, `evaluation.classes`.
         intervals: cut points of time, `data.intervals`.
         start_hazard: `training.start_hazard`.
+        class_weights: `training.class_weights`, in the order of the classes.
     """
 
     columns: Mapping[str, str | None]
@@ -92,6 +92,7 @@ class Declared:
     classes: int | None = None
     intervals: tuple[float, ...] | None = None
     start_hazard: float | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 @final
@@ -209,103 +210,14 @@ class LinearRows:
         y: what `link` compares the rows' outputs with.
         weights: w_j ≥ 0; those of a record add up to at most 1.
         records: the position of the record that each row comes from, in rising order.
-        link: of φ.
+        link: of φ; None: the task's.
     """
 
     x: npt.NDArray[np.float32]
     y: npt.NDArray[Any]
     weights: npt.NDArray[np.float64]
     records: npt.NDArray[np.int64]
-    link: Link
-
-
-@final
-@dataclass(frozen=True)
-class Measure:
-    """A number that says how well a model does.
-
-    Args:
-        name: its key in journals and JSON.
-        larger_is_better: the direction of a search.
-        is_share: lies in [0, 1] and is shown in per cent.
-        word: how people write it; empty: as its name.
-    """
-
-    name: str
-    larger_is_better: bool
-    is_share: bool = False
-    word: str = ""
-
-    @property
-    def title(self) -> str:
-        """As a heading."""
-        return self.word[:1].upper() + self.word[1:] if self.word else self.name.capitalize()
-
-    @property
-    def shown(self) -> str:
-        """Within a sentence."""
-        return self.word or self.name
-
-    @property
-    def best(self) -> Callable[[Iterable[float]], float]:
-        """Of several values."""
-        return max if self.larger_is_better else min
-
-    @property
-    def worst(self) -> Callable[[Iterable[float]], float]:
-        """Of several values."""
-        return min if self.larger_is_better else max
-
-    def is_worse(self, value: float, than: float, *, by: float = 0.0) -> bool:
-        """Whether a value is worse than another one, by more than a margin."""
-        return value < than - by if self.larger_is_better else value > than + by
-
-    def text(self, value: float, plus_minus: float | None = None) -> str:
-        """With no more digits than its half-width bears."""
-        if self.is_share:
-            return percent_text(value, plus_minus)
-        return f"{value:.4g}" if plus_minus is None else number_text(value, plus_minus)
-
-
-@final
-@dataclass(frozen=True)
-class Metrics:
-    """How well a model does on some records.
-
-    Args:
-        values: by the name of the measure; empty without records.
-        records: how many, as far as noise lets one tell.
-        scores: of each row, where they are told in the clear.
-        weights: of each row; None: every row is a record of its own.
-        baseline: what the best constant answer would reach, by the name of the measure.
-        tables: curves and the like that the same counts tell, columns by name.
-    """
-
-    values: Mapping[str, Measured]
-    records: int
-    scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
-    weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
-    baseline: Mapping[str, float] = field(default_factory=dict)
-    tables: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict, repr=False)
-
-    def __getitem__(self, name: str) -> float:
-        return self.values[name].value
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The values alone."""
-        return {name: measured.value for name, measured in self.values.items()}
-
-    @property
-    def plus_minus(self) -> dict[str, float]:
-        """Half-widths of 95 % intervals, noise and sampling error included, of values that are not
-        exact.
-        """
-        return {
-            name: measured.plus_minus
-            for name, measured in self.values.items()
-            if measured.plus_minus is not None
-        }
+    link: Link | None = None
 
 
 class Loss(ABC):
@@ -476,6 +388,10 @@ class Task(Loss):
             rows: as many as the declared dimension makes.
         """
         return rows
+
+    def moment_matrices(self, model: str) -> int:
+        """Matrices Σ x·xᵀ of normal equations: one of all records, or one of every class."""
+        return 1
 
     def target_bound(self, outputs: int) -> float | None:
         """B: no target vector is longer; None: the task has no normal equations."""
