@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 import torch
 
 from sumus.cli import main
-from sumus.data import load, write_patients
+from sumus.data import Records, load, write_patients
 from sumus.errors import GuaranteeError
 from sumus.features import feature_map
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.purity.recording import record
 from sumus.runs import RunOptions, TrainedRun, train
+from sumus.training import bound_to, prepare
+from support.small_data import persons_data
 
 PLAN = """
 [privacy]
@@ -188,3 +191,22 @@ def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(
     Path("mymodule.py").write_text(MAP)
     forget(monkeypatch)
     assert len(train(silos=images, options=RunOptions(threads=1, resume=path)).rounds) == 2
+
+
+def test_the_same_rows_of_other_people_are_other_records() -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides(
+        {"privacy.unit": "person", "data.records_per_person": 4}
+    )
+    data = persons_data()
+    plan = resolve(plan, data.facts()).plan
+    silo = data.silos[0]
+    persons = silo.train.persons.copy()
+    place = int(np.flatnonzero(np.diff(persons) == 0)[0])
+    persons[place + 1 :] += 1  # two rows of one person become two people's
+    other = replace(silo, train=Records(silo.train.x, silo.train.y, persons))
+    digests = [
+        bound_to(b"s" * 32, each, prepare(plan, each), plan)
+        for each in (data, replace(data, silos=(other, *data.silos[1:])), data)
+    ]
+    assert digests[0] == digests[2]
+    assert digests[0] != digests[1]

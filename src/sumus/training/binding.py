@@ -47,6 +47,8 @@ def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: Training
             digest.update(f"/{silo.name}/{part.x.shape}/{part.x.dtype}/".encode())
             digest.update(np.ascontiguousarray(part.x).data)
             digest.update(np.ascontiguousarray(part.y).data)
+            if part.persons is not None:
+                digest.update(np.ascontiguousarray(part.persons).data)
     fixed = [parameter for parameter in bench.model.parameters() if not parameter.requires_grad]
     digest.update(bits_of([*fixed, *bench.model.buffers()]))
     # what promises nothing takes any module, and what counts has none
