@@ -31,7 +31,6 @@ from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
-from sumus.plan import moment_shape
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
@@ -327,19 +326,23 @@ class _Moments:
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
         resolved, task = design.resolved, design.plan.task
-        self._features, outputs = moment_shape(resolved.coordinates, resolved.dimension)
+        shape = resolved.moments
+        self._features = shape.features
         self._bound, self._type = design.plan.training.feature_bound, task.label_type
         self.canaries = _most(design, canaries, max(1, self._features // 2))
         self.parameters = np.zeros(resolved.dimension)
         columns = np.arange(self.canaries)
-        diagonal = columns * self._features - columns * (columns - 1) // 2
-        label = np.zeros(1, dtype=self._type) if outputs > 1 else np.ones(1, dtype=self._type)
-        self._label = label
-        targets = task.targets(label, outputs)[0]
-        behind = self._features * (self._features + 1) // 2
-        rows = behind + np.arange(outputs)[:, None] * self._features + columns[None, :]
+        # label 1 where it names the second of two matrices
+        several = shape.matrices > 1 or shape.outputs == 1
+        self._label = (np.ones if several else np.zeros)(1, dtype=self._type)
+        first = (shape.matrices - 1) * shape.triangle
+        diagonal = first + columns * self._features - columns * (columns - 1) // 2
+        behind = shape.matrices * shape.triangle
+        rows = behind + np.arange(shape.targets)[:, None] * self._features + columns[None, :]
         self._places = np.vstack([diagonal[None], rows])
-        self._weights = np.array([self._bound**2, *(self._bound * targets)]) / design.grid.clip_norm
+        targets = task.targets(self._label, shape.outputs)[0] if shape.targets else ()
+        lengths = np.array([self._bound, *targets])
+        self._weights = self._bound * lengths / design.grid.clip_norm
         self.silent = np.setdiff1d(np.arange(resolved.coordinates), self._places)[:4096]
         self.signal_grid = float(np.linalg.norm(self._weights)) * design.grid.resolution
 

@@ -117,8 +117,8 @@ def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int)
         if plan.training.learning_rates is None
         else float(np.mean(plan.training.learning_rates))
     )
-    kept, shared = plan.training.local_dimension or 0, plan.training.dimension
-    if kept and shared is not None:
+    kept, shared = plan.training.local_dimension, plan.training.dimension
+    if kept is not None and shared is not None:
         plan = plan.replace(
             "training", dimension=shared + kept, local_parameters=None, local_dimension=None
         )
