@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ import pytest
 import torch
 
 from sumus.cli import main
-from sumus.data import Records, load, write_patients
+from sumus.data import load, write_patients
 from sumus.errors import GuaranteeError
 from sumus.features import feature_map
-from sumus.plan import TrainingPlan, resolve
+from sumus.plan import TrainingPlan
 from sumus.purity.recording import record
 from sumus.runs import RunOptions, TrainedRun, train
-from sumus.training import bound_to, prepare
-from support.small_data import persons_data
 
 PLAN = """
 [privacy]
@@ -193,20 +190,15 @@ def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(
     assert len(train(silos=images, options=RunOptions(threads=1, resume=path)).rounds) == 2
 
 
-def test_the_same_rows_of_other_people_are_other_records() -> None:
-    plan = TrainingPlan.from_toml(PLAN).with_overrides(
-        {"privacy.unit": "person", "data.records_per_person": 4}
-    )
-    data = persons_data()
-    plan = resolve(plan, data.facts()).plan
-    silo = data.silos[0]
-    persons = silo.train.persons.copy()
-    place = int(np.flatnonzero(np.diff(persons) == 0)[0])
-    persons[place + 1 :] += 1  # two rows of one person become two people's
-    other = replace(silo, train=Records(silo.train.x, silo.train.y, persons))
-    digests = [
-        bound_to(b"s" * 32, each, prepare(plan, each), plan)
-        for each in (data, replace(data, silos=(other, *data.silos[1:])), data)
-    ]
-    assert digests[0] == digests[2]
-    assert digests[0] != digests[1]
+def test_a_run_is_not_resumed_with_rows_of_other_persons() -> None:
+    """The same rows, one of them another person's: the noise that was drawn must not meet them."""
+    rng = np.random.default_rng(0)
+    silos = [(rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 2, 60)) for _ in "abc"]
+    whose = [np.repeat(np.arange(20), 3) for _ in silos]
+    text = PLAN.replace("[federation]", 'unit = "person"\n[federation]')
+    path = begin(TrainingPlan.from_toml(text), silos=silos, groups=whose)
+    others = [np.repeat(np.arange(30), 2), *whose[1:]]
+    resume = RunOptions(threads=1, resume=path)
+    with pytest.raises(GuaranteeError, match="other records"):
+        train(silos=silos, groups=others, options=resume)
+    assert len(train(silos=silos, groups=whose, options=resume).rounds) == 2
