@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
     from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.life_table import kaplan_meier as kaplan_meier
+    from sumus.tasks.measures import Measure as Measure, Metrics as Metrics
     from sumus.tasks.multi_label import MultiLabel as MultiLabel
     from sumus.tasks.registry import TASKS as TASKS, declared_task as declared_task
     from sumus.tasks.regression import Regression as Regression
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
         LinearRows as LinearRows,
         Link as Link,
         Loss as Loss,
-        Measure as Measure,
-        Metrics as Metrics,
         Task as Task,
     )
     from sumus.tasks.uncertainty import (
@@ -54,6 +53,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
     counts="Counts",
+    measures="Measure Metrics",
     multi_label="MultiLabel",
     registry="TASKS declared_task",
     regression="Regression",
@@ -62,7 +62,7 @@ __getattr__, __dir__, __all__ = door(
     survival="Survival",
     task=(
         "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
-        "Loss Measure Metrics Task"
+        "Loss Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
     yes_or_no="events_of",

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
+from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -29,8 +30,6 @@ from sumus.tasks.task import (
     LabelFacts,
     Labels,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured, noisy_share

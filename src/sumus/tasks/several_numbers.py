@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
+from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.regression import Regression
 from sumus.tasks.task import (
     CountShape,
@@ -29,8 +30,6 @@ from sumus.tasks.task import (
     LabelFacts,
     Labels,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured

@@ -235,7 +235,7 @@ def convex_float_slack_grid(
         resolution: grid steps that γC/b stands for.
     """
     training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
-    numbers = resolved.dimension  # f·K ≥ f + K − 1
+    numbers = resolved.dimension + resolved.local_dimension  # f·K ≥ f + K − 1
     most = resolved.rows_per_record
     weighted = most > 1 or bool(resolved.plan.task.class_weights)
     rows = records * most + 4 if weighted else records
