@@ -207,8 +207,8 @@ class MultiLabel(Task):
     ) -> Metrics:
         """The means, and what they are means of."""
         plain = super().metrics(*scores, weights=weights)
-        each: dict[str, list[Any]] = {"label": list(self.columns)}
-        return replace(plain, tables={"labels": {**each, **self._each(scores, weights)}})
+        each = self._each(scores, weights)
+        return replace(plain, tables={"labels": {name: tuple(told) for name, told in each.items()}})
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """Of all records together: ranks are no means over silos."""
@@ -253,12 +253,10 @@ class MultiLabel(Task):
             )
             for name, told in each.items()
         }
-        table: dict[str, list[Any]] = {"label": list(self.columns)}
+        table: dict[str, tuple[float, ...]] = {}
         for name, told in each.items():
-            table |= {
-                name: [one.value for one in told],
-                f"{name}_plus_minus": [one.plus_minus or 0.0 for one in told],
-            }
+            table[name] = tuple(one.value for one in told)
+            table[f"{name}_plus_minus"] = tuple(one.plus_minus or 0.0 for one in told)
         records = float(total_grid[-1]) / (_GRID * _RECORD)
         return Metrics(values, round(max(records, 0.0)), tables={"labels": table})
 

@@ -213,8 +213,7 @@ class SeveralNumbers(Task):
     ) -> Metrics:
         """The means, and what they are means of."""
         plain, told = super().metrics(*scores, weights=weights), self._of_each(scores, weights)
-        table: dict[str, list[Any]] = {"label": list(self.columns)}
-        table |= {name: [values[name] for values in told] for name in ("r2", "mae")}
+        table = {name: tuple(values[name] for values in told) for name in ("r2", "mae")}
         return replace(plain, tables={"labels": table})
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
@@ -252,12 +251,10 @@ class SeveralNumbers(Task):
             )
             for name, units in halves.items()
         }
-        table: dict[str, list[Any]] = {"label": list(self.columns)}
+        table: dict[str, tuple[float, ...]] = {}
         for name in halves:
-            table |= {
-                name: [one[name] for one in told],
-                f"{name}_plus_minus": [one.plus_minus[name] for one in told],
-            }
+            table[name] = tuple(one[name] for one in told)
+            table[f"{name}_plus_minus"] = tuple(one.plus_minus[name] for one in told)
         return Metrics(values, told[0].records, tables={"labels": table})
 
     def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
