@@ -31,7 +31,8 @@ __all__ = ["bound_to"]
 def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: TrainingPlan) -> bytes:
     """A keyed digest of everything that silos compute from besides plan and checkpoint.
 
-    Guarantee: other records, features, fixed weights or operators of the model give another digest.
+    Guarantee: other records, persons, features, fixed weights or operators of the model give another
+        digest.
         Without the secret nobody can try out records on it. A user's module sees made-up records
         only; real ones go through what was recorded of it.
 
@@ -47,6 +48,9 @@ def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: Training
             digest.update(f"/{silo.name}/{part.x.shape}/{part.x.dtype}/".encode())
             digest.update(np.ascontiguousarray(part.x).data)
             digest.update(np.ascontiguousarray(part.y).data)
+            if part.persons is not None:  # who is clipped and sampled together
+                digest.update(b"/persons/")
+                digest.update(np.ascontiguousarray(part.persons).data)
     fixed = [parameter for parameter in bench.model.parameters() if not parameter.requires_grad]
     digest.update(bits_of([*fixed, *bench.model.buffers()]))
     # what promises nothing takes any module, and what counts has none
