@@ -31,6 +31,7 @@ from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
+from sumus.plan import cells_of
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
@@ -114,8 +115,10 @@ class CanaryRounds:
         silos = plan.privacy.silos_per_person if plan.protects_persons and view == "sum" else 1
         self._silos = min(silos, plan.noise_contributors)
         self._dimension = design.resolved.coordinates
-        self._directions: _Gradients | _Features | _Moments = (
-            _Moments(design, canaries)
+        self._directions: _Gradients | _Features | _Moments | _Cells = (
+            _Cells(design, canaries)
+            if plan.describes
+            else _Moments(design, canaries)
             if rules.sums == "moments"
             else _Features(design, canaries)
             if rules.bounded_records
@@ -306,6 +309,38 @@ class _Features:
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]
         return -table[:, 0] if self._binary else (table[:, 0] - table[:, 1]) / math.sqrt(2.0)
+
+
+@final
+class _Cells:
+    """Descriptions: canary j is in cell j of every column that has a cell for each canary and one
+    more, in none of the others.
+    """
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        self._cells = cells_of(design.plan)
+        room = max(column.count for column in self._cells) - 1
+        self.canaries = _most(design, canaries, room)
+        self._kept = [column.count > self.canaries for column in self._cells]
+        starts = [
+            column.start for column, kept in zip(self._cells, self._kept, strict=True) if kept
+        ]
+        self._places = np.array(starts)[:, None] + np.arange(self.canaries)[None, :]
+        self.parameters = np.zeros(design.resolved.dimension)
+        self.silent = np.setdiff1d(np.arange(design.resolved.dimension), self._places)[:4096]
+        self.signal_grid = math.sqrt(len(starts)) * design.grid.resolution
+
+    def model(self) -> nn.Module:
+        return nn.Identity()  # there is none
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        cells = np.flatnonzero(included)[:, None]
+        x = np.where(np.array(self._kept)[None, :], cells, -1).astype(np.int64)
+        return Records(x, np.zeros(len(x), dtype=np.int64))
+
+    def project(self, seen: Floats) -> Floats:
+        """Along the canary's own direction, the same cell of all columns."""
+        return np.asarray(seen[:, self._places].sum(axis=1)) / math.sqrt(len(self._places))
 
 
 @final
