@@ -87,7 +87,8 @@ def train_command(
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
-    if chosen is not None and chosen.describes:
+    described = RunFolder.open(resume).plan if chosen is None and resume else chosen
+    if described is not None and described.describes:
         rule = "must train a model: this plan counts records"
         raise PlanError("training.algorithm", "describe", rule, "Run `sumus describe`.")
     if chosen is not None:

@@ -37,6 +37,7 @@ from sumus.runs.finishing import finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
+from sumus.runs.room import require_room
 from sumus.runs.secret import secret_of
 from sumus.runs.starting import Start, find_start, with_start
 from sumus.runs.trained import TrainedRun
@@ -102,6 +103,7 @@ def train(
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)
     design = _designed(with_model(plan, model), data, model)
+    require_room(design)
     if start is not None:
         start.require_fit(design, void=None if simulation is None else _VOID)
     account = certify(design) if design.resolved.rules.private else None
