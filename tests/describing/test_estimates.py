@@ -153,6 +153,18 @@ def test_learned_bounds_hold_nearly_all_records_and_are_not_far_off(
     assert max(abs(low), abs(high)) <= 2.0 * reach
 
 
+def test_nothing_is_learned_where_most_records_drown_in_noise() -> None:
+    """Half of the records share a value and stand out, the others are spread below the noise: the
+    cell of the former is no range.
+    """
+    draw = np.random.default_rng(9)
+    some = np.concatenate([np.zeros(2000), 10.0 ** draw.uniform(-5.0, 5.0, 2000)])
+    cells = ColumnCells("x", "wide", 0, edges=WIDE_EDGES)
+    made = statistics_of(cells, counted(cells, some) + 25.0 * draw.normal(size=cells.count), 25.0)
+    assert made.bounds is None
+    assert not made.quantiles
+
+
 def test_a_handful_of_outliers_does_not_stretch_learned_bounds() -> None:
     """Nor does the largest value show: the bounds are the same with and without one."""
     draw = np.random.default_rng(4)

@@ -24,6 +24,8 @@ __all__ = ["LEVELS", "ColumnStatistics", "statistics_of"]
 
 Vector = npt.NDArray[np.float64]
 
+_TOLD = 0.9  # of the records must be in cells that noise alone would hardly make
+
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Of the quantiles that are told; never the smallest or the largest value."""
 
@@ -181,7 +183,8 @@ def _numbers(
     else:
         sure = significant(present, sigma)
         ends = np.array([-math.inf, *edges, math.inf])
-        if ratio(known, np.ones(cells.count), counts, sigma) is not None and sure.any():
+        enough = float(sure.sum()) >= _TOLD * float(present.sum()) > 0.0
+        if enough and ratio(known, np.ones(cells.count), counts, sigma) is not None:
             made["quantiles"] = {
                 level: quantile(level, ends, present, sigma, shown=sure) for level in LEVELS
             }
