@@ -219,7 +219,7 @@ def test_a_curve_of_times_is_kaplan_meiers_and_its_interval_holds() -> None:
     assert held.min() / REPEATS >= LEAST
 
 
-@pytest.mark.parametrize(("sigma", "least"), [(12.3, 0.98), (44.0, 0.94)])
+@pytest.mark.parametrize(("sigma", "least"), [(12.3, 0.98), (44.0, 0.93)])
 def test_learned_bounds_of_the_invented_patients_hold_what_the_page_says(
     tmp_path: Path, sigma: float, least: float
 ) -> None:
