@@ -32,6 +32,7 @@ import numpy.typing as npt
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.life_table import kaplan_meier
+from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -41,11 +42,10 @@ from sumus.tasks.task import (
     Labels,
     LinearRows,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured
+from sumus.tasks.yes_or_no import yes_or_no
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,15 +59,7 @@ _BINS = 16  # of risk
 _REACH = 3.0  # of the bins, in units of log-risk to either side of the first model's
 _MOST_INTERVALS = 50
 _START_HAZARD = 0.1
-_EVENTS = {"0": 0, "no": 0, "false": 0, "1": 1, "yes": 1, "true": 1}
 _Z = 2.0
-
-
-def events_of(names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Whether each of these words says that the event happened, −1 where it says neither; one −1
-    more at the end, for positions of −1.
-    """
-    return np.array([*(_EVENTS.get(name.casefold(), -1) for name in names), -1], dtype=np.int64)
 
 
 @final
@@ -150,15 +142,8 @@ class Survival(Task):
                     f"data.time_column {followed.name!r} has {what} in {len(places)} records, first "
                     f"in record {places[0] + 1}. Correct them or remove them."
                 )
-        categories = happened.categories()
-        events = events_of(categories.names)[categories.positions]
-        unknown = np.flatnonzero(events < 0)
-        if len(unknown):
-            raise DataError(
-                f"data.event_column {happened.name!r} must hold 0 or 1, or no or yes; the value of "
-                f"record {unknown[0] + 1} is neither. Write 1 where the event happened and 0 where "
-                "the person was not followed any longer."
-            )
+        fix = "Write 1 where the event happened and 0 where the person was not followed any longer."
+        events = yes_or_no(happened, "data.event_column", fix)
         return Labels(self.encode(times, events), LabelFacts(intervals=self.intervals))
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.int64]:
@@ -381,13 +366,13 @@ class Survival(Task):
         counted = np.bincount(codes.astype(np.int64), weights=weights, minlength=self._codes)
         return counted.astype(np.float64)
 
-    def _curve(self, observed: Sequence[Measured]) -> dict[str, dict[str, list[Any]]]:
+    def _curve(self, observed: Sequence[Measured]) -> dict[str, dict[str, tuple[float, ...]]]:
         """Kaplan–Meier's curve with its half-widths, from time 0 on."""
         return {
             "kaplan_meier": {
-                "time": [0.0, *self.intervals],
-                "survival": [1.0, *(point.value for point in observed)],
-                "plus_minus": [0.0, *(point.plus_minus or 0.0 for point in observed)],
+                "time": (0.0, *self.intervals),
+                "survival": (1.0, *(point.value for point in observed)),
+                "plus_minus": (0.0, *(point.plus_minus or 0.0 for point in observed)),
             }
         }
 
