@@ -19,7 +19,7 @@ from sumus.guarantee.layout import SiloDesign
 from sumus.parties import Simulation, agree_on
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.tasks import TASKS
+from sumus.tasks import TASKS, Declared
 from sumus.training import SecureMetrics, local_updater, prepare
 from support.small_data import small_data
 from support.small_federation import SmallFederation
@@ -143,22 +143,30 @@ def test_counts_that_records_make_pass_and_others_do_not(federation) -> None:
     run = federation({"evaluation.metrics": "secure"})
     secure, shape = SecureMetrics(run.design), run.design.plan.task.counts
     most, unit = shape.largest_grid, shape.record_grid
-    for right, loss in ((1, 0.0), (-1, 0.5), (1, 0.5), (1, -0.5)):
+    rest = np.zeros(shape.length - 3)
+    for right, loss in ((1, 0.0), (-1, 0.2), (1, 0.2), (1, -0.2)):
         for records in (0, 1, 500, 100_000):
-            row = records * np.array([right * most, unit, loss * unit])
+            row = records * np.array([unit, right * most, loss * unit, *rest])
             assert secure.refusal(row.astype(np.int64), 3) is None
     # more right records than there are, and fewer than none
-    many = 100_000 * np.array([3 * most, unit, 0], dtype=np.int64)
-    assert secure.refusal(many, 3) is not None
-    assert secure.refusal(-100_000 * np.array([most, unit, 0], dtype=np.int64), 3) is not None
+    many = 100_000 * np.array([unit, 3 * most, 0, *rest])
+    assert secure.refusal(many.astype(np.int64), 3) is not None
+    none = -100_000 * np.array([unit, most, 0, *rest])
+    assert secure.refusal(none.astype(np.int64), 3) is not None
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", ["classification", "regression"])
 def test_every_record_adds_the_same_to_the_count_of_records(name: str) -> None:
     """What the bound on counts rests on: u in one place, and a row no longer than Δ₂."""
-    task, rng = TASKS[name], np.random.default_rng(4)
+    task = TASKS[name].of(Declared({"label_column": None}, classes=2))
+    rng = np.random.default_rng(4)
     scores = (
-        (rng.random(500) < 0.5, rng.normal(1.0, 5.0, 500))
+        (
+            rng.random(500) < 0.5,
+            rng.normal(1.0, 5.0, 500),
+            rng.integers(0, 2, 500),
+            rng.normal(0.0, 5.0, 500),
+        )
         if name == "classification"
         else (rng.normal(0.0, 3.0, 500), rng.normal(0.0, 3.0, 500))
     )

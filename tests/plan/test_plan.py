@@ -412,4 +412,26 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.replace("privacy", delta=2.0)
 
 
+def test_the_number_of_counted_classes_is_that_of_the_data() -> None:
+    """It is written down, so that what a test record may add follows from the plan alone."""
+    facts = PublicFacts("f", ("a", "b", "c"), (100,) * 3, (4,), LabelFacts(("x", "y", "z")))
+    bare = TrainingPlan().with_overrides({"training.batch_size": 20})
+    assert resolve(bare, facts).plan.evaluation.classes is None
+    secure = bare.with_overrides({"evaluation.metrics": "secure"})
+    resolved = resolve(secure, facts)
+    assert resolved.plan.evaluation.classes == 3
+    assert resolve(resolved.plan, facts).plan == resolved.plan
+    with pytest.raises(PlanError, match=r"evaluation\.classes must be known before noise is sized"):
+        _ = secure.task.counts
+    for stated in (2, 4):
+        asked = secure.with_overrides({"evaluation.classes": stated})
+        with pytest.raises(PlanError, match=r"evaluation\.classes must be the 3 classes"):
+            resolve(asked, facts)
+    with pytest.raises(PlanError, match=r"evaluation\.classes"):
+        secure.with_overrides({"evaluation.classes": 1})
+    numbers = secure.with_overrides({"training.task": "regression", "evaluation.classes": 2})
+    with pytest.raises(PlanError, match=r"evaluation\.classes must be left out"):
+        resolve(numbers, dataclasses.replace(facts, labels=LabelFacts(bounds=((0.0, 1.0),))))
+
+
 HASH = "fcb01cb4699ccbef12a4323b3e72bce4ac336a89aea66ce4c64a86f4f2861b82"

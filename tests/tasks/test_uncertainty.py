@@ -40,7 +40,7 @@ def test_the_interval_holds_the_truth_in_95_of_100_measurements(
 
 
 def test_without_noise_it_is_wilsons_interval() -> None:
-    n, k, z = 50, 45, 2.0
+    n, k, z = 50, 45, 1.96
     centre = (k + z * z / 2) / (n + z * z)
     half = z * math.sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
     found = noisy_share(k - n / 2, n, numerator_std=0.0, denominator_std=0.0)

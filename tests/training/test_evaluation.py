@@ -4,11 +4,13 @@ others are.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 
 from sumus.data import Records, from_arrays
@@ -17,16 +19,16 @@ from sumus.guarantee import count_noise
 from sumus.guarantee.counts import count_release
 from sumus.noise import Skellam
 from sumus.randomness import RandomSource
-from sumus.tasks import TASKS
-from sumus.tasks.classification import COUNT_SENSITIVITY, LOSS_CAP
+from sumus.tasks import TASKS, Declared
+from sumus.tasks.classification import LOSS_CAP
 from sumus.training import SecureMetrics, evaluate
 from sumus.training.evaluation import _scores
 from sumus.training.models import build_model
 from support.small_federation import SmallFederation
 
 FEATURES, CLASSES = 6, 3
-TASK = TASKS["classification"]
-METRIC_COORDINATES = TASK.counts.length
+TASK = TASKS["classification"].of(Declared({}, classes=CLASSES))
+METRIC_COORDINATES, COUNT_SENSITIVITY = TASK.counts.length, TASK.counts.l2_grid
 
 
 def _records(count: int, seed: int, scale: float) -> Records:
@@ -46,11 +48,12 @@ def test_a_removed_record_changes_no_other_records_result(
     records, gone = _records(count, seed, scale), data.draw(st.integers(0, count - 1))
     parameters = np.random.default_rng(seed).normal(size=sum(p.numel() for p in model.parameters()))
     kept = np.delete(np.arange(count), gone)
-    correct, losses = _scores(TASK, model, parameters, records)
+    scores = _scores(TASK, model, parameters, records)
+    correct, losses, *_ = scores
     if len(kept):
         again = _scores(TASK, model, parameters, Records(records.x[kept], records.y[kept]))
-        assert np.array_equal(correct[kept], again[0])
-        assert np.array_equal(losses[kept], again[1])
+        for score, other in zip(scores, again, strict=True):
+            assert np.array_equal(score[kept], other)
     plain = evaluate(model, parameters, records, task=TASK)
     assert plain["accuracy"] == pytest.approx(correct.mean(), abs=2.0 / count)
     assert plain["loss"] == pytest.approx(losses.mean(), rel=1e-4)
@@ -106,8 +109,8 @@ def test_one_record_moves_the_counts_by_at_most_the_accounted_length(
 def test_the_accounted_length_is_reached_and_never_passed_by_a_search(
     counted: Callable[[Records], np.ndarray],
 ) -> None:
-    """Hill climbing on one record against a silo of twenty; a record of loss 0 and one beyond the
-    cap reach the bound exactly.
+    """Hill climbing on one record against a silo of twenty; a record that is certainly wrong
+    reaches the bound exactly.
     """
     draw = np.random.default_rng(0)
     others = _records(20, 1, 3.0)
@@ -130,22 +133,27 @@ def test_the_accounted_length_is_reached_and_never_passed_by_a_search(
     assert longest == COUNT_SENSITIVITY**2
 
 
-def test_the_length_of_one_records_counts_is_three_units_on_the_grid() -> None:
-    """The oracle: all that a record can add is (±2, 2, t) with t in [−1, 1], on 256 grid steps per
-    unit.
-    """
-    assert COUNT_SENSITIVITY == 256 * 3 == 256 * math.isqrt(2 * 2 + 2 * 2 + 1 * 1)
-    losses = np.array(
-        [0.0, 1e-300, 1.0, 2.0, 3.999, LOSS_CAP, 1e300, np.inf, -np.inf, -1.0, np.nan]
-    )
-    for right in (False, True):
-        for loss in losses:
-            first, second, third = (
-                int(value) for value in TASK.count(np.array([right]), np.array([loss]))[0]
-            )
-            assert (abs(first), second) == (512, 512)
-            assert abs(third) <= 256
-            assert (first > 0) == (right and not math.isnan(loss))
+@pytest.mark.parametrize("classes", [2, 3, 40])
+def test_the_length_of_one_records_counts_is_that_of_its_entries(classes: int) -> None:
+    """The oracle: how often every weight occurs in a row, on 56 grid steps per unit."""
+    task = TASKS["classification"].of(Declared({}, classes=classes))
+    losses = [0.0, 1e-300, 1.0, 2.0, 3.999, LOSS_CAP, 1e300, np.inf, -np.inf, -1.0, np.nan]
+    said = [0.0, 1e-300, -0.3, 5.0, -1e300, np.inf, -np.inf, np.nan]
+    paths = 7 if classes == 2 else 0  # a node of each level, of which the first is right or wrong
+    entries = 2 * 9**2 + 3**2 + 2**2
+    entries += 3**2 * (paths - 1) if paths else 4**2 + 3**2 + 4**2 + 3**2
+    assert task.counts.l2_grid == math.isqrt(56**2 * entries - 1) + 1
+    for right, loss, value in itertools.product((False, True), losses, said):
+        says = np.array([value]) if classes == 2 else np.full((1, classes), value)
+        row = task.count(np.array([right]), np.array([loss]), np.array([1]), says)[0]
+        assert row[0] == 9 * 56
+        assert row[1] == (9 * 56 if right and not math.isnan(loss) else -9 * 56)
+        assert abs(row[2]) <= 3 * 56
+        assert abs(row[3]) <= 2 * 56
+        detail = sorted(abs(int(each)) // 56 for each in row[4:] if each)
+        expected = [3] * 6 if classes == 2 else [3, 3, 4, 4]
+        assert detail == expected or (classes == 40 and row[1] < 0 and detail == [3, 3, 4])
+        assert sum(int(each) ** 2 for each in row) <= task.counts.l2_grid**2
 
 
 def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
@@ -153,10 +161,11 @@ def test_a_logit_that_is_not_a_number_counts_as_wrong_and_as_the_cap(
 ) -> None:
     """torch calls NaN the largest logit, so the class that it stands for would count as right."""
     x = np.full((CLASSES, FEATURES), np.nan, dtype=np.float32)
-    assert counted(Records(x, np.arange(CLASSES))).tolist() == [
-        -512 * CLASSES,
-        512 * CLASSES,
-        256 * CLASSES,
+    assert counted(Records(x, np.arange(CLASSES))).tolist()[:4] == [
+        504 * CLASSES,
+        -504 * CLASSES,
+        168 * CLASSES,
+        112 * CLASSES,
     ]
     model = build_model("softmax", shape=(FEATURES,), outputs=CLASSES)
     parameters = np.ones(sum(each.numel() for each in model.parameters()))
@@ -179,7 +188,7 @@ def test_the_noise_on_the_counts_is_the_noise_that_is_accounted(
         drawn[:METRIC_COORDINATES].tolist()
         == law.sample(METRIC_COORDINATES, RandomSource.simulation(4)).tolist()
     )
-    assert len(drawn) == len(run.server.parameters)
+    assert len(drawn) == max(METRIC_COORDINATES, len(run.server.parameters))
     (step,) = count_release(plan, measurements=1)
     accounted = step.gaussian_multiplier * COUNT_SENSITIVITY
     assert accounted <= math.sqrt(plan.noise_contributors * law.variance_grid) <= 1.0001 * accounted
@@ -194,22 +203,21 @@ def test_decoded_counts_are_within_their_bounds_as_often_as_they_say(
     """
     run = federation({"evaluation.metrics": "secure", "privacy.epsilon": 0.3})
     draw = np.random.default_rng(2)
-    correct, losses = draw.random(150) < 0.8, draw.exponential(0.7, 150)
-    exact = TASK.count(correct, losses).sum(axis=0)
+    labels, logits = draw.integers(0, CLASSES, 150), torch.from_numpy(draw.normal(size=(150, 3)))
+    logits[torch.arange(150), torch.from_numpy(labels)] += 1.5
+    scores = [score.numpy() for score in TASK.scores(logits, torch.from_numpy(labels))]
+    exact = TASK.count(*scores).sum(axis=0)
     noise = (
         count_noise(run.design.plan)
         .sample((2000, 4, METRIC_COORDINATES), RandomSource())
         .sum(axis=1)
     )
     found = [SecureMetrics(run.design).decode(exact + each, survivors=4) for each in noise]
-    truth = correct.mean(), np.minimum(losses, LOSS_CAP).mean()
-    assert (
-        np.mean([abs(each["accuracy"] - truth[0]) <= each.plus_minus["accuracy"] for each in found])
-        > 0.9
-    )
-    assert (
-        np.mean([abs(each["loss"] - truth[1]) <= each.plus_minus["loss"] for each in found]) > 0.9
-    )
+    truth = TASK.exact(*scores) | {"loss": float(np.minimum(scores[1], LOSS_CAP).mean())}
+    assert set(found[0].values) == {"accuracy", "loss", "brier", "calibration_error"}
+    for name in found[0].values:
+        inside = [abs(each[name] - truth[name]) <= each.plus_minus[name] for each in found]
+        assert np.mean(inside) > 0.9, name
     alone = [SecureMetrics(run.design).decode(exact + each, survivors=1) for each in noise]
     half = np.mean(
         [

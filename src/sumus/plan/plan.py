@@ -225,6 +225,7 @@ class TrainingPlan:
                 columns,
                 data.bounds or {},
                 intervals=data.intervals,
+                classes=self.evaluation.classes,
                 start_hazard=self.training.start_hazard,
             )
         )

@@ -211,6 +211,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
+    plan = _with_classes(plan, facts)
     if plan.describes:
         plan = _resolve_cells(plan, facts)
     elif plan.training.dimension is None:
@@ -235,6 +236,23 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     columns = len(facts.columns) or math.prod(feature_shape(plan.training.features, facts.shape))
     return plan.replace("training", feature_norm=math.sqrt(columns))
+
+
+def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """The number of classes that secure metrics count, written down: what a test record adds to the
+    counts, and so its guarantee, must follow from the stored plan alone.
+    """
+    if plan.evaluation.metrics != "secure":
+        return plan
+    classes, stated = plan.task.counted_classes(facts.labels), plan.evaluation.classes
+    if stated is not None and stated != classes:
+        rule = (
+            f"must be left out (training.task = {plan.training.task})"
+            if classes is None
+            else f"must be the {classes} classes of the data"
+        )
+        raise PlanError("evaluation.classes", stated, rule, "Omit it to have them counted.")
+    return plan.replace("evaluation", classes=classes)
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:

@@ -292,7 +292,7 @@ class DescribePlan(RuledTable):
 @final
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan(RuledTable):
-    """How accuracy and loss are measured."""
+    """How models are measured."""
 
     # told in the clear, as accounted noisy sums, or not at all
     metrics: str = key("simulation", choice("simulation", "secure", "none"))
@@ -300,6 +300,10 @@ class EvaluationPlan(RuledTable):
     # to privacy.epsilon
     noise_multiplier: float | None = key(
         None, optional(number(above=0.0, high=10000.0)), only=("evaluation.metrics", "secure")
+    )
+    # secure: classes that the counts tell apart; omitted: as many as the labels have
+    classes: int | None = key(
+        None, optional(whole(low=2, high=1000)), only=("evaluation.metrics", "secure")
     )
     # measure every so many rounds, and after the last; omitted: secure measures after the last
     # only, simulation after each

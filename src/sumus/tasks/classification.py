@@ -1,28 +1,37 @@
-"""Classes: cross-entropy, accuracy, and three noisy counts.
+"""Classes: cross-entropy, accuracy, ranking, calibration, and noisy counts of all of them.
 
     loss       −log softmax(z)_y;  one output: the binary logistic loss log(1 + e^z) − y·z
-    a test record adds (±2, 2, t)      + where the model is right, − where it is wrong
-                                       t = 2·loss/LOSS_CAP − 1 in [−1, 1]
-    accuracy = ½ + S₁ / (2·S₂),        mean loss = LOSS_CAP·(½ + S₃ / S₂)
+    accuracy = ½ + S₁ / (2·S₀),        mean loss = LOSS_CAP·(½ + S₂ / (2·S₀))
 
-Centred like this a record moves the counts by at most Δ₂ = |(2, 2, 1)| = 3, exactly, and on a grid
-that divides 1 no rounding adds to it. The counts of right and of all records weigh twice as much as
-the loss, because that makes the accuracy most accurate for a given Δ₂.
+S₀ counts records, S₁ right minus wrong ones, S₂ centred losses, S₃ centred squared errors; what
+follows them is a tree over scores for two classes (`score_tree`), and classes by answers for more
+(`class_counts`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
+from sumus.tasks.class_measures import (
+    LOSS_CAP,
+    count_shape,
+    counted,
+    details_of,
+    exact_measures,
+    told,
+)
 from sumus.tasks.task import (
     CountShape,
     Curvature,
+    Declared,
     LabelColumn,
     LabelFacts,
     Labels,
@@ -31,20 +40,12 @@ from sumus.tasks.task import (
     Metrics,
     Task,
 )
-from sumus.tasks.uncertainty import Measured, noisy_share
+from sumus.tasks.uncertainty import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["COUNT_SENSITIVITY", "LOSS_CAP", "Classification"]
-
-LOSS_CAP = 4.0
-"""A record's loss is counted up to this many nats."""
-_GRID = 1 << 8  # grid steps per unit of a count
-_RIGHT, _RECORD = 2 * _GRID, 2 * _GRID
-COUNT_SENSITIVITY = 3 * _GRID
-"""Δ₂ of the counts in grid steps: the length of (2, 2, 1), the largest vector that one record adds.
-"""
+__all__ = ["LOSS_CAP", "Classification"]
 
 _LARGEST_LABEL = 2**31
 _MOST_DECLARED = 1000
@@ -62,15 +63,31 @@ class Classification(Task):
     measures = (
         Measure("accuracy", larger_is_better=True, is_share=True),
         Measure("loss", larger_is_better=False),
+        Measure("auroc", larger_is_better=True, word="AUROC"),
+        Measure("average_precision", larger_is_better=True, word="average precision"),
+        Measure("brier", larger_is_better=False, word="Brier score"),
+        Measure("calibration_error", larger_is_better=False, word="calibration error"),
     )
     constant = ("majority", "most frequent class")
-    counts = CountShape(
-        length=3,
-        l2_grid=COUNT_SENSITIVITY,
-        largest_grid=_RECORD,
-        record_place=1,
-        record_grid=_RECORD,
-    )
+
+    def __init__(self, classes: int | None = None) -> None:
+        self.classes = classes
+
+    def of(self, declared: Declared) -> Task:
+        """With the number of classes, where the plan tells it."""
+        return self if declared.classes is None else _counting(declared.classes)
+
+    @property
+    def counts(self) -> CountShape:  # type: ignore[override]
+        """Of the declared number of classes."""
+        return count_shape(self._counted)
+
+    @property
+    def _counted(self) -> int:
+        if self.classes is None:
+            rule = "must be known before noise is sized"
+            raise PlanError("evaluation.classes", None, rule, "Resolve the plan first.")
+        return self.classes
 
     # -- labels
 
@@ -248,52 +265,57 @@ class Classification(Task):
 
     # -- measures
 
-    def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each record is classified rightly, and its loss; NaN is never right."""
+    def counted_classes(self, labels: LabelFacts) -> int | None:
+        """As many as there are names."""
+        return len(labels.names)
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Whether each record is classified rightly, its loss, its class, and what the model says:
+        the log-odds of class 1, or the probabilities of three classes and more. NaN is never right.
+        """
         losses = self.loss(outputs, labels)
-        return (self.predict(outputs) == labels) & ~losses.isnan(), losses
+        right = (self.predict(outputs) == labels) & ~losses.isnan()
+        if outputs.shape[1] > 2:
+            said = outputs.softmax(dim=1)
+        else:
+            said = outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+        return right, losses, labels, said
 
     def exact(
         self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
     ) -> dict[str, float]:
-        """Accuracy and mean loss."""
-        correct, losses = scores
-        if weights is None:
-            return {
-                "accuracy": float(correct.mean()),
-                "loss": float(losses.astype(np.float64).mean()),
-            }
-        return {
-            "accuracy": float(np.average(correct, weights=weights)),
-            "loss": float(np.average(losses.astype(np.float64), weights=weights)),
+        """Accuracy, mean loss, and what ranks and calibration say."""
+        return exact_measures(scores, weights)
+
+    def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
+        """Accuracy and loss are means over silos; ranks are of all records together."""
+        held = [part for part in parts if part.records]
+        if not held:
+            return None
+        scores = [np.concatenate(column) for column in zip(*(p.scores for p in held), strict=True)]
+        known = [part.weights for part in held if part.weights is not None]
+        weights = np.concatenate(known) if known else None
+        together, sizes = self.metrics(*scores, weights=weights), [part.records for part in held]
+        means = {
+            name: Measured(float(np.average([part[name] for part in held], weights=sizes)))
+            for name in ("accuracy", "loss")
         }
+        baseline, tables = details_of(tuple(scores), weights)
+        return replace(
+            together,
+            values={**together.values, **means},
+            records=sum(sizes),
+            baseline=baseline,
+            tables=tables,
+        )
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """(±2, 2, t) on the grid; a loss that is not a number counts as wrong and as the cap."""
-        correct, losses = scores
-        known = ~np.isnan(losses)
-        capped = np.clip(np.where(known, losses.astype(np.float64), LOSS_CAP), 0.0, LOSS_CAP)
-        rows = np.empty((len(losses), 3), dtype=np.int64)
-        rows[:, 0] = np.where(correct & known, _RIGHT, -_RIGHT)
-        rows[:, 1] = _RECORD
-        # in [−_GRID, _GRID]
-        rows[:, 2] = np.rint(capped * (2.0 / LOSS_CAP) * _GRID).astype(np.int64) - _GRID
-        return rows
+        """A path of the tree over scores, or one entry of each kind."""
+        return counted(self._counted, scores)
 
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
-        """Accuracy and capped mean loss, with what noise and the choice of records leave open."""
-        right, records, loss = (float(value) / _GRID for value in total_grid)
-        std = noise_std_grid / _GRID
-        accuracy = noisy_share(
-            right / 4.0, records / 2.0, numerator_std=std / 4.0, denominator_std=std / 2.0
-        )
-        share = noisy_share(
-            loss / 2.0, records / 2.0, numerator_std=std / 2.0, denominator_std=std / 2.0
-        )
-        rounding = 0.25 / _GRID  # of a loss, in units of the cap
-        width = min((share.plus_minus or 0.0) + rounding, 1.0)
-        capped = Measured(LOSS_CAP * share.value, LOSS_CAP * width)
-        return Metrics({"accuracy": accuracy, "loss": capped}, round(max(records / 2.0, 0.0)))
+        """Every measure with what noise, bins and the choice of records leave open."""
+        return told(self._counted, total_grid, noise_std_grid=noise_std_grid)
 
     def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
         """The accuracy of the class that most training records have."""
@@ -309,6 +331,14 @@ def _cross_entropy(outputs: Tensor, labels: Tensor, reduction: str) -> Tensor:
             outputs[:, 0], labels.to(outputs.dtype), reduction=reduction
         )
     return functional.cross_entropy(outputs, labels, reduction=reduction)
+
+
+@lru_cache(maxsize=64)
+def _counting(classes: int) -> Classification:
+    """One object for each number of classes: what is known about a model and a loss is kept by the
+    loss's identity.
+    """
+    return Classification(classes)
 
 
 def _numbered(classes: int) -> LabelFacts:

@@ -82,12 +82,14 @@ class Declared:
         columns: that labels are read from, by the key of the data section that names them; None
             where the plan names no records.
         bounds: the plan's `data.bounds`.
+        classes: how many there are, `evaluation.classes`.
         intervals: cut points of time, `data.intervals`.
         start_hazard: `training.start_hazard`.
     """
 
     columns: Mapping[str, str | None]
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    classes: int | None = None
     intervals: tuple[float, ...] | None = None
     start_hazard: float | None = None
 
@@ -275,12 +277,16 @@ class Metrics:
         records: how many, as far as noise lets one tell.
         scores: of each row, where they are told in the clear.
         weights: of each row; None: every row is a record of its own.
+        baseline: what the best constant answer would reach, by the name of the measure.
+        tables: curves and the like that the same counts tell, columns by name.
     """
 
     values: Mapping[str, Measured]
     records: int
     scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
     weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name].value
@@ -482,6 +488,12 @@ class Task(Loss):
         """The predicted label of every record."""
 
     # -- measures
+
+    def counted_classes(self, labels: LabelFacts) -> int | None:
+        """How many classes the secure counts tell apart (`evaluation.classes`); None where they
+        count none.
+        """
+        return None
 
     @abstractmethod
     def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:

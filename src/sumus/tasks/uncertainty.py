@@ -18,10 +18,27 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-__all__ = ["CONFIDENCE", "Measured", "noisy_ratio", "noisy_share", "number_text", "percent_text"]
+__all__ = [
+    "CONFIDENCE",
+    "FOLDED_MEAN",
+    "FOLDED_STD",
+    "NORMAL_95",
+    "Measured",
+    "Moments",
+    "noisy_quotient",
+    "noisy_ratio",
+    "noisy_share",
+    "number_text",
+    "percent_text",
+    "share_within",
+]
 
 CONFIDENCE = "95 %"
-_Z = 2.0  # 95.4 % of a normal law
+NORMAL_95 = 1.96
+"""Half-width of an interval that holds 95 % of a normal law, in standard deviations."""
+FOLDED_MEAN, FOLDED_STD = math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)
+"""Mean and standard deviation of the size of a normal number of standard deviation 1."""
+_Z = NORMAL_95
 
 
 @final
@@ -94,6 +111,57 @@ def noisy_ratio(
         return nothing
     value = min(max(numerator / denominator, low), high)
     return Measured(value, max(high - value, value - low))
+
+
+@final
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of the errors of two numbers."""
+
+    xx: float
+    xy: float
+    yy: float
+
+    @classmethod
+    def of_choice(cls, records: float) -> Moments:
+        """Of a part of so many records that were chosen at random: n·ρ·(1 − ρ) at the share ρ, as in
+        Wilson's interval.
+        """
+        return cls(0.0, -max(records, 0.0) / 2.0, -max(records, 0.0))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.xx + other.xx, self.xy + other.xy, self.yy + other.yy)
+
+
+def noisy_quotient(x: float, y: float, moments: Moments, *, unsure: float = 0.0) -> Measured:
+    """x/y between 0 and 1, of two numbers whose errors hang together.
+
+    Fieller's interval: all ρ with (x − ρ·y)² ≤ z²·(xx − 2ρ·xy + ρ²·yy); all of [0, 1] where y
+    cannot be told from 0.
+
+    Args:
+        unsure: how far the quotient may be off besides.
+    """
+    square = y**2 - _Z**2 * moments.yy
+    cross = x * y - _Z**2 * moments.xy
+    inside = cross**2 - square * (x**2 - _Z**2 * moments.xx)
+    if y <= 0.0 or square <= 0.0 or not math.isfinite(inside):
+        return Measured(0.5, 0.5)
+    reach = math.sqrt(max(inside, 0.0))
+    found = share_within((cross - reach) / square - unsure, (cross + reach) / square + unsure)
+    low, high = found.value - (found.plus_minus or 0.0), found.value + (found.plus_minus or 0.0)
+    value = min(max(x / y, low), high)
+    return Measured(value, max(high - value, value - low))
+
+
+def share_within(low: float, high: float) -> Measured:
+    """The middle of the part of an interval that lies in [0, 1]; all of it where none does: then
+    something else is wrong than noise.
+    """
+    if not (low <= 1.0 and high >= 0.0):
+        return Measured(0.5, 0.5)
+    low, high = max(low, 0.0), min(high, 1.0)
+    return Measured((low + high) / 2.0, (high - low) / 2.0)
 
 
 def percent_text(value: float, plus_minus: float | None = None) -> str:
