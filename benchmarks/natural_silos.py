@@ -48,6 +48,22 @@ HEADLINES: Final = {
 }
 MONTHS: Final = range(1, 45)  # of the dialysis centres' study
 LEAST_ALONE: Final = 20  # persons that a silo must have to train by itself
+_COVID: Final = ("age_group", "group", "drive_through", "order_set", "payor", "patient_class")
+_RAND: Final = (
+    "coinsurance",
+    "incentive",
+    "maximum",
+    "income",
+    "family",
+    "age",
+    "female",
+    "child",
+    "black",
+    "limited",
+    "diseases",
+    "good_health",
+    "health",
+)
 CANDIDATES: Final[Mapping[str, Sequence[Mapping[str, Sequence[object]]]]] = {
     "dialysis": (
         {
@@ -56,8 +72,33 @@ CANDIDATES: Final[Mapping[str, Sequence[Mapping[str, Sequence[object]]]]] = {
             "training.learning_rate": (16.0, 32.0),
         },
     ),
-    "randhie": ({},),
-    "covid-tests": ({},),
+    "randhie": (
+        {"training.feature_norm": (None, 4.0, 3.0)},
+        {"data.columns": (_RAND,), "training.feature_norm": (None, 3.0)},
+        {
+            "training.algorithm": ("convex-pass",),
+            "training.batch_size": (16.0, 64.0),
+            "training.learning_rate": (0.5, 2.0),
+            "federation.rounds": (5,),
+        },
+    ),
+    "covid-tests": (
+        {"data.columns": (_COVID, (*_COVID, "gender"), (*_COVID, "gender", "day"))},
+        {
+            "training.algorithm": ("convex-pass",),
+            "training.batch_size": (64.0, 512.0),
+            "training.learning_rate": (4.0, 16.0),
+            "federation.rounds": (5,),
+        },
+        {
+            "training.algorithm": ("single-step",),
+            "training.sampling_rate": (1.0,),
+            "training.clip_norm": (0.5,),
+            "training.learning_rate": (16.0, 64.0),
+            "training.server_momentum": (0.8,),
+            "federation.rounds": (10,),
+        },
+    ),
     "flights": ({},),
 }
 """Grids that `choose` tries on validation records, at ε = 1."""
@@ -71,6 +112,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, default=Path())
     parser.add_argument("--out", type=Path, default=Path("natural-silos"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plain", action="store_true", help="the lines without privacy alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -80,8 +122,8 @@ def main() -> None:
         if options.what == "choose":
             choose(name, options.tables, range(options.seeds))
         elif options.what == "measure":
-            measure(name, options.tables, options.out, range(options.seeds))
-    if options.what != "choose":
+            measure(name, options.tables, options.out, range(options.seeds), plain=options.plain)
+    if options.what != "choose" and not options.plain:
         draw(names, options.out)
 
 
@@ -91,9 +133,12 @@ def main() -> None:
 def plan_of(name: str, tables: Path, seed: int, **changes: object) -> TrainingPlan:
     """The plan that was written with a table, with a split of its own; `section__key=value`."""
     plan = TrainingPlan.load(tables / f"{name}.toml").replace("data", split_seed=seed)
+    sections: dict[str, dict[str, object]] = {}
     for key, value in changes.items():
         section, entry = key.split("__")
-        plan = plan.replace(section, **{entry: value})
+        sections.setdefault(section, {})[entry] = value
+    for section, entries in sections.items():
+        plan = plan.replace(section, **entries)
     return plan
 
 
@@ -270,7 +315,9 @@ def private(name: str, tables: Path, seed: int, epsilon: float, *, rows: bool = 
     return scored(prepared, plan, private_model(changed, rows_alone(data)), test)
 
 
-def measure(name: str, tables: Path, out: Path, seeds: Iterable[int]) -> None:
+def measure(
+    name: str, tables: Path, out: Path, seeds: Iterable[int], *, plain: bool = False
+) -> None:
     """Every line of a table for every seed that is not there yet."""
     path = out / f"{name}.json"
     kept: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.exists() else {}
@@ -282,7 +329,7 @@ def measure(name: str, tables: Path, out: Path, seeds: Iterable[int]) -> None:
         begin = time.perf_counter()
         if "together" not in found:
             found |= without_privacy(name, tables, seed)
-        for line in wanted:
+        for line in () if plain else wanted:
             if line not in found:
                 epsilon = float(line.split(",")[0].removeprefix("ε = "))
                 found[line] = private(name, tables, seed, epsilon, rows="row" in line)
