@@ -73,8 +73,8 @@ CANDIDATES: Final[Mapping[str, Sequence[Mapping[str, Sequence[object]]]]] = {
         },
     ),
     "randhie": (
-        {"training.feature_norm": (None, 4.0, 3.0)},
-        {"data.columns": (_RAND,), "training.feature_norm": (None, 3.0)},
+        {"training.feature_norm": (None, 4.0, 3.0, 2.5, 2.0)},
+        {"data.columns": (_RAND,), "training.feature_norm": (None, 3.0, 2.0)},
         {
             "training.algorithm": ("convex-pass",),
             "training.batch_size": (16.0, 64.0),
@@ -262,6 +262,8 @@ def without_privacy(name: str, tables: Path, seed: int) -> dict[str, float]:
     regression of its own too.
     """
     plan = plan_of(name, tables, seed, data__validation_fraction=VALIDATION)
+    if plan.task.name == "regression":  # rows are shortened for the sake of privacy alone
+        plan = plan.replace("training", feature_norm=None)
     _, prepared, measured = parts_of(plan)
     data = prepared.data
     validation, test = joined(measured, "validation"), joined(measured, "test")
