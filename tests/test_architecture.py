@@ -52,7 +52,8 @@ ROOMS: dict[str, set[str]] = {
         "gradients",
         "features",
     },
-    "report": {"errors", "files", "tasks", "plan", "guarantee", "books"},
+    "describing": {"errors", "files", "tasks", "plan", "data", "guarantee", "books"},
+    "report": {"errors", "files", "tasks", "plan", "guarantee", "books", "describing"},
     "parties": {
         "tasks",
         "errors",
@@ -77,6 +78,7 @@ ROOMS: dict[str, set[str]] = {
         "purity",
         "books",
         "training",
+        "describing",
         "report",
         "parties",
     },

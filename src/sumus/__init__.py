@@ -17,6 +17,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.accounting import average as average, calibrate as calibrate, epsilon as epsilon
     from sumus.data import load as load_data
+    from sumus.describing import Description as Description
     from sumus.errors import SumusError as SumusError
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
         RunOptions as RunOptions,
         Simulation as Simulation,
         TrainedRun as TrainedRun,
+        describe as describe,
         train as train,
     )
 
 __version__ = "0.2.0"
 __all__ = [
     "Account",
+    "Description",
     "NoiseDesign",
     "RunOptions",
     "Simulation",
@@ -40,6 +43,7 @@ __all__ = [
     "account",
     "average",
     "calibrate",
+    "describe",
     "epsilon",
     "load_data",
     "train",
@@ -49,10 +53,11 @@ __getattr__ = door(
     __name__,
     accounting="average calibrate epsilon",
     data="load:load_data",
+    describing="Description",
     errors="SumusError",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
-    runs="RunOptions Simulation TrainedRun train",
+    runs="RunOptions Simulation TrainedRun describe train",
 )[0]
 
 

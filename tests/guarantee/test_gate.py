@@ -155,7 +155,7 @@ def test_counts_that_records_make_pass_and_others_do_not(federation) -> None:
     assert secure.refusal(none.astype(np.int64), 3) is not None
 
 
-@pytest.mark.parametrize("name", ["classification", "regression"])
+@pytest.mark.parametrize("name", ["classification", "counts", "regression", "survival"])
 def test_every_record_adds_the_same_to_the_count_of_records(name: str) -> None:
     """What the bound on counts rests on: u in one place, and a row no longer than Δ₂."""
     task = TASKS[name].of(Declared({"label_column": None}, classes=2))
@@ -168,7 +168,10 @@ def test_every_record_adds_the_same_to_the_count_of_records(name: str) -> None:
             rng.normal(0.0, 5.0, 500),
         )
         if name == "classification"
-        else (rng.normal(0.0, 3.0, 500), rng.normal(0.0, 3.0, 500))
+        else (
+            rng.normal(0.0, 3.0, 500),
+            rng.integers(0, 9, 500) if name == "survival" else rng.normal(0.0, 3.0, 500),
+        )
     )
     rows, shape = task.count(*scores), task.counts
     assert shape.record_place is not None

@@ -19,7 +19,7 @@ from sumus.errors import DataError, PlanError
 from sumus.runs import Simulation
 from sumus.tasks import TASKS, Declared, LabelFacts, Survival
 from sumus.tasks.concordance import concordance, noisy_concordance
-from sumus.tasks.life_table import life_table
+from sumus.tasks.life_table import kaplan_meier
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.models import SharedSlopes
 from sumus.training.units import Units
@@ -270,6 +270,20 @@ def test_a_person_moves_a_survival_pass_by_at_most_gamma_t_r_over_b(
     assert moved <= passes * step * constants.gradient_norm * (1 + 1e-9)
 
 
+def test_the_declared_smoothness_is_reached_at_even_odds() -> None:
+    """Someone at risk in all intervals, between weights of ∓10⁻³: β is neither less nor much more."""
+    x = np.array([[1.7, 0.0]], dtype=np.float32)
+    rows = SURVIVAL.expand(x, np.array([2 * INTERVALS]))
+    slopes = []
+    for weight in (-1e-3, 1e-3):
+        z = rows.x @ np.array([weight, *np.zeros(INTERVALS)])
+        slopes.append((rows.weights / (1.0 + np.exp(-z))) @ rows.x)
+    constants = SURVIVAL.curvature("linear", feature_bound=1.7, residual_cap=1.0)
+    assert constants is not None
+    reached = np.linalg.norm(slopes[1] - slopes[0]) / 2e-3
+    assert 0.999 * constants.smoothness <= reached <= constants.smoothness
+
+
 def test_someone_at_risk_throughout_reaches_the_declared_gradient() -> None:
     """The bound C = t·R is no larger than it must be: a person certain to die who never does."""
     x = np.array([[1.0, 0.0]], dtype=np.float32)
@@ -315,11 +329,22 @@ def test_kaplan_meier_is_the_product_of_shares() -> None:
     counts = np.array([5.0, 10.0, 8.0, 12.0, 0.0, 6.0, 40.0])
     at_risk = (76.0, 58.0, 46.0)
     values = np.cumprod([1 - 10 / at_risk[0], 1 - 12 / at_risk[1], 1 - 6 / at_risk[2]])
-    told = life_table(counts, noise_variance=0.0)
+    told = kaplan_meier(counts, noise_variance=0.0)
     np.testing.assert_allclose([point.value for point in told], values)
     variance = sum(d / (n * (n - d)) for d, n in zip((10, 12, 6), at_risk, strict=True))
     assert told[-1].plus_minus == pytest.approx(2 * values[-1] * math.sqrt(variance))
-    assert life_table(np.zeros(7), noise_variance=4.0)[-1].plus_minus == 1.0
+    assert kaplan_meier(np.zeros(7), noise_variance=4.0)[-1].plus_minus == 1.0
+
+
+def test_people_of_different_silos_are_compared() -> None:
+    """Two silos, in each of which everybody has one risk: all order is between them."""
+    early = SURVIVAL.metrics(np.full(30, 1.0), np.full(30, 1))
+    late = SURVIVAL.metrics(np.full(50, -1.0), np.full(50, 5))
+    assert early["c_index"] == late["c_index"] == 0.5
+    together = SURVIVAL.pooled([early, late])
+    assert together is not None
+    assert together["c_index"] == 1.0
+    assert together.records == 80
 
 
 def test_noisy_counts_hold_both_measures_in_95_of_100_measurements() -> None:
@@ -361,10 +386,10 @@ def test_a_table_is_learned_to_near_the_best_order(tmp_path: Path) -> None:
     best = concordance(x[:, 0].astype(float), y)
     assert run.plan.training.model == "linear"
     assert run.plan.training.dimension == x.shape[1] + INTERVALS
-    assert list(run.metrics) == ["c_index", "calibration"]
+    assert list(run.metrics) == ["c_index", "calibration_error"]
     assert best > 0.65
     assert run.metrics["c_index"] > best - 0.02
-    assert run.metrics["calibration"] < 0.15
+    assert run.metrics["calibration_error"] < 0.15
     assert run.baselines["constant"] == 0.5
     assert run.summary()["metrics"]["c_index"] == run.metrics["c_index"]
 
@@ -374,7 +399,7 @@ def test_secure_counts_tell_both_measures_with_their_widths(tmp_path: Path) -> N
     run = train(plan, options=RunOptions(root=tmp_path, ledger=False), simulation=Simulation(1))
     widths = run.rounds[-1].metrics_plus_minus
     assert 0.0 < widths["c_index"] < 0.5
-    assert 0.0 < widths["calibration"] <= 1.0
+    assert 0.0 < widths["calibration_error"] <= 1.0
 
 
 def test_networks_learn_times_given_in_python(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from sumus.accounting.fused_steps import joining_parts
 from sumus.accounting.loss_distribution import deltas_pld, epsilon_pld, why_not_composable
 from sumus.accounting.release import Queries, Release
 from sumus.accounting.renyi import (
@@ -23,6 +22,7 @@ from sumus.accounting.renyi import (
     mironov_deltas,
     subsampled,
 )
+from sumus.accounting.several_parts import TILTS, told_parts
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Orders, Values
 
@@ -191,20 +191,26 @@ def renyi_values(release: Release, orders: Orders) -> Values:
 def _of_one(queries: Queries, orders: Orders) -> Values:
     """The Rényi curve of one query.
 
-    How many parts of a unit join, whenever one does, is told in both worlds with one law, so the
-    moments e^{(α−1)ε_j(α)} of each number of them are averaged.
+    Of a unit of several parts the moments e^{(α−1)ε_j(α)} are averaged over the number j that is
+    told, for the best shares at every order.
     """
     if queries.parts == 1:
         return subsampled(queries.renyi, queries.sampling_rate, orders)
-    joins, shares = joining_parts(queries.sampling_rate, queries.parts)
-    log_moments = [
-        math.log(share)
-        + (orders - 1)
-        * subsampled(gaussian_curve(queries.dominating_multiplier / number), joins, orders)
-        for number, share in enumerate(shares, start=1)
-        if share > 0.0
+    multiplier = queries.dominating_multiplier
+    bounds = [
+        np.logaddexp.reduce(
+            [
+                math.log(share)
+                + (orders - 1) * subsampled(gaussian_curve(multiplier / number), joins, orders)
+                for number, share, joins in told_parts(
+                    queries.sampling_rate, queries.parts, multiplier, tilt
+                )
+            ]
+        )
+        / (orders - 1)
+        for tilt in TILTS
     ]
-    return np.asarray(np.logaddexp.reduce(log_moments) / (orders - 1))
+    return np.asarray(np.min(bounds, axis=0))
 
 
 def _loss_interval(release: Release, epsilon: float) -> float:

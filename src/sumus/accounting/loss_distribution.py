@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 
-from sumus.accounting.fused_steps import joining_parts
-from sumus.accounting.release import Release
+from sumus.accounting.release import Queries, Release
+from sumus.accounting.several_parts import TILTS, told_parts
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Values
 
@@ -77,8 +77,10 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
             "Fourier transforms are no better)"
         )
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
-    composed = _composed(release, interval)
-    epsilon = float(composed.get_epsilon_for_delta(delta - transform_error))
+    epsilon = min(
+        float(_composed(release, interval, tilt).get_epsilon_for_delta(delta - transform_error))
+        for tilt in _tilts(release)
+    )
     if not math.isfinite(epsilon):
         raise GuaranteeError(f"no finite ε at δ = {delta:g}: the noise is too small for {release}.")
     return max(epsilon, 0.0)
@@ -100,16 +102,25 @@ def deltas_pld(release: Release, epsilons: Values, *, interval: float = 1e-4) ->
             for epsilon in epsilons
         ]
         return np.minimum(np.exp(logs) * (1.0 + _ROUNDING), 1.0)
-    found = np.asarray(_composed(release, interval).get_delta_for_epsilon(epsilons.tolist()))
-    return np.minimum(found + _transform_error(release), 1.0)
+    found = [
+        np.asarray(_composed(release, interval, tilt).get_delta_for_epsilon(epsilons.tolist()))
+        for tilt in _tilts(release)
+    ]
+    least: Values = np.min(found, axis=0)
+    return np.minimum(least + _transform_error(release), 1.0)
+
+
+def _tilts(release: Release) -> tuple[float, ...]:
+    """The shares that are tried: one choice where no unit has several parts."""
+    return TILTS if any(queries.parts > 1 for queries in release) else TILTS[:1]
 
 
 def _transform_error(release: Release) -> float:
     return _TRANSFORM_ERROR * (100 + sum(queries.count for queries in release))
 
 
-def _composed(release: Release, interval: float) -> Any:
-    """The privacy-loss distribution of the whole release."""
+def _composed(release: Release, interval: float, tilt: float) -> Any:
+    """The privacy-loss distribution of the whole release; `tilt` is of units of several parts."""
     composed: Any = None
     for queries in release:
         multiplier = queries.dominating_multiplier / queries.parts
@@ -118,9 +129,7 @@ def _composed(release: Release, interval: float) -> Any:
                 f"noise multiplier {multiplier:.3g} is too small for the privacy-loss accountant. "
                 'Add noise, or use accountant = "renyi".'
             )
-        one = _of_parts(
-            queries.dominating_multiplier, queries.sampling_rate, queries.parts, interval
-        )
+        one = _of_parts(queries, interval, tilt)
         repeated = one.self_compose(queries.count)
         composed = repeated if composed is None else composed.compose(repeated)
     return composed
@@ -181,17 +190,18 @@ def _loss_distribution(gaussian_multiplier: float, sampling_rate: float, interva
     )
 
 
-def _of_parts(gaussian_multiplier: float, sampling_rate: float, parts: int, interval: float) -> Any:
-    """The loss of one query for a unit of several parts: how many of them join, whenever one does,
-    is told in both worlds with one law, so the distributions of each number are mixed.
+def _of_parts(queries: Queries, interval: float, tilt: float) -> Any:
+    """The loss of one query; of a unit of several parts mixed over the number of them that is
+    told.
     """
-    joins, shares = joining_parts(sampling_rate, parts)
-    mixed, so_far = _loss_distribution(gaussian_multiplier, joins, interval), shares[0]
-    for number, share in enumerate(shares[1:], start=2):
-        if share > 0.0:
-            of_number = _loss_distribution(gaussian_multiplier / number, joins, interval)
-            mixed = mixed.compute_mixture(of_number, so_far / (so_far + share))
-            so_far += share
+    multiplier = queries.dominating_multiplier
+    if queries.parts == 1:
+        return _loss_distribution(multiplier, queries.sampling_rate, interval)
+    mixed, so_far = None, 0.0
+    for number, share, joins in told_parts(queries.sampling_rate, queries.parts, multiplier, tilt):
+        one = _loss_distribution(multiplier / number, joins, interval)
+        so_far += share
+        mixed = one if mixed is None else mixed.compute_mixture(one, 1.0 - share / so_far)
     return mixed
 
 

@@ -31,7 +31,7 @@ from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
-from sumus.plan import moment_shape
+from sumus.plan import cells_of
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
@@ -115,8 +115,10 @@ class CanaryRounds:
         silos = plan.privacy.silos_per_person if plan.protects_persons and view == "sum" else 1
         self._silos = min(silos, plan.noise_contributors)
         self._dimension = design.resolved.coordinates
-        self._directions: _Gradients | _Features | _Moments = (
-            _Moments(design, canaries)
+        self._directions: _Gradients | _Features | _Moments | _Cells = (
+            _Cells(design, canaries)
+            if plan.describes
+            else _Moments(design, canaries)
             if rules.sums == "moments"
             else _Features(design, canaries)
             if rules.bounded_records
@@ -310,6 +312,38 @@ class _Features:
 
 
 @final
+class _Cells:
+    """Descriptions: canary j is in cell j of every column that has a cell for each canary and one
+    more, in none of the others.
+    """
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        self._cells = cells_of(design.plan)
+        room = max(column.count for column in self._cells) - 1
+        self.canaries = _most(design, canaries, room)
+        self._kept = [column.count > self.canaries for column in self._cells]
+        starts = [
+            column.start for column, kept in zip(self._cells, self._kept, strict=True) if kept
+        ]
+        self._places = np.array(starts)[:, None] + np.arange(self.canaries)[None, :]
+        self.parameters = np.zeros(design.resolved.dimension)
+        self.silent = np.setdiff1d(np.arange(design.resolved.dimension), self._places)[:4096]
+        self.signal_grid = math.sqrt(len(starts)) * design.grid.resolution
+
+    def model(self) -> nn.Module:
+        return nn.Identity()  # there is none
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        cells = np.flatnonzero(included)[:, None]
+        x = np.where(np.array(self._kept)[None, :], cells, -1).astype(np.int64)
+        return Records(x, np.zeros(len(x), dtype=np.int64))
+
+    def project(self, seen: Floats) -> Floats:
+        """Along the canary's own direction, the same cell of all columns."""
+        return np.asarray(seen[:, self._places].sum(axis=1)) / math.sqrt(len(self._places))
+
+
+@final
 class _Moments:
     """Normal equations: canary j is the record R·e_j, whose moments are two coordinates or few more
     of the whole declared length.
@@ -317,19 +351,23 @@ class _Moments:
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
         resolved, task = design.resolved, design.plan.task
-        self._features, outputs = moment_shape(resolved.coordinates, resolved.dimension)
+        shape = resolved.moments
+        self._features = shape.features
         self._bound, self._type = design.plan.training.feature_bound, task.label_type
         self.canaries = _most(design, canaries, max(1, self._features // 2))
         self.parameters = np.zeros(resolved.dimension)
         columns = np.arange(self.canaries)
-        diagonal = columns * self._features - columns * (columns - 1) // 2
-        label = np.zeros(1, dtype=self._type) if outputs > 1 else np.ones(1, dtype=self._type)
-        self._label = label
-        targets = task.targets(label, outputs)[0]
-        behind = self._features * (self._features + 1) // 2
-        rows = behind + np.arange(outputs)[:, None] * self._features + columns[None, :]
+        # label 1 where it names the second of two matrices
+        several = shape.matrices > 1 or shape.outputs == 1
+        self._label = (np.ones if several else np.zeros)(1, dtype=self._type)
+        first = (shape.matrices - 1) * shape.triangle
+        diagonal = first + columns * self._features - columns * (columns - 1) // 2
+        behind = shape.matrices * shape.triangle
+        rows = behind + np.arange(shape.targets)[:, None] * self._features + columns[None, :]
         self._places = np.vstack([diagonal[None], rows])
-        self._weights = np.array([self._bound**2, *(self._bound * targets)]) / design.grid.clip_norm
+        targets = task.targets(self._label, shape.outputs)[0] if shape.targets else ()
+        lengths = np.array([self._bound, *targets])
+        self._weights = self._bound * lengths / design.grid.clip_norm
         self.silent = np.setdiff1d(np.arange(resolved.coordinates), self._places)[:4096]
         self.signal_grid = float(np.linalg.norm(self._weights)) * design.grid.resolution
 

@@ -50,6 +50,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "train": Command(
             "run a federation in this process with the real protocol", "sumus.cli.train"
         ),
+        "describe": Command(
+            "private statistics of all silos' records, and bounds for the plan",
+            "sumus.cli.describe",
+        ),
         "plan": Command(
             "noise, modulus, bandwidth and the cost of every algorithm for a target ε",
             "sumus.cli.plan",

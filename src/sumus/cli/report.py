@@ -10,7 +10,7 @@ import typer
 
 from sumus.books import RunFolder
 from sumus.cli.options import AsJson, print_json
-from sumus.errors import StorageError
+from sumus.errors import PlanError, StorageError
 
 __all__ = ["report_command"]
 
@@ -42,6 +42,10 @@ def report_command(
     """
     paths = list(dict.fromkeys(path.resolve() for path in runs))
     folders = [RunFolder.open(path) for path in paths]
+    counted = [folder for folder in folders if folder.plan.describes]
+    if counted:
+        rule = "must be a training run: this one has described records"
+        raise PlanError("RUN", counted[0].name, rule, "Use `sumus describe RUN`.")
     page = out or paths[0] / ("report.html" if len(paths) == 1 else "comparison.html")
     if page.is_dir():
         raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")

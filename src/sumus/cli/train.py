@@ -87,6 +87,9 @@ def train_command(
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
+    if chosen is not None and chosen.describes:
+        rule = "must train a model: this plan counts records"
+        raise PlanError("training.algorithm", "describe", rule, "Run `sumus describe`.")
     if chosen is not None:
         # torch takes seconds to import: what is wrong with plan and table is said before
         facts = public_facts(chosen)

@@ -29,8 +29,15 @@ from sumus.data.pool import Pool
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.data.table import OwnTable, label_columns, require_silos
 from sumus.errors import DataError
-from sumus.plan import ColumnCells, PublicFacts, TrainingPlan, cells_of, with_columns
-from sumus.tasks import LabelFacts, Labels
+from sumus.plan import (
+    ColumnCells,
+    PublicFacts,
+    TrainingPlan,
+    cells_of,
+    described_labels,
+    with_columns,
+)
+from sumus.tasks import LabelFacts, Labels, Survival, events_of
 
 __all__ = [
     "check_declared",
@@ -54,6 +61,10 @@ def places(column: Column, cells: ColumnCells) -> Places:
     """
     if cells.is_number:
         return cells.of_numbers(readable_numbers(column).values)
+    if cells.kind == "survival":  # codes already, NaN where there is none
+        codes = readable_numbers(column).values
+        known = (codes >= 0.0) & (codes < cells.missing)
+        return np.where(known, codes, cells.missing).astype(np.int64)
     text = as_text(column)
     if cells.kind == "text":
         return np.where(text.codes < 0, 1, 0).astype(np.int64)
@@ -93,7 +104,10 @@ def described_pool(table: OwnTable, plan: TrainingPlan) -> Pool:
     numbers, lines = _numbers_of(table, plan, columns)
     filled = with_columns(plan, columns, numbers, labels.facts)
     cells = cells_of(filled)
-    kept = {each.name: table.columns[each.name] for each in cells}
+    kept = {
+        each.name: _outcomes(table, plan) if each.kind == "survival" else table.columns[each.name]
+        for each in cells
+    }
     return Pool(
         name=table.path.name,
         labels=Labels(np.zeros(len(silo_of), dtype=np.int64), labels.facts),
@@ -144,12 +158,26 @@ def _columns_of(table: OwnTable, plan: TrainingPlan) -> tuple[str, ...]:
         return plan.describe.columns
     wanted = (
         *(data.columns or table.columns),
-        *filter(None, label_columns(data, plan.task).values()),
+        *described_labels(plan),
     )
     for name in wanted:
         table.column(name, "data.columns")
-    unseen = (data.silo_column, data.person_column)
+    unseen = {data.silo_column, data.person_column}
+    unseen |= set(label_columns(data, plan.task).values()) - set(described_labels(plan))
     return tuple(name for name in dict.fromkeys(wanted) if name not in unseen)
+
+
+def _outcomes(table: OwnTable, plan: TrainingPlan) -> NumberColumn:
+    """Times and events as one code, NaN where either cannot be read."""
+    data, task = plan.data, plan.task
+    times = readable_numbers(table.column(data.time_column or "", "data.time_column")).values
+    words = as_text(table.column(data.event_column or "", "data.event_column"))
+    events = events_of(words.values)[words.codes]
+    known = (times >= 0.0) & (events >= 0)
+    codes = np.full(len(times), np.nan)
+    if isinstance(task, Survival):
+        codes[known] = task.encode(times[known], events[known])
+    return NumberColumn(data.time_column or "", codes)
 
 
 def _numbers_of(
@@ -159,6 +187,8 @@ def _numbers_of(
     if plan.describe.numbers is not None:
         return plan.describe.numbers, []
     declared = {*(plan.data.bounds or {}), *(plan.data.categories or {})}
+    if plan.data.intervals:
+        declared |= {*described_labels(plan)}
     undeclared = [name for name in columns if name not in declared]
     numbers = tuple(name for name in undeclared if holds_numbers(table.columns[name]))
     return numbers, [_READ_OFF.format(listed(undeclared))] if undeclared else []
@@ -256,7 +286,7 @@ def _label(records: Records, labels: LabelFacts) -> Column:
     """Labels as they were before a task stored them."""
     if labels.names:
         return TextColumn("label", labels.names, records.y.astype(np.int32))
-    values = records.y.reshape(len(records), -1)[:, 0].astype(np.float64)
+    values = records.y.reshape(len(records), -1)[:, 0].astype(np.float64)  # of times, their codes
     if labels.bounds:  # a task stores them between −1 and 1
         low, high = labels.bounds[0]
         values = low + (values + 1.0) * (high / 2 - low / 2)

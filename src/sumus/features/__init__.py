@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sumus.features.backbones import extract as extract, load_backbone as load_backbone
     from sumus.features.maps import (
         BIAS_SHARE as BIAS_SHARE,
+        bias_feature as bias_feature,
         bounded as bounded,
         feature_map as feature_map,
     )
@@ -29,5 +30,5 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     backbones="extract load_backbone",
-    maps="BIAS_SHARE bounded feature_map",
+    maps="BIAS_SHARE bias_feature bounded feature_map",
 )

@@ -38,7 +38,7 @@ from sumus.purity import (
     require_pure,
 )
 
-__all__ = ["BIAS_SHARE", "FeatureMap", "bounded", "feature_map"]
+__all__ = ["BIAS_SHARE", "FeatureMap", "bias_feature", "bounded", "feature_map"]
 
 Floats = npt.NDArray[np.float32]
 Transform = Callable[[torch.Tensor], torch.Tensor]
@@ -248,5 +248,10 @@ def bounded(
         with np.errstate(over="ignore"):
             lengths = np.maximum(lengths, longest / np.where(largest > 0.0, largest, 1.0))
     out[:, :-1] = values * (room / lengths)
-    out[:, -1] = shrunk * BIAS_SHARE
+    out[:, -1] = bias_feature(bound)
     return out
+
+
+def bias_feature(bound: float) -> float:
+    """b, the last number of every record that `bounded` returns, as it is stored."""
+    return float(np.float32(bound * (1.0 - 2.0**-20) * BIAS_SHARE))

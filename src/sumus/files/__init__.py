@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         optional as optional,
         table as table,
         text as text,
+        weights as weights,
         whole as whole,
     )
     from sumus.files.streams import receive_sized as receive_sized, send_sized as send_sized
@@ -65,7 +66,7 @@ __getattr__, __dir__, __all__ = door(
     doors="door",
     machine_code="compiled",
     named="object_at",
-    rules="bit_count choice digest flag name_or_place names number optional table text whole",
+    rules="bit_count choice digest flag name_or_place names number optional table text weights whole",
     streams="receive_sized send_sized",
     tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",

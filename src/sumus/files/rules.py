@@ -24,6 +24,7 @@ __all__ = [
     "optional",
     "table",
     "text",
+    "weights",
     "whole",
 ]
 
@@ -230,5 +231,31 @@ def table(kind: str) -> Rule:
                     )
                 out[str(column)] = words
         return MappingProxyType(out)
+
+    return Rule(check)
+
+
+def weights() -> Rule:
+    """Positive numbers, in a list or by name."""
+    positive = number(low=1e-6, high=1e6)
+
+    def check(name: str, value: Any) -> tuple[float, ...] | Mapping[str, float]:
+        if isinstance(value, Mapping) and value:
+            return MappingProxyType(
+                {
+                    str(key): float(positive.check(f"{name}.{key}", each))
+                    for key, each in sorted(value.items())
+                }
+            )
+        if isinstance(value, list | tuple) and value:
+            return tuple(
+                float(positive.check(f"{name}[{index}]", each)) for index, each in enumerate(value)
+            )
+        raise PlanError(
+            name,
+            value,
+            "must be a list of positive numbers, or a table of them by name",
+            "Write [1, 5] or {no = 1, yes = 5}.",
+        )
 
     return Rule(check)

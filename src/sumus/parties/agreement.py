@@ -166,7 +166,7 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         )
     persons = () if data.person_column is None else (data.person_column,)
     described = plan.describe.columns or ()
-    named = () if plan.describes else label_columns(data, task).values()
+    named = () if plan.describes and not data.intervals else label_columns(data, task).values()
     columns = dict.fromkeys(
         [*listed, *bounded, *(data.columns or ()), *named, *described, *persons]
     )

@@ -3,7 +3,8 @@
 `plan` is the TOML file as one frozen value with a canonical hash, `sections` its keys with a rule
 each, `checks` the rules that join several keys, `algorithms` what every algorithm knows and refuses,
 `facts` what everybody may know about the records, `resolved` the plan with every number filled in
-from them, `sizes` are shapes and numbers of parameters, `cells` what a description counts.
+from them, `sizes` are shapes and numbers of parameters, `cells` what a description counts,
+`moments` how second moments lie in a sum.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from sumus.plan.cells import (
         ColumnCells as ColumnCells,
         cells_of as cells_of,
+        described_labels as described_labels,
         with_columns as with_columns,
     )
     from sumus.plan.facts import PublicFacts as PublicFacts
+    from sumus.plan.moments import MomentShape as MomentShape
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
         DEFAULT_ROWS_PER_PERSON as DEFAULT_ROWS_PER_PERSON,
@@ -42,18 +45,18 @@ if TYPE_CHECKING:
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
-        moment_shape as moment_shape,
     )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     algorithms="RULES AlgorithmRules",
-    cells="ColumnCells cells_of with_columns",
+    cells="ColumnCells cells_of described_labels with_columns",
     facts="PublicFacts",
+    moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sizes=(
-        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH "
-        "cnn_flat_features feature_shape float_sum_terms moment_shape"
+        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
+        "feature_shape float_sum_terms"
     ),
 )

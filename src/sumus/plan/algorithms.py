@@ -156,6 +156,10 @@ _RULES = (
         bounded_records=True,
         keys=_BOUNDED | {"training.coordinates"},
         refuses={
+            "training.class_weights": Refusal(
+                "has no place in normal-equations (all records have one weight)",
+                'Leave it out, or use "convex-pass".',
+            ),
             "federation.rounds": Refusal(
                 "must be 1 for normal-equations (its one sum is all that there is to learn)",
                 "Leave it out.",

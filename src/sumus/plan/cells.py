@@ -5,6 +5,7 @@
 | `data.bounds`                    | below, `describe.bins` of equal width, above, missing        |
 | `describe.numbers`               | below, a signed logarithmic grid, above, missing             |
 | `data.categories`                | one per category, other, missing                             |
+| times of events (`survival`)     | event in each interval, followed through none … all, missing |
 | nothing                          | there, missing                                               |
 
 A value falls into exactly one cell of its column, whatever it is: so a record adds one unit to one
@@ -24,7 +25,14 @@ from sumus.errors import PlanError
 from sumus.plan.plan import TrainingPlan
 from sumus.tasks import LabelFacts
 
-__all__ = ["MOST_CELLS", "WIDE_EDGES", "ColumnCells", "cells_of", "with_columns"]
+__all__ = [
+    "MOST_CELLS",
+    "WIDE_EDGES",
+    "ColumnCells",
+    "cells_of",
+    "described_labels",
+    "with_columns",
+]
 
 MOST_CELLS = 1 << 22
 """Numbers of a description's sum."""
@@ -42,14 +50,15 @@ class ColumnCells:
 
     Args:
         name: of the column.
-        kind: bounded and wide numbers, listed categories, or text without a list.
+        kind: bounded and wide numbers, listed categories, text without a list, or times with their
+            events, cell by cell as `Survival.encode` numbers them.
         start: place of its first cell in the sum.
-        edges: of numbers; a cell holds its left edge, the last one both.
+        edges: of numbers; a cell holds its left edge, the last one both. Of times, the cut points.
         names: of categories.
     """
 
     name: str
-    kind: Literal["bounded", "wide", "categories", "text"]
+    kind: Literal["bounded", "wide", "categories", "text", "survival"]
     start: int
     edges: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
@@ -64,6 +73,8 @@ class ColumnCells:
         """How many cells there are."""
         if self.is_number:
             return len(self.edges) + 2
+        if self.kind == "survival":
+            return 2 * len(self.edges) + 2
         return len(self.names) + 2 if self.kind == "categories" else 2
 
     @property
@@ -106,7 +117,9 @@ def cells_of(plan: TrainingPlan) -> tuple[ColumnCells, ...]:
     out, start = [], 0
     for name in described.columns:
         column = ColumnCells(name, "text", start)
-        if name in categories:
+        if name == _times(plan):
+            column = ColumnCells(name, "survival", start, edges=data.intervals or ())
+        elif name in categories:
             column = ColumnCells(name, "categories", start, names=categories[name])
         elif name in bounds:
             edges = np.linspace(*bounds[name], described.bins + 1)
@@ -124,6 +137,22 @@ def cells_of(plan: TrainingPlan) -> tuple[ColumnCells, ...]:
         rule = f"must give at most {MOST_CELLS:,} cells, these have {start:,}"
         raise PlanError("describe.columns", len(out), rule, "Name fewer, or lower describe.bins.")
     return tuple(out)
+
+
+def described_labels(plan: TrainingPlan) -> tuple[str, ...]:
+    """The columns that stand for a plan's labels in a description: times bring their events along."""
+    times = _times(plan)
+    if times is not None:
+        return (times,)
+    named = (getattr(plan.data, key) for key in plan.task.label_keys)
+    return tuple(name for name in named if name is not None)
+
+
+def _times(plan: TrainingPlan) -> str | None:
+    """The column of times with events, of a plan that has one."""
+    if plan.training.task != "survival" or not plan.data.intervals:
+        return None
+    return plan.data.time_column or "label"
 
 
 def with_columns(

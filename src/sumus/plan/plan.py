@@ -220,6 +220,7 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
+        weights = self.training.class_weights  # by name: in no order before the classes are known
         return task.of(
             Declared(
                 columns,
@@ -227,6 +228,7 @@ class TrainingPlan:
                 intervals=data.intervals,
                 classes=self.evaluation.classes,
                 start_hazard=self.training.start_hazard,
+                class_weights=weights if isinstance(weights, tuple) else None,
             )
         )
 

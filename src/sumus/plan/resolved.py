@@ -16,8 +16,9 @@ from sumus.noise import Rounding
 from sumus.plan.algorithms import AlgorithmRules
 from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
+from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import LINEAR_MODELS, feature_shape, moment_count, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, feature_shape, parameter_count
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -135,6 +136,12 @@ class ResolvedPlan:
         return tuple(silo.name for silo in self.silos)
 
     @property
+    def moments(self) -> MomentShape:
+        """How the moments of `normal-equations` lie in the sum."""
+        matrices = self.plan.task.moment_matrices(self.plan.training.model)
+        return MomentShape.of(self.coordinates, self.dimension, matrices)
+
+    @property
     def rows_per_record(self) -> int:
         """The most rows that one unit of privacy may have in a sum of floats, public."""
         return self.plan.task.rows_per_record * self.plan.rows_per_person
@@ -211,7 +218,7 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         plan = plan.replace("data", records_per_person=plan.rows_per_person)
     if plan.privacy.epsilon is None and plan.noise.noise_multiplier is None and plan.rules.private:
         plan = plan.replace("privacy", epsilon=DEFAULT_EPSILON)
-    plan = _with_classes(plan, facts)
+    plan = _with_classes(_with_class_weights(plan, facts), facts)
     if plan.describes:
         plan = _resolve_cells(plan, facts)
     elif plan.training.dimension is None:
@@ -236,6 +243,26 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     columns = len(facts.columns) or math.prod(feature_shape(plan.training.features, facts.shape))
     return plan.replace("training", feature_norm=math.sqrt(columns))
+
+
+def _with_class_weights(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Weights in the order of the classes, one for each."""
+    weights, names = plan.training.class_weights, facts.labels.names
+    if weights is None or plan.training.task != "classification":
+        return plan
+    field, fix = "training.class_weights", "Give one weight for each class, by name or in order."
+    if not isinstance(weights, tuple):
+        strange = sorted(set(weights) ^ set(names))
+        if strange:
+            listed = ", ".join(names[:12])
+            rule = f"must have the classes of the data for names ({listed})"
+            raise PlanError(field, strange[0], rule, fix)
+        weights = tuple(weights[name] for name in names)
+    if len(weights) != len(names):
+        raise PlanError(
+            field, len(weights), f"must hold a weight for each of {len(names)} classes", fix
+        )
+    return plan.replace("training", class_weights=weights)
 
 
 def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
@@ -363,7 +390,8 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     features = math.prod(feature_shape(training.features, facts.shape)) + 1
     outputs = plan.task.outputs(facts.labels, training.model)
-    return plan.replace("training", coordinates=moment_count(features, outputs))
+    shape = MomentShape(features, outputs, plan.task.moment_matrices(training.model))
+    return plan.replace("training", coordinates=shape.count)
 
 
 def _resolve_cells(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

@@ -21,6 +21,7 @@ from sumus.files import (
     optional,
     table,
     text,
+    weights,
     whole,
 )
 from sumus.noise import LAWS
@@ -66,7 +67,7 @@ class PrivacyPlan(RuledTable):
     # what is protected: one record, all rows of one person, or all records of one silo
     unit: str = key("record", choice("record", "person", "silo"))
     # the most silos that hold rows of one person; 1: what is protected is a person per silo
-    silos_per_person: int = key(1, whole(low=1, high=10**6), only=_PERSON)
+    silos_per_person: int = key(1, whole(low=1, high=1000), only=_PERSON)
     # privacy-loss distribution, or Rényi divergences
     accountant: str = key("pld", choice(*ACCOUNTANTS))
     # the ε that meets the target: the best proved one, that of the silo's own noise, or Heikkilä
@@ -175,6 +176,11 @@ class TrainingSectionPlan(RuledTable):
     server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
     # share of the running mean of global models that is released
     iterate_average: float = key(0.0, number(low=0.0, below=1.0))
+    # classification: how much a record of each class counts, by name or in the order of the classes;
+    # public; only their proportions matter
+    class_weights: tuple[float, ...] | Mapping[str, float] | None = key(
+        None, optional(weights()), only=("training.task", "classification")
+    )
     # survival: the first model's share of people at risk who have the event in an interval; public;
     # omitted: 0.1
     start_hazard: float | None = key(None, optional(number(low=1e-6, high=0.5)), only=_TIMES)

@@ -17,7 +17,6 @@ __all__ = [
     "CNN_CONVOLUTIONS",
     "CNN_HIDDEN",
     "FEATURES",
-    "LARGEST_MOMENTS",
     "LINEAR_MODELS",
     "MODELS",
     "RANDOM_FILTERS",
@@ -25,8 +24,6 @@ __all__ = [
     "cnn_flat_features",
     "feature_shape",
     "float_sum_terms",
-    "moment_count",
-    "moment_shape",
     "parameter_count",
 ]
 
@@ -39,9 +36,6 @@ FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficien
 # layer.
 CNN_CONVOLUTIONS = ((16, 8, 2, 2), (32, 4, 2, 0))
 CNN_HIDDEN = 32
-
-LARGEST_MOMENTS = 1 << 25
-"""Numbers of a sum of moments: a quarter of a gigabyte a silo, 8,000 features."""
 
 # Random feature maps: numbers behind a flat record, and filters for an image (two numbers in each
 # of 16 cells).
@@ -97,41 +91,6 @@ def parameter_count(
         )
     rule = f'must be one of {", ".join(MODELS)} or "package.module:Class"'
     raise PlanError("training.model", model, rule, "Check the spelling.")
-
-
-def moment_count(features: int, outputs: int) -> int:
-    """D: the numbers of the symmetric matrix Σ x·xᵀ and of Σ x·yᵀ, f(f + 1)/2 + f·K.
-
-    Args:
-        features: f, bias included.
-        outputs: K.
-    """
-    coordinates = features * (features + 1) // 2 + features * outputs
-    if coordinates > LARGEST_MOMENTS:
-        rule = (
-            f"must fit {features:,} features: a sum of {coordinates:,} numbers a round is more than "
-            f"{LARGEST_MOMENTS:,} (normal-equations)"
-        )
-        raise PlanError(
-            "training.algorithm", "normal-equations", rule, 'Use "convex-pass", or fewer columns.'
-        )
-    return coordinates
-
-
-def moment_shape(coordinates: int, dimension: int) -> tuple[int, int]:
-    """(features, outputs) of a linear model with so many parameters whose moments are so many.
-
-    f(f + 1)/2 = D − d and K = d/f: a plan that says otherwise is refused.
-    """
-    features = (math.isqrt(8 * max(coordinates - dimension, 0) + 1) - 1) // 2
-    outputs = dimension // max(features, 1)
-    if features < 1 or outputs < 1 or moment_count(features, outputs) != coordinates:
-        rule = f"must be f(f + 1)/2 + f·K for a model of f·K = {dimension} parameters"
-        raise PlanError("training.coordinates", coordinates, rule, "Omit it to have it counted.")
-    if features * outputs != dimension:
-        rule = f"must be f·K for f(f + 1)/2 + f·K = {coordinates} moments"
-        raise PlanError("training.dimension", dimension, rule, "Omit it to have it counted.")
-    return features, outputs
 
 
 def cnn_channels(shape: Sequence[int]) -> int:

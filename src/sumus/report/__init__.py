@@ -3,6 +3,7 @@
 | module | has |
 |---|---|
 | `page` | the HTML page of one run or of several: no network, no file beside it |
+| `description`, `histograms` | the page of a description, and its bars |
 | `words` | the guarantee in sentences: what it protects, counts on, and does not cover |
 | `figures`, `charts`, `scales` | which charts a page has, how they are drawn, numbers as text |
 | `loggers` | the same numbers for TensorBoard and MLflow |
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.report.description import write_description as write_description
     from sumus.report.loggers import open_loggers as open_loggers
     from sumus.report.page import write_report as write_report
     from sumus.report.plots import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    description="write_description",
     loggers="open_loggers",
     page="write_report",
     plots="GRID INK SOFT blank_figure colour_scale plain_figure save tidy whole_numbers",

@@ -25,7 +25,7 @@ from sumus.report.figures import Figure
 from sumus.report.words import Statement, statement_of
 from sumus.tasks import CONFIDENCE, Measure
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "rendered", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _EXACT = "exact: simulation only"  # no guarantee covers an exact count
@@ -81,6 +81,23 @@ def render_report(runs: Sequence[RunFolder]) -> str:
     `StorageError`.
     """
     views = [_view(run, colour) for colour, run in enumerate(runs)]
+    return rendered(
+        "page.html",
+        views=views,
+        comparison=figures.comparison(
+            runs[0].plan.task,
+            [(view.run.name, view.rounds, view.statement) for view in views],
+        )
+        if len(views) > 1
+        else [],
+        datasets=list(dict.fromkeys(_records_of(run.plan) for run in runs)),
+        differences=plan_differences([run.plan.as_table() for run in runs]),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template with the style and script of all pages, and a policy that lets nothing else in."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -100,20 +117,8 @@ def render_report(runs: Sequence[RunFolder]) -> str:
     style, script = (
         (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
-    return environment.get_template("page.html").render(
-        views=views,
-        comparison=figures.comparison(
-            runs[0].plan.task,
-            [(view.run.name, view.rounds, view.statement) for view in views],
-        )
-        if len(views) > 1
-        else [],
-        datasets=list(dict.fromkeys(_records_of(run.plan) for run in runs)),
-        differences=plan_differences([run.plan.as_table() for run in runs]),
-        style=style,
-        script=script,
-        policy=_content_policy(style, script),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    return environment.get_template(template).render(
+        style=style, script=script, policy=_content_policy(style, script), **values
     )
 
 

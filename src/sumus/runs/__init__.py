@@ -2,7 +2,7 @@
 
 `run` trains in this process, `options` says how, `trained` is what is left; `server_run` is the
 server's side of a run across machines; `starting` is the released model that
-a run begins with, `finishing` ends both.
+a run begins with, `finishing` ends both. `described` runs a plan that counts records.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.parties import Simulation as Simulation
     from sumus.runs.baselines import without_noise as without_noise
+    from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
     from sumus.runs.run import train as train
     from sumus.runs.server_run import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     baselines="without_noise",
+    described="describe",
     options="RunOptions",
     run="Simulation train",
     server_run="finish is_over open_run start_of",

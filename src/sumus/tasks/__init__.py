@@ -18,9 +18,10 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
     from sumus.tasks.counts import Counts as Counts
+    from sumus.tasks.life_table import kaplan_meier as kaplan_meier
     from sumus.tasks.registry import TASKS as TASKS
     from sumus.tasks.regression import Regression as Regression
-    from sumus.tasks.survival import Survival as Survival
+    from sumus.tasks.survival import Survival as Survival, events_of as events_of
     from sumus.tasks.task import (
         Categories as Categories,
         CountShape as CountShape,
@@ -51,7 +52,8 @@ __getattr__, __dir__, __all__ = door(
     counts="Counts",
     registry="TASKS",
     regression="Regression",
-    survival="Survival",
+    life_table="kaplan_meier",
+    survival="Survival events_of",
     task=(
         "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
         "Loss Measure Metrics Task"

@@ -35,6 +35,7 @@ from sumus.tasks.task import (
     LabelColumn,
     LabelFacts,
     Labels,
+    LinearRows,
     Link,
     Measure,
     Metrics,
@@ -70,12 +71,14 @@ class Classification(Task):
     )
     constant = ("majority", "most frequent class")
 
-    def __init__(self, classes: int | None = None) -> None:
-        self.classes = classes
+    def __init__(self, classes: int | None = None, class_weights: tuple[float, ...] = ()) -> None:
+        self.classes, self.class_weights = classes, class_weights
 
     def of(self, declared: Declared) -> Task:
-        """With the number of classes, where the plan tells it."""
-        return self if declared.classes is None else _counting(declared.classes)
+        """With the number of classes and their weights, where the plan tells them."""
+        if declared.classes is None and declared.class_weights is None:
+            return self
+        return _counting(declared.classes, _scaled(declared.class_weights or ()))
 
     @property
     def counts(self) -> CountShape:  # type: ignore[override]
@@ -224,14 +227,16 @@ class Classification(Task):
         """
         return 1 if model == "logistic" else max(2, rows)
 
+    def moment_matrices(self, model: str) -> int:
+        """Two classes with one row of weights: a matrix for the records of each."""
+        return 2 if model == "logistic" else 1
+
     def target_bound(self, outputs: int) -> float | None:
-        """1 for two classes with one output; √(1 − 1/K) for K outputs."""
-        return 1.0 if outputs == 1 else math.sqrt(1.0 - 1.0 / outputs)
+        """√(1 − 1/K)."""
+        return math.sqrt(1.0 - 1.0 / outputs)
 
     def targets(self, labels: npt.NDArray[Any], outputs: int) -> npt.NDArray[np.float64]:
-        """±1 for two classes with one output; 1 − 1/K for the class and −1/K for all others."""
-        if outputs == 1:
-            return (2.0 * labels - 1.0)[:, None]
+        """1 − 1/K for the class and −1/K for all others."""
         return np.asarray(np.eye(outputs)[labels] - 1.0 / outputs)
 
     # -- loss
@@ -241,12 +246,34 @@ class Classification(Task):
         return Link.LOGISTIC if outputs == 1 else Link.SOFTMAX
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of every record."""
-        return _cross_entropy(outputs, labels, "none")
+        """Cross-entropy of every record, times the weight of its class."""
+        return self._weighted(_cross_entropy(outputs, labels, "none"), labels)
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy."""
+        """The mean over the records; their number does not hang on the weights."""
+        if self.class_weights:
+            return self.loss(outputs, labels).mean()
         return _cross_entropy(outputs, labels, "mean")
+
+    def output_gradient(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """μ(z) − y, times the weight of the class."""
+        residual = self.link(outputs.shape[1]).residual(outputs, labels)
+        return self._weighted(residual, labels)
+
+    def _weighted(self, values: Tensor, labels: Tensor) -> Tensor:
+        """One or more numbers of every record, times the weight of its class."""
+        if not self.class_weights:
+            return values
+        of_class = values.new_tensor(self.class_weights)
+        return values * of_class[labels].reshape(-1, *(1 for _ in values.shape[1:]))
+
+    def expand(self, x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> LinearRows | None:
+        """With class weights every record is a row of that weight."""
+        if not self.class_weights:
+            return None
+        self.check(y, len(self.class_weights))
+        weights = np.array(self.class_weights, dtype=np.float64)[y]
+        return LinearRows(x, y, weights, np.arange(len(y)))
 
     def predict(self, outputs: Tensor) -> Tensor:
         """The most likely class."""
@@ -255,7 +282,9 @@ class Classification(Task):
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:
-        """softmax: C = √2·t·R, β = R²/2; binary logistic: C = t·R, β = R²/4."""
+        """softmax: C = √2·t·R, β = R²/2; binary logistic: C = t·R, β = R²/4; weights of classes are
+        at most 1.
+        """
         bound2 = feature_bound**2
         if model in ("softmax", "linear"):
             return Curvature(residual_cap * math.sqrt(2.0 * bound2), bound2 / 2.0)
@@ -273,7 +302,7 @@ class Classification(Task):
         """Whether each record is classified rightly, its loss, its class, and what the model says:
         the log-odds of class 1, or the probabilities of three classes and more. NaN is never right.
         """
-        losses = self.loss(outputs, labels)
+        losses = _cross_entropy(outputs, labels, "none")  # of the record, whatever its class weighs
         right = (self.predict(outputs) == labels) & ~losses.isnan()
         if outputs.shape[1] > 2:
             said = outputs.softmax(dim=1)
@@ -334,11 +363,18 @@ def _cross_entropy(outputs: Tensor, labels: Tensor, reduction: str) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _counting(classes: int) -> Classification:
-    """One object for each number of classes: what is known about a model and a loss is kept by the
-    loss's identity.
+def _counting(classes: int | None, class_weights: tuple[float, ...]) -> Classification:
+    """One object for equal classes: what is known about a model and a loss is kept by the loss's
+    identity.
     """
-    return Classification(classes)
+    return Classification(classes, class_weights)
+
+
+def _scaled(class_weights: tuple[float, ...]) -> tuple[float, ...]:
+    """In the same proportions, the largest 1: no record counts more than one without weights, so C
+    and β stay what they are.
+    """
+    return tuple(weight / max(class_weights) for weight in class_weights)
 
 
 def _numbered(classes: int) -> LabelFacts:

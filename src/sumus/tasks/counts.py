@@ -122,8 +122,8 @@ class Counts(Task):
 
     def scale(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """From the target's own units to [0, 1], clamped; minus zero becomes zero."""
-        inside = np.clip(numbers, 0.0, self.most) / self.most
-        return np.clip(inside, 0.0, 1.0).astype(np.float32) + np.float32(0.0)
+        inside = np.clip(np.clip(numbers, 0.0, self.most) / self.most, 0.0, 1.0)
+        return inside.astype(np.float32) + np.float32(0.0)
 
     def accept(self, labels: npt.NDArray[Any], declared: int | None) -> Labels:
         """Counts need no classes; their bound is the plan's."""

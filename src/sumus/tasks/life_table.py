@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from sumus.tasks.uncertainty import Measured
 
-__all__ = ["life_table"]
+__all__ = ["kaplan_meier"]
 
 _Z = 2.0
 
 
-def life_table(counts: npt.NDArray[np.float64], *, noise_variance: float) -> tuple[Measured, ...]:
+def kaplan_meier(counts: npt.NDArray[np.float64], *, noise_variance: float) -> tuple[Measured, ...]:
     """Survival at every cut point, each with its half-width.
 
     Args:

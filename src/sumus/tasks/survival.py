@@ -12,7 +12,9 @@ The linear model has one vector of slopes and an intercept for every interval. A
 is the record with its bias feature in the place of one interval's intercept, as long as the record
 itself; J rows of weight 1/J have the constants of one logistic loss.
 
-A test record adds one unit to the cell (code, bin of risk): Δ₂ = 1 unit, exactly.
+A test record adds 12 to the cell (code, bin of risk), 4 to its code and 3 to the number of records:
+Δ₂ = |(12, 4, 3)| = 13 units, exactly. Cells tell the c-index, codes Kaplan–Meier's curve, together
+with the sums of their cells.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
@@ -28,7 +31,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
-from sumus.tasks.life_table import life_table
+from sumus.tasks.life_table import kaplan_meier
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -49,13 +52,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Survival"]
 
-_GRID = 1 << 8  # grid steps per unit of a count
+_GRID = 1 << 6  # grid steps per unit of a count
+_CELL, _CODE, _RECORD = 12, 4, 3
+_LONGEST = 13  # |(12, 4, 3)|
 _BINS = 16  # of risk
 _REACH = 3.0  # of the bins, in units of log-risk to either side of the first model's
 _MOST_INTERVALS = 50
 _START_HAZARD = 0.1
 _EVENTS = {"0": 0, "no": 0, "false": 0, "1": 1, "yes": 1, "true": 1}
 _Z = 2.0
+
+
+def events_of(names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Whether each of these words says that the event happened, −1 where it says neither; one −1
+    more at the end, for positions of −1.
+    """
+    return np.array([*(_EVENTS.get(name.casefold(), -1) for name in names), -1], dtype=np.int64)
 
 
 @final
@@ -74,7 +86,7 @@ class Survival(Task):
     shared_slopes = True
     measures = (
         Measure("c_index", larger_is_better=True, word="c-index"),
-        Measure("calibration", larger_is_better=False, word="calibration error"),
+        Measure("calibration_error", larger_is_better=False, word="calibration error"),
     )
     constant = ("constant", "same risk for everybody")
 
@@ -89,7 +101,13 @@ class Survival(Task):
         self.first_intercept = math.log(start_hazard / (1.0 - start_hazard))
         centre = math.log(len(intervals) * -math.log1p(-start_hazard))
         self._edges = centre + np.linspace(-_REACH, _REACH, _BINS + 1)
-        self.counts = CountShape(length=self._codes * _BINS, l2_grid=_GRID, largest_grid=_GRID)
+        self.counts = CountShape(
+            length=self._codes * (_BINS + 1) + 1,
+            l2_grid=_LONGEST * _GRID,
+            largest_grid=_CELL * _GRID,
+            record_place=self._codes * (_BINS + 1),
+            record_grid=_RECORD * _GRID,
+        )
 
     def of(self, declared: Declared) -> Task:
         """With the plan's cut points."""
@@ -133,8 +151,7 @@ class Survival(Task):
                     f"in record {places[0] + 1}. Correct them or remove them."
                 )
         categories = happened.categories()
-        known = [_EVENTS.get(name.casefold(), -1) for name in categories.names]
-        events = np.array([*known, -1], dtype=np.int64)[categories.positions]
+        events = events_of(categories.names)[categories.positions]
         unknown = np.flatnonzero(events < 0)
         if len(unknown):
             raise DataError(
@@ -299,12 +316,11 @@ class Survival(Task):
         Kaplan–Meier's.
         """
         risks, codes = scores[0].astype(np.float64), scores[1].astype(np.int64)
-        people = np.bincount(codes, weights=weights, minlength=self._codes).astype(np.float64)
-        observed = life_table(people, noise_variance=0.0)[-1].value
+        observed = kaplan_meier(self._people(codes, weights), noise_variance=0.0)[-1].value
         predicted = float(np.average(_survival(risks), weights=weights))
         return {
             "c_index": concordance(risks, codes, weights),
-            "calibration": abs(predicted - observed),
+            "calibration_error": abs(predicted - observed),
         }
 
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
@@ -317,30 +333,71 @@ class Survival(Task):
         return self.metrics(*scores, weights=np.concatenate(weights) if weights else None)
 
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """One unit in the cell of code and risk."""
+        """12 in the cell of code and risk, 4 at the code, 3 for the record."""
         risks, codes = scores[0].astype(np.float64), scores[1].astype(np.int64)
         bins = np.searchsorted(self._edges[1:-1], np.nan_to_num(risks), side="right")
-        rows = np.zeros((len(codes), self.counts.length), dtype=np.int64)
-        rows[np.arange(len(codes)), codes * _BINS + bins] = _GRID
+        people, rows = np.arange(len(codes)), np.zeros((len(codes), self.counts.length), np.int64)
+        rows[people, codes * _BINS + bins] = _CELL * _GRID
+        rows[people, self._codes * _BINS + codes] = _CODE * _GRID
+        rows[:, -1] = _RECORD * _GRID
         return rows
 
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
         """c-index and calibration, with what noise and the choice of records leave open."""
-        histogram = (total_grid / _GRID).reshape(self._codes, _BINS)
-        std, people = noise_std_grid / _GRID, float(histogram.sum())
+        cells, codes, records = np.split(
+            total_grid / _GRID, [self._codes * _BINS, self._codes * (_BINS + 1)]
+        )
+        std = noise_std_grid / _GRID
+        histogram = cells.reshape(self._codes, _BINS) / _CELL
+        # two views of the same number of people, each as far as its noise lets it count
+        precise = np.array([_CELL**2 / _BINS, _CODE**2])
+        shares = precise / precise.sum()
+        people = shares[0] * histogram.sum(axis=1) + shares[1] * codes / _CODE
+        observed = kaplan_meier(people, noise_variance=std**2 / precise.sum())
         width = float(self._edges[1] - self._edges[0])
         values = {
-            "c_index": noisy_concordance(histogram, noise_std=std, width=width),
-            "calibration": self._calibration(histogram, std),
+            "c_index": noisy_concordance(histogram, noise_std=std / _CELL, width=width),
+            "calibration_error": self._calibration(histogram, std / _CELL, observed[-1]),
         }
-        return Metrics(values, round(max(people, 0.0)))
+        return Metrics(
+            values,
+            round(max(float(records[0]) / _RECORD, 0.0)),
+            baseline={"c_index": 0.5},
+            tables=self._curve(observed),
+        )
 
-    def _calibration(self, histogram: npt.NDArray[np.float64], std: float) -> Measured:
+    def metrics(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> Metrics:
+        """The measures in the clear, and Kaplan–Meier's curve."""
+        plain = super().metrics(*scores, weights=weights)
+        observed = kaplan_meier(self._people(scores[1], weights), noise_variance=0.0)
+        return replace(plain, baseline={"c_index": 0.5}, tables=self._curve(observed))
+
+    def _people(
+        self, codes: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None
+    ) -> npt.NDArray[np.float64]:
+        """How many have each code."""
+        counted = np.bincount(codes.astype(np.int64), weights=weights, minlength=self._codes)
+        return counted.astype(np.float64)
+
+    def _curve(self, observed: Sequence[Measured]) -> dict[str, dict[str, list[Any]]]:
+        """Kaplan–Meier's curve with its half-widths, from time 0 on."""
+        return {
+            "kaplan_meier": {
+                "time": [0.0, *self.intervals],
+                "survival": [1.0, *(point.value for point in observed)],
+                "plus_minus": [0.0, *(point.plus_minus or 0.0 for point in observed)],
+            }
+        }
+
+    def _calibration(
+        self, histogram: npt.NDArray[np.float64], std: float, observed: Measured
+    ) -> Measured:
         """The mean of the predicted survival, by the middles of the bins, against Kaplan–Meier's."""
         people, cells = float(histogram.sum()), histogram.size
         if people <= _Z * std * math.sqrt(cells):
             return Measured(0.5, 0.5)
-        observed = life_table(histogram.sum(axis=1), noise_variance=_BINS * std**2)[-1]
         ends = _survival(self._edges)
         ends[0], ends[-1] = 1.0, 0.0  # bins at the ends are open
         middles = (ends[:-1] + ends[1:]) / 2.0

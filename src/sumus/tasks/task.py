@@ -85,6 +85,7 @@ class Declared:
         classes: how many there are, `evaluation.classes`.
         intervals: cut points of time, `data.intervals`.
         start_hazard: `training.start_hazard`.
+        class_weights: `training.class_weights`, in the order of the classes.
     """
 
     columns: Mapping[str, str | None]
@@ -92,6 +93,7 @@ class Declared:
     classes: int | None = None
     intervals: tuple[float, ...] | None = None
     start_hazard: float | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 @final
@@ -209,14 +211,14 @@ class LinearRows:
         y: what `link` compares the rows' outputs with.
         weights: w_j ≥ 0; those of a record add up to at most 1.
         records: the position of the record that each row comes from, in rising order.
-        link: of φ.
+        link: of φ; None: the task's.
     """
 
     x: npt.NDArray[np.float32]
     y: npt.NDArray[Any]
     weights: npt.NDArray[np.float64]
     records: npt.NDArray[np.int64]
-    link: Link
+    link: Link | None = None
 
 
 @final
@@ -466,6 +468,10 @@ class Task(Loss):
             rows: as many as the declared dimension makes.
         """
         return rows
+
+    def moment_matrices(self, model: str) -> int:
+        """Matrices Σ x·xᵀ of normal equations: one of all records, or one of every class."""
+        return 1
 
     def target_bound(self, outputs: int) -> float | None:
         """B: no target vector is longer; None: the task has no normal equations."""

@@ -2,7 +2,8 @@
 
 Records have norm at most R (bias included) and targets at most B, so what one of them adds,
 (x·xᵀ, x·yᵀ) with the off-diagonals of the upper triangle times √2, has length at most
-C = R·√(R² + B²) exactly; records are put on the grid one by one, so Δ₂ is the resolution.
+C = R·√(R² + B²) exactly; where every class has a matrix of its own, a record adds x·xᵀ to one of
+them, and C = R². Records (or persons) are put on the grid one by one, so Δ₂ is the resolution.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sumus.guarantee.algorithms.algorithm import Algorithm
 from sumus.guarantee.claims import ONE_DRAW_ALONE, Setting, Statement, one_draw_per_round
 from sumus.guarantee.layout import Layout, SiloDesign
 from sumus.noise import Grid
-from sumus.plan import RULES, ResolvedPlan, ResolvedSilo, moment_shape
+from sumus.plan import RULES, ResolvedPlan, ResolvedSilo
 
 __all__ = ["ALGORITHMS", "longest_moments"]
 
@@ -83,23 +84,27 @@ ALGORITHMS = (NormalEquations,)
 
 
 def longest_moments(resolved: ResolvedPlan) -> float:
-    """C = √(R⁴ + R²·B²): the most that one record adds to the sum, L2."""
+    """C = √(R⁴ + R²·B²): the most that one record adds to the sum, L2; B = 0 where there are no
+    targets.
+    """
     bound = resolved.plan.training.feature_bound
     return bound * math.hypot(bound, _target_bound(resolved))
 
 
 def _target_bound(resolved: ResolvedPlan) -> float:
     """B of the plan's task and of as many outputs as its model has."""
-    plan = resolved.plan
-    _, outputs = moment_shape(resolved.coordinates, resolved.dimension)
-    if plan.task.linear_outputs(plan.training.model, outputs) != outputs:
+    plan, shape = resolved.plan, resolved.moments
+    if plan.task.linear_outputs(plan.training.model, shape.outputs) != shape.outputs:
         rule = (
-            f"must be f·K with the K of training.model = {plan.training.model}, got K = {outputs}"
+            f"must be f·K with the K of training.model = {plan.training.model}, got "
+            f"K = {shape.outputs}"
         )
         raise PlanError(
             "training.dimension", resolved.dimension, rule, "Omit it to have it counted."
         )
-    bound = plan.task.target_bound(outputs)
+    if not shape.targets:
+        return 0.0
+    bound = plan.task.target_bound(shape.outputs)
     if bound is None:
         rule = f"has no targets for {plan.task.name}"
         raise PlanError("training.algorithm", "normal-equations", rule, 'Use "convex-pass".')

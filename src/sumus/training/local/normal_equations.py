@@ -15,7 +15,6 @@ from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.gradients import add_moments
 from sumus.guarantee import NoiseDesign, SiloDesign
-from sumus.plan import moment_shape
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp
@@ -26,7 +25,10 @@ __all__ = ["UPDATER"]
 
 @final
 class NormalEquations:
-    """`normal-equations`: Σ trunc(r/C·(x·xᵀ, x·yᵀ)) over the silo's records, and noise."""
+    """`normal-equations`: Σ trunc(r/C·(x·xᵀ, x·yᵀ)) over the silo's records or persons, and noise.
+
+    Guarantee: labels are those of the task (checked), so that a row adds to a matrix that is there.
+    """
 
     algorithms: ClassVar = ("normal-equations",)
     per_record: ClassVar = False
@@ -41,25 +43,41 @@ class NormalEquations:
         loss: Loss | None = None,
     ) -> None:
         self._design, self._silo = design, silo
-        resolved, task = design.resolved, design.plan.task
+        shape, task, data = design.resolved.moments, design.plan.task, design.plan.data
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
-        features, outputs = moment_shape(resolved.coordinates, resolved.dimension)
-        if self._x.shape[1] != features:
+        if self._x.shape[1] != shape.features:
             rule = f"must be that of {self._x.shape[1]} features, bias included"
             raise PlanError(
-                "training.coordinates", resolved.coordinates, rule, "Omit it to have it counted."
+                "training.coordinates", shape.count, rule, "Omit it to have it counted."
             )
-        task.check(records.y, outputs)
-        self._targets = np.ascontiguousarray(task.targets(records.y, outputs), dtype=np.float64)
+        task.check(records.y, shape.outputs)
+        self._edges = records.edges
+        self._weights = records.weights(data.person_weighting, design.plan.rows_per_person)
+        if shape.matrices > 1:
+            self._matrix = np.ascontiguousarray(records.y, dtype=np.int64)
+            self._targets = np.zeros((len(records), 0))
+        else:
+            self._matrix = np.zeros(len(records), dtype=np.int64)
+            targets = task.targets(records.y, shape.outputs)
+            self._targets = np.ascontiguousarray(targets, dtype=np.float64)
+        self._shape = shape
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
     ) -> LocalUpdate:
         design, silo = self._design, self._silo
-        moments = np.zeros(design.resolved.coordinates, dtype=np.int64)
+        moments = np.zeros(self._shape.count, dtype=np.int64)
         shortened, nonfinite = add_moments(
-            self._x, self._targets, silo.clip_norm, silo.resolution, moments
+            self._x,
+            self._targets,
+            self._matrix,
+            self._edges,
+            self._weights,
+            self._shape.matrices,
+            silo.clip_norm,
+            silo.resolution,
+            moments,
         )
         bounded, clamped = clamp(moments, design.clamp_grid)
         begin = time.perf_counter()
@@ -67,7 +85,7 @@ class NormalEquations:
         seconds = time.perf_counter() - begin
         return LocalUpdate(
             bounded + noise,
-            records=len(self._x),
+            records=len(self._edges) - 1,
             clipped=shortened,
             nonfinite=nonfinite,
             saturated=clamped,

@@ -1,0 +1,247 @@
+"""`sumus describe`: private statistics of a federation's records, and bounds for its plan."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sumus.books import RunFolder
+from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.cli.terminal import screen
+from sumus.data import FederatedData, public_facts
+from sumus.errors import PlanError, StorageError
+from sumus.files import replace_atomically
+from sumus.guarantee import Account, NoiseDesign
+from sumus.plan import DEFAULT_PLAN, TrainingPlan
+
+if TYPE_CHECKING:
+    from sumus.describing import Description
+
+__all__ = ["describe_app"]
+
+describe_app = typer.Typer(add_completion=False)
+
+
+@describe_app.command()
+def describe_command(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="PLAN or RUN",
+            help="A plan, for training or describing; or the folder of a run that has described. "
+            "Omitted: the embedded digits.",
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε of the description. Default: a quarter of the training plan's."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[,NAME…]",
+            help="Describe only these; noise grows with the root of their number. Repeatable.",
+        ),
+    ] = None,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[,NAME…]",
+            help="Columns of numbers without bounds. Default: read off the file. Repeatable.",
+        ),
+    ] = None,
+    bins: Annotated[
+        int | None, typer.Option(help="Of a column with bounds. Default: describe.bins, 32.")
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the describing plan, for `sumus federation`, and count nothing.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")
+    ] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Public seed of a reproducible simulation. VOIDS THE GUARANTEE."),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A silo's own policy file, enforced before anything else.")
+    ] = None,
+    ledger: Annotated[
+        bool, typer.Option(help="Enter the release into the ledger of the data set.")
+    ] = True,
+    report: Annotated[
+        bool, typer.Option(help="Write description.html into the run folder.")
+    ] = True,
+    set_: Overrides = None,
+    json_: AsJson = False,
+) -> None:
+    """Histograms, means, quantiles, missing values and categories of all silos' records, with
+    differential privacy and secure aggregation; and bounds for the plan.
+    """
+    asked = _Asked(epsilon, _split(columns), _split(numbers), bins)
+    console = screen(stderr=json_)
+    if path is not None and path.is_dir():
+        _refuse_beside("PLAN or RUN", path, set_, asked, write, resume)
+        from sumus.describing import Description
+
+        _show(console, Description.of_run(RunFolder.open(path)), report=report, as_json=json_)
+        return
+    if resume is not None:
+        _refuse_beside("--resume", resume, set_, asked, write, path)
+        plan = None
+    else:
+        plan = asked.plan(load_plan(path or DEFAULT_PLAN, set_))
+    if write is not None and plan is not None:
+        _write_plan(plan, write, as_json=json_)
+        return
+    if plan is not None:
+        public_facts(plan)  # torch takes seconds to import: what is wrong is said before
+    from sumus.runs import RunOptions, Simulation, describe
+
+    def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
+        if account is not None:
+            console.print(guarantee_text(account))
+        for silo in data.silos:
+            if silo.left_out:
+                told = (
+                    f"{silo.left_out:,} records of {silo.name} beyond the bound {silo.bound:,} "
+                    "(said here only)"
+                )
+                console.print(f"[dim]  left out     {escape(told)}", highlight=False)
+        if seed is not None:
+            console.print(
+                "[bold red]  --seed makes the noise public: the guarantee above is void for this "
+                "run (simulation)"
+            )
+
+    description = describe(
+        plan,
+        options=RunOptions(
+            root=out,
+            name=name,
+            resume=resume,
+            ledger=ledger,
+            policy=policy,
+            threads=threads or os.cpu_count() or 1,
+        ),
+        simulation=None if seed is None else Simulation(seed),
+        begun=begun,
+    )
+    _show(console, description, report=report, as_json=json_)
+
+
+@final
+@dataclass(frozen=True)
+class _Asked:
+    """What the options say about the description."""
+
+    epsilon: float | None
+    columns: tuple[str, ...] | None
+    numbers: tuple[str, ...] | None
+    bins: int | None
+
+    def plan(self, plan: TrainingPlan) -> TrainingPlan:
+        """The describing plan."""
+        from sumus.describing import describing_plan
+
+        return describing_plan(
+            plan,
+            epsilon=self.epsilon,
+            bins=self.bins,
+            columns=self.columns,
+            numbers=self.numbers,
+        )
+
+
+def _split(given: list[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    return tuple(name.strip() for each in given for name in each.split(",") if name.strip())
+
+
+def _refuse_beside(what: str, path: Path, *others: object) -> None:
+    """A run has its plan: nothing that would change it can stand beside."""
+    if any(
+        other is not None and other != [] and other != _Asked(None, None, None, None)
+        for other in others
+    ):
+        rule = (
+            "cannot stand beside a plan, --set, --epsilon, --columns, --numbers, --bins or --write"
+        )
+        raise PlanError(what, str(path), rule, "The run folder holds its plan.")
+
+
+def _write_plan(plan: TrainingPlan, file: Path, *, as_json: bool) -> None:
+    from sumus.describing import written
+
+    if file.exists():
+        raise StorageError(f"{file} is there already. Give another name, or remove it.")
+    complete, assumptions = written(plan)
+    complete = complete.moved_to(file.absolute().parent)
+    for line in assumptions:
+        typer.echo(f"note: {line}", err=True)
+    replace_atomically(file, complete.to_toml().encode())
+    if as_json:
+        print_json({"plan": str(file), "plan_hash": complete.hash})
+    else:
+        typer.echo(f"{file}: run it with `sumus describe`, or across machines like any plan")
+
+
+def _show(console: Console, description: Description, *, report: bool, as_json: bool) -> None:
+    bounds = description.write()
+    page = _write_page(description) if report else None
+    if as_json:
+        shown = description.as_json()
+        files = {"bounds_file": str(bounds), "page": None if page is None else str(page)}
+        print_json(shown | files)
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("column", "missing", "typical", "bounds"):
+        table.add_column(title)
+    for row in description.rows():
+        table.add_row(*map(escape, row))
+    console.print()
+    console.print(f"[bold]{escape(description.headline)}", highlight=False)
+    console.print(table, highlight=False)
+    if description.survivors < description.silos:
+        gone = description.silos - description.survivors
+        console.print(f"[yellow]{gone} of {description.silos} silos dropped out and are not in it")
+    if description.void:
+        console.print(f"[bold red]VOID[/bold red]: {escape(description.void)}")
+    console.print(
+        "[dim]± and intervals hold with 95 % each, noise and the width of cells included; a value "
+        "beyond its bounds counts as the bound",
+        highlight=False,
+    )
+    console.print()
+    console.print(f"bounds  {bounds}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"run     {description.path}", highlight=False, soft_wrap=True, markup=False)
+    if page is not None:
+        console.print(f"page    {page}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _write_page(description: Description) -> Path | None:
+    if importlib.util.find_spec("jinja2") is None:
+        return None  # the report extra is not installed
+    from sumus.report import write_description
+
+    page = description.path / "description.html"
+    write_description(description, page)
+    return page
