@@ -30,7 +30,7 @@ import torch
 
 import sumus
 from sumus.data import FederatedData, Records, load
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.report import blank_figure
 from sumus.tasks import Survival
 from sumus.training import Prepared, evaluate, flat_parameters, load_flat, prepare
@@ -256,7 +256,8 @@ def with_months(plan: TrainingPlan, data: FederatedData) -> FederatedData:
 def parts_of(plan: TrainingPlan) -> tuple[FederatedData, Prepared, FederatedData]:
     """The records of a plan, what trains on them, and the same records to be measured on."""
     data = load(plan)
-    return data, prepare(plan, data), prepare(plan, with_months(plan, data)).data
+    filled = resolve(plan, data.facts()).plan  # lengths of rows among it
+    return data, prepare(filled, data), prepare(filled, with_months(plan, data)).data
 
 
 def without_privacy(name: str, tables: Path, seed: int) -> dict[str, float]:
