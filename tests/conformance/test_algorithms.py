@@ -11,7 +11,15 @@ import torch
 
 from sumus.data import Records, load
 from sumus.errors import PlanError
-from sumus.guarantee import ALGORITHMS, STATEMENTS, NoiseDesign, account_of, calibrated, certify
+from sumus.guarantee import (
+    ALGORITHMS,
+    STATEMENTS,
+    NoiseDesign,
+    account_of,
+    calibrated,
+    certify,
+    compare,
+)
 from sumus.guarantee.algorithms import algorithm_of
 from sumus.plan import RULES, TrainingPlan
 from sumus.plan.sections import SECTIONS, SiloPlan
@@ -178,3 +186,13 @@ def _update(
     assert isinstance(updater, UPDATERS[name])
     source = RandomSource.simulation(1, name)
     return updater(bench.first_parameters, source).vector  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_algorithms_are_compared_where_there_is_something_to_compare(name: str) -> None:
+    """`sumus plan` has a word for every plan, also for one that does its work without steps."""
+    if not RULES[name].private:
+        return
+    comparison = compare(calibrated(plan_of(name)))
+    expected = RULES[name].protects == "records" and RULES[name].steps != "none"
+    assert (comparison is not None) == expected

@@ -100,6 +100,7 @@ class Case:
         drop: drop-outs of the run, as `--drop` takes them.
         needs: the data set that training needs if it is not embedded.
         quick: among the default selection of the test.
+        rounds: of the run.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Case:
     drop: tuple[str, ...] = ()
     needs: str | None = None
     quick: bool = False
+    rounds: int = 2
 
 
 def variation(
@@ -120,6 +122,13 @@ def variation(
 SHIPPED = (
     Case("plans/digits", "plans/digits.toml", quick=True),
     Case("plans/income", "plans/income.toml", needs="income", quick=True),
+    Case(
+        "plans/income-one-round",
+        "plans/income-one-round.toml",
+        needs="income",
+        quick=True,
+        rounds=1,
+    ),
     Case("plans/fashion-mnist", "plans/fashion-mnist.toml", needs="fashion-mnist", quick=True),
     Case(
         "plans/fashion-mnist-cnn", "plans/fashion-mnist-cnn.toml", needs="fashion-mnist", quick=True
@@ -351,6 +360,17 @@ VARIATIONS = (
     variation("fedavg-mlp", "steps", _FEDAVG, "training.model=mlp", "training.local_momentum=0.5"),
     # a table of one's own, whose silos are unequal
     variation("table", "table", quick=True),
+    Case(
+        "normal-equations",
+        "table",
+        (
+            "training.algorithm=normal-equations",
+            "federation.rounds=1",
+            "aggregation.modulus_bits=40",
+        ),
+        quick=True,
+        rounds=1,
+    ),
     variation(
         "table-declared",
         "table",

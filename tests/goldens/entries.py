@@ -169,7 +169,7 @@ def of_case(case: Case, folder: Path, *, threads: int, big: bool) -> dict[str, A
     with surfaces.old_names(), surfaces.state_folder(folder / "state"):
         entry |= promises(path, options)
         if case.needs is None or (big and surfaces.available(case.needs)):
-            rounds = sets(["federation.rounds=2"])
+            rounds = sets([f"federation.rounds={case.rounds}"])
             drops = [word for drop in case.drop for word in ("--drop", drop)]
             entry["run"] = run(folder, str(path), *options, *rounds, *drops, threads=threads)
     return entry
@@ -195,7 +195,7 @@ def promises(path: Path, options: list[str]) -> dict[str, Any]:
 
 
 def run(folder: Path, *arguments: str, threads: int = 1) -> dict[str, Any]:
-    """What two rounds leave behind."""
+    """What a few rounds leave behind."""
     out = ["--out", str(folder / "runs"), "--no-report", "--no-compare", "--json"]
     answer = command("train", *arguments, "--seed", str(SEED), "--threads", str(threads), *out)
     if answer.code:

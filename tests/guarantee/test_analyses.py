@@ -178,6 +178,8 @@ def test_what_is_composed() -> None:
         "per-step",
         "split-noise",
         "convex-pass",
+        "normal-equations",
+        "describe",
         "silo",
     }
 

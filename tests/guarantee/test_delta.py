@@ -413,7 +413,7 @@ def test_a_small_delta_pays_for_the_sparse_graph() -> None:
     assert exact[1] < 0.97 * exact[0]
     for built, lowest in ((sparse, exact[0]), (complete, exact[1])):
         assert lowest <= account_of(built).epsilon <= 1.01 * lowest
-    noise = {"metrics": "secure", "noise_multiplier": 20.0}
+    noise = {"metrics": "secure", "noise_multiplier": 20.0, "classes": 2}
     of_tests = [
         metrics_epsilon(built.plan.replace("evaluation", **noise)) for built in (sparse, complete)
     ]

@@ -4,8 +4,10 @@ solution is that of least squares, and a plan that cannot work is refused in one
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +16,14 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from sumus import RunOptions, TrainingPlan, account, train
-from sumus.data import Records, from_arrays
+from sumus.data import FederatedData, Records, from_arrays
 from sumus.errors import PlanError, SumusError
 from sumus.gradients import add_moments
-from sumus.guarantee import calibrated
+from sumus.guarantee import calibrated, compare
 from sumus.plan import MomentShape
 from sumus.plan.moments import LARGEST_MOMENTS
 from sumus.randomness import RandomSource
-from sumus.runs import Simulation
+from sumus.runs import Simulation, room
 from sumus.tasks import TASKS
 from sumus.training import local_updater
 from sumus.training.solving import _logit, discriminant, least_squares
@@ -140,6 +142,23 @@ def test_no_person_whatsoever_adds_more_than_the_resolution(data: st.DataObject)
     np.testing.assert_array_equal(both, alone + added)
 
 
+def test_rows_that_weigh_more_than_one_in_all_are_shortened_to_the_resolution() -> None:
+    """The last line of defence, which does not rest on weights and lengths computed elsewhere."""
+    x, resolution = np.array([[0.6, 0.8], [0.6, 0.8]]), 1 << 16
+    added = summed(x, np.zeros((2, 0)), 1.0, resolution, rows=np.array([2]), weights=np.ones(2))
+    norm2 = sum(int(value) ** 2 for value in added)
+    assert (0.999 * resolution) ** 2 < norm2 <= resolution**2
+
+
+def test_a_long_row_takes_no_more_of_its_person_than_its_weight() -> None:
+    """A row beyond its bound counts as one of the declared length, beside the person's others."""
+    resolution = 1 << 16
+    x = np.array([[100.0, 0.0], [0.0, 1.0]])
+    halves = np.full(2, 0.5)
+    added = summed(x, np.zeros((2, 0)), 1.0, resolution, rows=np.array([2]), weights=halves)
+    assert added.tolist() == [resolution // 2, 0, resolution // 2]
+
+
 def test_a_persons_rows_are_averaged_and_rounded_once() -> None:
     """One row ten times is that row; and the mean of rows is what numpy's mean rounds to."""
     draw = np.random.default_rng(6)
@@ -235,6 +254,33 @@ def test_ten_copies_of_a_persons_rows_change_neither_noise_nor_epsilon() -> None
         assert update.records == 30
         vectors.append(update.vector)
     assert np.abs(vectors[0] - vectors[1]).max() <= 30  # a grid step a person
+
+
+@pytest.mark.parametrize("model", ["softmax", "logistic"])
+def test_class_weights_weigh_moments(model: str) -> None:
+    """A record of a class with weight ½ adds half of what it adds otherwise."""
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(30, 3)), np.arange(30) % 2) for _ in range(3)]
+    one = np.array([[0.6, 0.0, 0.0, 0.25]], np.float32)
+    added = []
+    for weights in ([1.0, 1.0], [1.0, 0.5]):
+        plan = TrainingPlan().with_overrides(
+            {
+                "training.algorithm": "normal-equations",
+                "training.model": model,
+                "training.class_weights": weights,
+            }
+        )
+        design = calibrated(plan, from_arrays(silos).facts())
+        vectors = [
+            local_updater(design, design.silos[0], Records(x, y), nn.Identity())(
+                np.zeros(design.resolved.dimension), RandomSource.simulation(3, "noise")
+            ).vector
+            for x, y in ((one, np.ones(1, np.int64)), (one[:0], np.zeros(0, np.int64)))
+        ]
+        added.append(vectors[0] - vectors[1])
+    assert added[0].any()
+    assert np.abs(added[0] - 2 * added[1]).max() <= 2
 
 
 # -- the sum and the solution
@@ -390,6 +436,10 @@ def test_with_a_matrix_a_class_a_record_counts_its_square_alone() -> None:
     assert design.resolved.coordinates == 7 * 8
 
 
+def test_a_sum_of_moments_is_compared_with_no_algorithm_that_sums_updates() -> None:
+    assert compare(calibrated(TrainingPlan().with_overrides(DIGITS))) is None
+
+
 def test_shapes_follow_from_the_plan_alone_and_other_numbers_are_refused() -> None:
     for features, outputs in itertools.product((1, 2, 7, 234), (1, 2, 10)):
         shape = MomentShape(features, outputs)
@@ -416,3 +466,46 @@ def test_what_cannot_work_is_refused_in_one_line() -> None:
     assert MomentShape(8000, 1).count <= LARGEST_MOMENTS
     with pytest.raises(PlanError, match=r"aggregation\.modulus_bits must hold.*Use at least"):
         calibrated(plan.with_overrides({"aggregation.modulus_bits": 24}))
+
+
+def _wide(silos: int, columns: int, records: int) -> FederatedData:
+    x = np.zeros((records, columns), np.float32)
+    return from_arrays([(x, np.arange(records) % 2)] * silos)
+
+
+def test_the_error_of_a_ring_that_is_too_small_names_bits_that_are_enough() -> None:
+    plan = TrainingPlan().with_overrides(
+        {"training.algorithm": "normal-equations", "training.model": "logistic"}
+    )
+    facts = dataclasses.replace(_wide(3, 4, 8).facts(), records_per_silo=(10**7,) * 3)
+    with pytest.raises(PlanError, match=r"Use at least \d+") as refused:
+        calibrated(plan, facts)
+    bits = int(re.findall(r"Use at least (\d+)", str(refused.value))[0])
+    calibrated(plan.with_overrides({"aggregation.modulus_bits": bits}), facts)
+    with pytest.raises(PlanError, match="must hold"):
+        calibrated(plan.with_overrides({"aggregation.modulus_bits": bits - 1}), facts)
+    most = dataclasses.replace(facts, records_per_silo=(10**12,) * 3)
+    fine = {
+        "aggregation.modulus_bits": 64,
+        "noise.resolution_bits": 22,
+        "privacy.epsilon": 20.0,
+    }
+    with pytest.raises(PlanError, match=r"Lower noise\.resolution_bits by \d+ or more"):
+        calibrated(plan.with_overrides(fine), most)
+
+
+@pytest.mark.parametrize(("columns", "memory"), [(9000, 1e15), (500, 1e6)])
+def test_a_matrix_too_large_for_memory_is_refused_and_nothing_is_spent(
+    columns: int, memory: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too large for any machine, and for this one."""
+    monkeypatch.setattr(room, "_memory", lambda: memory)
+    plan = TrainingPlan().with_overrides(
+        {"training.algorithm": "normal-equations", "training.model": "logistic"}
+    )
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(8, columns)), np.arange(8) % 2) for _ in range(3)]
+    with pytest.raises(PlanError, match="fewer columns") as refused:
+        train(plan, silos=silos, options=RunOptions(root=tmp_path))
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.rglob("*"))

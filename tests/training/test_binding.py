@@ -188,3 +188,17 @@ def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(
     Path("mymodule.py").write_text(MAP)
     forget(monkeypatch)
     assert len(train(silos=images, options=RunOptions(threads=1, resume=path)).rounds) == 2
+
+
+def test_a_run_is_not_resumed_with_rows_of_other_persons() -> None:
+    """The same rows, one of them another person's: the noise that was drawn must not meet them."""
+    rng = np.random.default_rng(0)
+    silos = [(rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 2, 60)) for _ in "abc"]
+    whose = [np.repeat(np.arange(20), 3) for _ in silos]
+    text = PLAN.replace("[federation]", 'unit = "person"\n[federation]')
+    path = begin(TrainingPlan.from_toml(text), silos=silos, groups=whose)
+    others = [np.repeat(np.arange(30), 2), *whose[1:]]
+    resume = RunOptions(threads=1, resume=path)
+    with pytest.raises(GuaranteeError, match="other records"):
+        train(silos=silos, groups=others, options=resume)
+    assert len(train(silos=silos, groups=whose, options=resume).rounds) == 2

@@ -106,6 +106,14 @@ class CanaryRounds:
                 "must protect single records to be audited",
                 'For example "convex-pass".',
             )
+        if design.resolved.local_dimension and not rules.bounded_records:
+            rule = f"has no canaries under {rules.name} (their gradients leave no local part)"
+            raise PlanError(
+                "training.local_parameters",
+                design.plan.training.local_parameters,
+                rule,
+                "Audit the plan without it: the noise and Δ₂ of a step are the same.",
+            )
         self._design, self._view, self._new_source = design, view, new_source
         plan = design.plan
         most = plan.rows_per_person
@@ -278,6 +286,8 @@ class _Features:
         self._features = dimension // self._classes
         # a record has one bias feature, whichever of the intercepts it stands for
         self._width = self._features - (task.rows_per_record - 1)
+        # the bias feature of an intercept that is not sent
+        self._kept = 0 if training.local_parameters is None else 1
         # with three classes or more the other rows stay silent; with two, half of the features do
         self.canaries = _most(
             design, canaries, self._features if self._classes > 2 else max(1, self._width // 2)
@@ -302,7 +312,7 @@ class _Features:
 
     def records(self, included: npt.NDArray[np.bool_]) -> Records:
         columns = self._columns[included]
-        x = np.zeros((len(columns), self._width), dtype=np.float32)
+        x = np.zeros((len(columns), self._width + self._kept), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
         return Records(x, np.repeat(self._label, len(columns)))
 

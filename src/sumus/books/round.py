@@ -24,6 +24,8 @@ class RoundEntry:
         metrics: the task's measures of the model that this round released, on test records, by
             name; empty where it was not measured.
         metrics_plus_minus: half-widths of 95 % intervals, of those that are noisy sums.
+        metrics_of_constant: what the best constant answer would reach, by name.
+        metrics_tables: curves and the like that the same counts tell, columns by name.
         silo_scores: the task's headline measure, one per silo, in the order of the run's silos,
             None for one without test records; known only where silos are simulated.
         clipped_fraction: share of sampled records whose gradient was clipped; exact, see
@@ -55,6 +57,8 @@ class RoundEntry:
     dropped: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     metrics_plus_minus: Mapping[str, float] = field(default_factory=dict)
+    metrics_of_constant: Mapping[str, float] = field(default_factory=dict)
+    metrics_tables: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     silo_scores: tuple[float | None, ...] | None = None
     clipped_fraction: float | None = None
     nonfinite: int | None = None
@@ -94,6 +98,8 @@ class Measurement:
     seconds: float
     bytes_up: int
     bytes_down: int
+    metrics_of_constant: Mapping[str, float] = field(default_factory=dict)
+    metrics_tables: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def added_to(self, entry: RoundEntry) -> RoundEntry:
         """The round with what was measured of its model, and what that took."""
@@ -101,6 +107,8 @@ class Measurement:
             entry,
             metrics=self.metrics,
             metrics_plus_minus=self.metrics_plus_minus,
+            metrics_of_constant=self.metrics_of_constant,
+            metrics_tables=self.metrics_tables,
             seconds={
                 **entry.seconds,
                 "evaluate": entry.seconds.get("evaluate", 0.0) + self.seconds,

@@ -16,7 +16,7 @@ from rich.table import Table
 from sumus.books import RunFolder
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
 from sumus.cli.terminal import screen
-from sumus.data import FederatedData, public_facts
+from sumus.data import FederatedData, left_out_lines, public_facts
 from sumus.errors import PlanError, StorageError
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, NoiseDesign
@@ -25,7 +25,7 @@ from sumus.plan import DEFAULT_PLAN, TrainingPlan
 if TYPE_CHECKING:
     from sumus.describing import Description
 
-__all__ = ["describe_app"]
+__all__ = ["describe_app", "show_run"]
 
 describe_app = typer.Typer(add_completion=False)
 
@@ -99,9 +99,7 @@ def describe_command(
     console = screen(stderr=json_)
     if path is not None and path.is_dir():
         _refuse_beside("PLAN or RUN", path, set_, asked, write, resume)
-        from sumus.describing import Description
-
-        _show(console, Description.of_run(RunFolder.open(path)), report=report, as_json=json_)
+        show_run(console, RunFolder.open(path), report=report, as_json=json_)
         return
     if resume is not None:
         _refuse_beside("--resume", resume, set_, asked, write, path)
@@ -118,13 +116,8 @@ def describe_command(
     def begun(design: NoiseDesign, account: Account | None, data: FederatedData) -> None:
         if account is not None:
             console.print(guarantee_text(account))
-        for silo in data.silos:
-            if silo.left_out:
-                told = (
-                    f"{silo.left_out:,} records of {silo.name} beyond the bound {silo.bound:,} "
-                    "(said here only)"
-                )
-                console.print(f"[dim]  left out     {escape(told)}", highlight=False)
+        for line in left_out_lines(data):
+            console.print(f"[dim]  left out     {escape(line)} (said here only)", highlight=False)
         if seed is not None:
             console.print(
                 "[bold red]  --seed makes the noise public: the guarantee above is void for this "
@@ -202,6 +195,15 @@ def _write_plan(plan: TrainingPlan, file: Path, *, as_json: bool) -> None:
         print_json({"plan": str(file), "plan_hash": complete.hash})
     else:
         typer.echo(f"{file}: run it with `sumus describe`, or across machines like any plan")
+
+
+def show_run(
+    console: Console, run: RunFolder, *, report: bool = True, as_json: bool = False
+) -> None:
+    """What a run has described, on the screen and in its folder."""
+    from sumus.describing import Description
+
+    _show(console, Description.of_run(run), report=report, as_json=as_json)
 
 
 def _show(console: Console, description: Description, *, report: bool, as_json: bool) -> None:

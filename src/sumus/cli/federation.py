@@ -280,6 +280,11 @@ def train_command(
             )
     run = RunFolder.open(path)
     run.verify()
+    if run.plan.describes:
+        from sumus.cli.describe import show_run
+
+        show_run(console, run, as_json=json_)
+        return
     page = _report(run)
     summary = {**(run.summary or {}), "run": str(path), "void": run.void}
     if json_:

@@ -125,7 +125,7 @@ def _show(design: NoiseDesign, account: Account) -> None:
     )
     grid.add_row(
         "  on the wire",
-        f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({facts['dimension']:,} "
+        f"{_size(facts['bits_per_silo_and_round'])} per silo and round ({design.resolved.coordinates:,} "
         f"numbers mod 2^{facts['modulus_bits']})",
     )
     if facts["overflow_probability_bound"] is not None:

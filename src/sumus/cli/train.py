@@ -87,7 +87,8 @@ def train_command(
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
-    if chosen is not None and chosen.describes:
+    described = RunFolder.open(resume).plan if chosen is None and resume else chosen
+    if described is not None and described.describes:
         rule = "must train a model: this plan counts records"
         raise PlanError("training.algorithm", "describe", rule, "Run `sumus describe`.")
     if chosen is not None:
@@ -196,6 +197,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
         table.add_row("each silo alone, no privacy", alone, f"none ({spread})")
     console.print()
     console.print(table)
+    _show_measures(console, run)
     private = run.metrics.get(measure.name)
     width = run.rounds[-1].metrics_plus_minus.get(measure.name) if run.rounds else None
     if (
@@ -239,6 +241,34 @@ def _ledger_line(spent: DatasetTotal) -> str:
     proved = "" if spent.proved else ", NOT PROVED in part"
     bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
     return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
+
+
+def _show_measures(console: Console, run: TrainedRun) -> None:
+    """Every other measure beside a constant answer, the one to read first in front."""
+    task = run.plan.task
+    if not run.rounds or len(run.metrics) < 2:
+        return
+    last = run.rounds[-1]
+    first = task.leading(last.metrics, last.metrics_of_constant)
+    others = [*task.measures, *([task.spread] if task.spread is not None else [])]
+    others.sort(key=lambda measure: measure is not first)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("measure")
+    table.add_column("all silos", justify="right")
+    table.add_column("constant answer", justify="right")
+    for measure in others:
+        if measure.name not in last.metrics:
+            continue
+        width = last.metrics_plus_minus.get(measure.name)
+        constant = last.metrics_of_constant.get(measure.name)
+        told = measure.text(last.metrics[measure.name], width)
+        table.add_row(
+            f"[bold]{measure.shown}" if measure is first else measure.shown,
+            told,
+            "" if constant is None else measure.text(constant),
+        )
+    console.print()
+    console.print(table)
 
 
 def _guarantee(run: TrainedRun) -> str:

@@ -146,11 +146,14 @@ class Comparison:
 
 
 def compare(design: NoiseDesign) -> Comparison | None:
-    """The comparison for a design; None where the unit is a silo, or there is no target and no
-    noise to compare at.
+    """The comparison for a design; None where the unit is a silo, where there is no target and no
+    noise to compare at, and for what does its work without steps.
     """
     plan = design.plan
-    if plan.rules.protects != "records" or plan.privacy.epsilon is None:
+    own = next(
+        (name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm), None
+    )
+    if plan.rules.protects != "records" or plan.privacy.epsilon is None or own is None:
         return None
     silo = design.silos[0]
     work = design.algorithm.work(plan, silo)
@@ -173,8 +176,6 @@ def compare(design: NoiseDesign) -> Comparison | None:
         delta=plan.privacy.delta,
         accountant=plan.privacy.accountant,
         silos=design.resolved.invited,
-        own=next(
-            name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm
-        ),
+        own=own,
         settings=settings,
     )

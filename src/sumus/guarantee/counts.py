@@ -8,6 +8,7 @@ in training and training records none in the counts, so the two guarantees stand
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,7 +44,11 @@ def decoded_counts(
     records leave open.
     """
     noise_std = math.sqrt(contributors * count_noise(plan).variance_grid)
-    return plan.task.measured(total_grid.astype(np.float64), noise_std_grid=noise_std)
+    told = plan.task.measured(total_grid.astype(np.float64), noise_std_grid=noise_std)
+    between = plan.task.between_silos(
+        total_grid.astype(np.float64), noise_std_grid=noise_std, silos=contributors
+    )
+    return replace(told, values={**told.values, **between})
 
 
 def count_noise(plan: TrainingPlan) -> Law:

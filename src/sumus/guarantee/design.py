@@ -191,7 +191,7 @@ class NoiseDesign:
             contributors=counted,
             resolution=self.grid.resolution,
             l2_grid=silo.l2_grid,
-            dimension=self.resolved.coordinates,
+            dimension=self.algorithm.noisy_coordinates(self.resolved),
             state_noise=self.algorithm.state_noise(plan),
             overfull_rate=silo.overfull_rate,
             slots=min(each.local_steps for each in self.silos),

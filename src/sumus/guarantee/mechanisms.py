@@ -108,7 +108,8 @@ class AdditiveNoise:
     def inexactness(self) -> Inexactness:
         design, plan = self._design, self._design.plan
         contributors = design.resolved.contributors
-        coordinates = float(plan.federation.rounds * design.resolved.coordinates)
+        shown = design.algorithm.noisy_coordinates(design.resolved)
+        coordinates = float(plan.federation.rounds * shown)
         # of each silo of a person the earlier steps are seen by themselves
         silos = plan.privacy.silos_per_person if plan.protects_persons else 1
         draws = max(contributors, silos)

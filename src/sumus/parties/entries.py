@@ -51,6 +51,8 @@ def entry_of(
         dropped=tuple(name for place, name in enumerate(names) if place not in summed.survivors),
         metrics={} if metrics is None else metrics.numbers,
         metrics_plus_minus={} if metrics is None else metrics.plus_minus,
+        metrics_of_constant={} if metrics is None else metrics.baseline,
+        metrics_tables={} if metrics is None else metrics.tables,
         silo_scores=outcome.silo_scores,
         clipped_fraction=sum(update.clipped for update in local) / gradients if gradients else None,
         nonfinite=sum(update.nonfinite for update in local) if local else None,
@@ -109,7 +111,13 @@ def _measured(task: Task, last: RoundEntry | None) -> dict[str, Any]:
     for measure in task.measures:
         alone[measure.name] = values.get(measure.name)
         alone[f"{measure.name}_plus_minus"] = widths.get(measure.name)
-    return {"metrics": dict(values), **alone}
+    return {
+        "metrics": dict(values),
+        "plus_minus": dict(widths),
+        "metrics_of_constant": {} if last is None else dict(last.metrics_of_constant),
+        "metrics_tables": {} if last is None else dict(last.metrics_tables),
+        **alone,
+    }
 
 
 def restore(server: Server, run: RunFolder) -> None:

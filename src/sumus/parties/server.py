@@ -281,6 +281,8 @@ def _measurement(number: int, of_round: int, metrics: Metrics, counted: Summed) 
         seconds=sum(counted.seconds),
         bytes_up=counted.bytes_up,
         bytes_down=counted.bytes_down,
+        metrics_of_constant=metrics.baseline,
+        metrics_tables=metrics.tables,
     )
 
 

@@ -11,12 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
+from torch import nn
+
 from sumus.books import RoundEntry, RunFolder
+from sumus.data import SiloRecords
 from sumus.guarantee import NoiseDesign
 from sumus.parties.entries import entry_of
 from sumus.parties.round import Invited, RoundOutcome, Watching
 from sumus.tasks import Metrics
-from sumus.training import LocalUpdate, Prepared, Server, evaluate
+from sumus.training import (
+    LocalUpdate,
+    Prepared,
+    Server,
+    at_home,
+    evaluate,
+    knows_its_code,
+)
 
 __all__ = ["Journal", "LocalUpdates", "SimulationMetrics", "Stopwatch", "Telling", "Watchers"]
 
@@ -170,7 +180,7 @@ class SimulationMetrics:
         part = "validation" if plan.data.validation_fraction > 0.0 else "test"
         return [
             evaluate(
-                self.prepared.model,
+                self._model_of(silo),
                 self.server.released,
                 getattr(silo, part),
                 task=plan.task,
@@ -178,6 +188,13 @@ class SimulationMetrics:
             )
             for silo in self.prepared.data.silos
         ]
+
+    def _model_of(self, silo: SiloRecords) -> nn.Module:
+        """As the silo would use it: with what it fits at home; a user's code sees no records."""
+        model, plan = self.prepared.model, self.design.plan
+        if plan.training.local_parameters is None or not knows_its_code(model):
+            return model
+        return at_home(plan, model, self.server.released, silo.train)
 
     def of_all(self) -> Metrics | None:
         """Of all records together, if there are any."""

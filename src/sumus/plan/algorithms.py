@@ -87,6 +87,8 @@ _SOLVED = (
     "Leave it out.",
 )
 
+_LOCAL = frozenset({"training.local_parameters"})
+
 _COUNTED = (
     "has no meaning for describe (every record is counted once, in one sum)",
     "Leave it out.",
@@ -111,7 +113,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _EPOCHS | _TARGETS,
+        keys=_CLIPPING | _EPOCHS | _TARGETS | _LOCAL,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -132,7 +134,7 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=_BOUNDED | {"training.passes", "training.residual_cap"},
+        keys=_BOUNDED | _LOCAL | {"training.passes", "training.residual_cap"},
         refuses={
             "training.local_momentum": Refusal(
                 "must be 0 for convex-pass (momentum breaks non-expansiveness)",

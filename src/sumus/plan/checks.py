@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from sumus.errors import PlanError
 from sumus.noise import LAWS
+from sumus.plan.algorithms import RULES
 from sumus.plan.sections import DataPlan
+from sumus.plan.sizes import LINEAR_MODELS
 from sumus.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_refusals,
         _check_unit,
         _check_persons,
+        _check_local_parameters,
         _check_learning_rates,
         _check_selection,
         _check_trust,
@@ -137,6 +140,29 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
         if column in (names or ()):
             rule = f"must not be named in {where} (who somebody is stays with the silo)"
             raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
+
+
+def _check_local_parameters(plan: TrainingPlan) -> None:
+    """Parameters that stay with silos: only where what they do to the others is proved."""
+    names, training = plan.training.local_parameters, plan.training
+    if names is None:
+        return
+    field = "training.local_parameters"
+    if field not in plan.rules.keys:
+        known = " and ".join(rules.name for rules in RULES.values() if field in rules.keys)
+        rule = f"is proved for {known}, not for {training.algorithm}"
+        raise PlanError(field, names, rule, "Remove it, or use one of them.")
+    if plan.rules.bounded_records and (
+        names != "intercept" or training.model not in LINEAR_MODELS or plan.task.shared_slopes
+    ):
+        rule = (
+            f'must be "intercept" of a linear model for {training.algorithm} in '
+            "classification or regression"
+        )
+        raise PlanError(field, names, rule, 'Use "intercept", or dp-sgd.')
+    if not plan.rules.bounded_records and plan.noise.rounding not in ("auto", "record"):
+        rule = "must be auto or record beside training.local_parameters (they are rounded too)"
+        raise PlanError("noise.rounding", plan.noise.rounding, rule, "Leave it out.")
 
 
 def _check_learning_rates(plan: TrainingPlan) -> None:

@@ -18,7 +18,7 @@ from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
 from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import LINEAR_MODELS, feature_shape, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -70,6 +70,7 @@ class ResolvedPlan:
         rules: of its algorithm.
         rounding: how vectors get onto the grid.
         dimension: parameters of the model.
+        local_dimension: parameters that stay with each silo, beyond `dimension`.
         coordinates: d, numbers of a round's sum: those of the model, or of moments.
         divisor: b, public divisor of a step's sum.
         local_steps: S of a silo that has no number of its own.
@@ -85,6 +86,7 @@ class ResolvedPlan:
     rules: AlgorithmRules
     rounding: Rounding
     dimension: int
+    local_dimension: int
     coordinates: int
     divisor: float
     local_steps: int
@@ -114,6 +116,9 @@ class ResolvedPlan:
             rules=plan.rules,
             rounding=_known("noise.rounding", _ROUNDINGS.get(plan.noise.rounding)),
             dimension=_known("training.dimension", training.dimension),
+            local_dimension=0
+            if training.local_parameters is None
+            else _known("training.local_dimension", training.local_dimension),
             coordinates=_known(
                 "training.coordinates",
                 training.coordinates if plan.rules.sums == "moments" else training.dimension,
@@ -221,8 +226,8 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
     plan = _with_classes(_with_class_weights(plan, facts), facts)
     if plan.describes:
         plan = _resolve_cells(plan, facts)
-    elif plan.training.dimension is None:
-        plan = plan.replace("training", dimension=_dimension(plan, facts))
+    elif plan.training.dimension is None or plan.training.local_parameters is not None:
+        plan = _resolve_dimension(plan, facts)
     fill_in = {"updates": _resolve_sampling, "moments": _resolve_moments, "cells": _resolve_once}
     if plan.rules.steps == "bins":
         plan = _resolve_bins(plan, facts)
@@ -280,6 +285,28 @@ def _with_classes(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         )
         raise PlanError("evaluation.classes", stated, rule, "Omit it to have them counted.")
     return plan.replace("evaluation", classes=classes)
+
+
+def _resolve_dimension(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Parameters that are sent, and those that are not."""
+    training, kept = plan.training, 0
+    if training.local_parameters is not None:
+        kept = _local_dimension(plan, facts)
+        plan = plan.replace("training", local_dimension=kept)
+    if training.dimension is not None:
+        return plan
+    return plan.replace("training", dimension=_dimension(plan, facts) - kept)
+
+
+def _local_dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
+    training = plan.training
+    if training.local_dimension is not None:
+        return training.local_dimension
+    if training.local_parameters != "intercept" or training.model not in MODELS:
+        rule = "must be set for local parameters by name: they are counted by `sumus train` only"
+        fix = "Give the number of parameters whose names begin so."
+        raise PlanError("training.local_dimension", None, rule, fix)
+    return plan.task.outputs(facts.labels, training.model)
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:

@@ -158,6 +158,17 @@ class TrainingSectionPlan(RuledTable):
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
     # parameters of the model; omitted: counted
     dimension: int | None = key(None, optional(whole(low=1, high=10**12)))
+    # parameters that stay with each silo and start every round anew: "intercept", or how their
+    # names begin in a network, with commas between
+    local_parameters: str | None = key(
+        None, optional(text()), only=algorithms_with("training.local_parameters")
+    )
+    # how many they are; omitted: counted
+    local_dimension: int | None = key(
+        None,
+        optional(whole(low=1, high=10**12)),
+        only=algorithms_with("training.local_parameters"),
+    )
     # numbers of a round's sum where it is not the model that is summed; omitted: counted
     coordinates: int | None = key(
         None,

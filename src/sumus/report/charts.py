@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from sumus.report.scales import Axis, Formatter, linear_axis, on_axis, round_axis
 
-__all__ = ["Line", "bar_chart", "line_chart"]
+__all__ = ["Dot", "Line", "bar_chart", "curve_chart", "line_chart"]
 
 _WIDTH, _HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54.0, 14.0, 12.0, 34.0
@@ -40,6 +40,21 @@ class Line:
     colour: int = 0
     band: Sequence[tuple[float, float, float]] = ()
     dashed: bool = False
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A point with a whisker up and down.
+
+    Args:
+        size: radius.
+    """
+
+    x: float
+    y: float
+    plus_minus: float
+    size: float
 
 
 @final
@@ -106,6 +121,41 @@ def line_chart(
     )
 
 
+def curve_chart(
+    lines: Sequence[Line],
+    *,
+    label: str,
+    names: tuple[str, str],
+    dots: Sequence[Dot] = (),
+    top: float = 1.0,
+) -> Markup:
+    """One share over another, with the diagonal.
+
+    Args:
+        label: what the chart shows, for readers who cannot see it.
+        names: of the two axes, across and up.
+        top: the largest share that must be seen.
+    """
+    end = next((end for end in (0.05, 0.1, 0.2, 0.5) if top <= end), 1.0)
+    axis = Axis(0.0, end, tuple(end * step / 5.0 for step in range(6)))
+    drawing = _Drawing(axis, axis)
+    _axes(drawing, lambda value: f"{value:.3g}", name=names[0])
+    drawing.add("text", names[1], cls="name", x=_LEFT + 6, y=_TOP + 8, anchor="start")
+    path = f"M{_short(drawing.across(0))},{_short(drawing.up(0))}"
+    path += f"L{_short(drawing.across(end))},{_short(drawing.up(end))}"
+    drawing.add("path", cls="line c7 dashed", d=path)
+    for line in lines:
+        placed = [f"{_short(drawing.across(x))},{_short(drawing.up(y))}" for x, y in line.points]
+        drawing.add("path", cls=f"line c{line.colour % 8}", d="M" + "L".join(placed))
+    for dot in dots:
+        x = _short(drawing.across(dot.x))
+        low, high = max(dot.y - dot.plus_minus, 0.0), min(dot.y + dot.plus_minus, end)
+        ends = {"y1": _short(drawing.up(low)), "y2": _short(drawing.up(high))}
+        drawing.add("line", cls="whisker", x1=x, x2=x, **ends)
+        drawing.add("circle", cls="dot c0", cx=x, cy=_short(drawing.up(dot.y)), r=_short(dot.size))
+    return _finished(drawing, label, {})
+
+
 def bar_chart(
     rounds: Sequence[int],
     stacks: Mapping[str, Sequence[float]],
@@ -144,7 +194,7 @@ def bar_chart(
     return _finished(drawing, label, shown)
 
 
-def _axes(drawing: _Drawing, formatter: Formatter) -> None:
+def _axes(drawing: _Drawing, formatter: Formatter, *, name: str = "round") -> None:
     for tick in drawing.y.ticks:
         height = _short(drawing.up(tick))
         drawing.add("line", cls="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height)
@@ -167,7 +217,7 @@ def _axes(drawing: _Drawing, formatter: Formatter) -> None:
             y=base + 16,
             anchor="middle",
         )
-    drawing.add("text", "round", cls="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 3, anchor="end")
+    drawing.add("text", name, cls="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 3, anchor="end")
 
 
 def _line(drawing: _Drawing, line: Line, points: list[tuple[float, float]]) -> None:

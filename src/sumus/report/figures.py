@@ -20,6 +20,7 @@ __all__ = ["Figure", "comparison", "of_run"]
 
 _STAGES = ("local", "noise", "protocol", "server", "evaluate")
 _SHARE = (0.0, 1.0)
+_CHARTED = 3  # measures that have a chart over rounds
 
 
 @final
@@ -40,7 +41,7 @@ def of_run(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> li
         return []
     task = run.plan.task
     made = [
-        *(_measure(task, place, rounds) for place in range(len(task.measures))),
+        *(_measure(task, place, rounds) for place in range(min(len(task.measures), _CHARTED))),
         _epsilon(run, rounds, statement),
         _fairness(task.headline, rounds),
         _norms(rounds),
@@ -59,7 +60,7 @@ def comparison(task: Task, runs: Sequence[tuple[str, list[RoundEntry], Statement
     kinds: list[tuple[str, str, bool, Callable[[RoundEntry], float | None]]] = [
         *(
             (measure.name, measure.title, measure.is_share, _value_of(measure))
-            for measure in task.measures
+            for measure in task.measures[:_CHARTED]
         ),
         ("worst", f"{headline.title} of the worst silo", headline.is_share, _worst_silo(headline)),
         ("epsilon", "ε spent", False, lambda entry: entry.epsilon_spent),

@@ -22,6 +22,7 @@ from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
 from sumus.report.figures import Figure
+from sumus.report.measures import MeasureView, view_of
 from sumus.report.words import Statement, statement_of
 from sumus.tasks import CONFIDENCE, Measure
 
@@ -41,6 +42,7 @@ class RunView:
     statement: Statement
     figures: list[Figure]
     tiles: list[tuple[str, str, str]]
+    measures: MeasureView | None
     baselines: list[tuple[str, float, float | None, str]]
     extremes: list[tuple[str, float]]
     health: list[tuple[str, str]]
@@ -174,6 +176,7 @@ def _view(run: RunFolder, colour: int) -> RunView:
         statement=statement,
         figures=figures.of_run(run, rounds, statement),
         tiles=_tiles(run, rounds),
+        measures=_measures(run, rounds),
         baselines=_baselines(run, rounds),
         extremes=_extremes(run, rounds),
         health=_health(run, rounds),
@@ -200,8 +203,7 @@ def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str
         )
         tiles += [
             (measure.title, _value(measure, measured), f"of {model}, {how}")
-            for measure in run.plan.task.measures
-            if measure.name in measured.metrics
+            for measure in _first_measures(run, measured)
         ]
     tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
     tiles.append(
@@ -228,6 +230,24 @@ def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str
         )
     )
     return tiles
+
+
+def _first_measures(run: RunFolder, entry: RoundEntry) -> list[Measure]:
+    """The measure to read first, and the headline and loss or the like beside it."""
+    task = run.plan.task
+    first = task.leading(entry.metrics, entry.metrics_of_constant)
+    wanted = [first, *(measure for measure in task.measures[:2] if measure is not first)]
+    return [measure for measure in wanted if measure.name in entry.metrics]
+
+
+def _measures(run: RunFolder, rounds: list[RoundEntry]) -> MeasureView | None:
+    """Of the last model that was measured."""
+    measured = next((entry for entry in reversed(rounds) if entry.metrics), None)
+    if measured is None:
+        return None
+    data = run.plan.data
+    names = (data.categories or {}).get(data.label_column or "", ())
+    return view_of(run.plan.task, measured, names)
 
 
 def _baselines(

@@ -241,8 +241,8 @@ def _meaning(run: RunFolder, guarantee: Account, verdict: str) -> tuple[str, ...
     )
     factor = rounded_up(math.exp(min(epsilon, 700.0)))
     first = (
-        f"Whoever sees everything that this run releases ({guarantee.releases}, and every model "
-        f"computed from them) {_strength(epsilon)} "
+        f"Whoever sees everything that this run releases ({guarantee.releases}, and every "
+        f"{'number' if run.plan.describes else 'model'} computed from them) {_strength(epsilon)} "
         f"whether {whose} {was}. Whatever they conclude, the probability of that conclusion is at "
         f"most {factor} times what it would be "
         "otherwise (e to the power ε), apart from an additional probability of at most "
@@ -301,8 +301,8 @@ def _example(guarantee: Account, subject: str) -> str:
 def _gaps(run: RunFolder, guarantee: Account, rounds: list[RoundEntry]) -> tuple[str, ...]:
     one = "person" if guarantee.unit == "person" else "record"
     gaps = [
-        f"What is true of the population whether or not one {one} is included: that is what the "
-        "model is meant to learn."
+        f"What is true of the population whether or not one {one} is included: that is what "
+        f"{'statistics are for' if run.plan.describes else 'the model is meant to learn'}."
     ]
     silos = run.plan.privacy.silos_per_person
     if guarantee.unit == "person":

@@ -20,7 +20,7 @@ from sumus.parties import Simulation, federation_in_process
 from sumus.plan import ResolvedPlan, TrainingPlan
 from sumus.purity import InputKind
 from sumus.randomness import RandomSource
-from sumus.training import Prepared, evaluate, plain_steps
+from sumus.training import LocalPart, Prepared, evaluate, plain_steps
 
 __all__ = ["baselines", "constant_baseline", "without_noise"]
 
@@ -50,6 +50,10 @@ def baselines(plan: TrainingPlan, prepared: Prepared, *, threads: int = 1) -> di
     """
     if not any(len(silo.test) for silo in prepared.data.silos):
         return {}
+    local = LocalPart.of(plan, prepared.model)
+    if local is not None:  # without privacy nothing has to stay with a silo
+        first = local.joined(prepared.first_parameters)
+        prepared = replace(prepared, model=local.model, first_parameters=first)
     names = tuple(silo.name for silo in prepared.data.silos)
     records = [len(silo.train) for silo in prepared.data.silos]
     least = min((count for count in records if count), default=1)
@@ -113,6 +117,11 @@ def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int)
         if plan.training.learning_rates is None
         else float(np.mean(plan.training.learning_rates))
     )
+    kept, shared = plan.training.local_dimension, plan.training.dimension
+    if kept is not None and shared is not None:
+        plan = plan.replace(
+            "training", dimension=shared + kept, local_parameters=None, local_dimension=None
+        )
     plain = replace(plan, silo={}).replace(
         "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=rate, learning_rates=None,
         server_learning_rate=1.0, server_optimizer="sgd", server_momentum=0.0, iterate_average=0.0,

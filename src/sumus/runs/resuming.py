@@ -24,10 +24,11 @@ def how_to_resume(run: RunFolder) -> str:
     again = [
         f"{what}=…" for what, own in (("model", run.own_model), ("silos", run.records_are)) if own
     ]
+    call = "describe" if run.plan.describes else "train"
     if not again:
-        return f"sumus train --resume {run.path}"
+        return f"sumus {call} --resume {run.path}"
     return (
-        f'sumus.train({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the '
+        f'sumus.{call}({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the '
         "same objects"
     )
 

@@ -37,10 +37,19 @@ from sumus.runs.finishing import finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
+from sumus.runs.room import require_room
 from sumus.runs.secret import secret_of
 from sumus.runs.starting import Start, find_start, with_start
 from sumus.runs.trained import TrainedRun
-from sumus.training import Prepared, arithmetic, flat_parameters, named_model, prepare
+from sumus.training import (
+    LocalPart,
+    Prepared,
+    arithmetic,
+    flat_parameters,
+    freeze_local,
+    named_model,
+    prepare,
+)
 
 if TYPE_CHECKING:
     from sumus.report import Logger
@@ -102,6 +111,7 @@ def train(
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)
     design = _designed(with_model(plan, model), data, model)
+    require_room(design)
     if start is not None:
         start.require_fit(design, void=None if simulation is None else _VOID)
     account = certify(design) if design.resolved.rules.private else None
@@ -154,9 +164,18 @@ def train(
 def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) -> NoiseDesign:
     """The calibrated design; parameters of a model of one's own are counted."""
     facts = data.facts()
-    if plan.training.dimension is None and (model is not None or ":" in plan.training.model):
-        sized = named_model(plan, facts.shape, facts.labels) if model is None else own_copy(model)
+    training = plan.training
+    by_name = training.local_parameters not in (None, "intercept")
+    if training.dimension is None and (model is not None or ":" in training.model or by_name):
+        sized = (
+            named_model(plan, facts.shape, facts.labels)
+            if model is None
+            else freeze_local(plan, own_copy(model))
+        )
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
+        local = LocalPart.of(plan, sized)
+        if local is not None:
+            plan = plan.replace("training", local_dimension=len(local.first))
     return calibrated(plan, facts)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
     from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.life_table import kaplan_meier as kaplan_meier
+    from sumus.tasks.measures import Measure as Measure, Metrics as Metrics
     from sumus.tasks.registry import TASKS as TASKS
     from sumus.tasks.regression import Regression as Regression
     from sumus.tasks.survival import Survival as Survival, events_of as events_of
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
         LinearRows as LinearRows,
         Link as Link,
         Loss as Loss,
-        Measure as Measure,
-        Metrics as Metrics,
         Task as Task,
     )
     from sumus.tasks.uncertainty import (
@@ -50,13 +49,14 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
     counts="Counts",
+    measures="Measure Metrics",
     registry="TASKS",
     regression="Regression",
     life_table="kaplan_meier",
     survival="Survival events_of",
     task=(
         "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
-        "Loss Measure Metrics Task"
+        "Loss Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
 )

@@ -2,12 +2,13 @@
 
     records, right ones    9, ±9
     loss, Brier            3·(2·loss/LOSS_CAP − 1), 2·(Σ_k (p_k − y_k)² − 1)
+    spread                 at most 2: what the silo's share of right answers adds (`silo_spread`)
     true class             4 in one of K places
     predicted class        3 in one of K
     true and predicted     4 in one of K² (above 32 classes: in one of K if right, else nowhere)
     how sure, and right?   3 in one of 16·2
 
-Together √(9² + 9² + 3² + 2² + 4² + 3² + 4² + 3²) = 15, exactly.
+Together √(9² + 9² + 3² + 2² + 2² + 4² + 3² + 4² + 3²) = √229.
 From them the confusion matrix, recall and precision of every class, and the calibration of the
 answer that is given. One-against-rest AUROC of K classes would need a histogram for each.
 """
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.tasks.score_bins import CONFIDENCE_BINS, CONFIDENCE_EDGES, confidence_bin
-from sumus.tasks.score_tree import BRIER, GRID, HEAD, LOSS, RECORD
+from sumus.tasks.score_tree import BRIER, GRID, HEAD, LOSS, RECORD, SPREAD
 from sumus.tasks.task import CountShape
 from sumus.tasks.uncertainty import (
     FOLDED_MEAN,
@@ -64,7 +65,8 @@ class ClassCounts:
     @property
     def shape(self) -> CountShape:
         """Δ₂: one entry of each kind."""
-        square = 2 * RECORD**2 + LOSS**2 + BRIER**2 + _TRUE**2 + _PREDICTED**2 + _PAIR**2 + _SURE**2
+        head = 2 * RECORD**2 + LOSS**2 + BRIER**2 + SPREAD**2
+        square = head + _TRUE**2 + _PREDICTED**2 + _PAIR**2 + _SURE**2
         return CountShape(
             length=HEAD + 2 * self.classes + self.pairs + 2 * CONFIDENCE_BINS,
             l2_grid=math.isqrt(square - 1) + 1,
@@ -143,9 +145,9 @@ class NoisyClasses:
         kept = np.maximum(self.true, 0.0)
         return kept / kept.sum() if kept.sum() > 0.0 else np.full(len(kept), 1.0 / len(kept))
 
-    def per_class(self) -> dict[str, list[float]]:
+    def per_class(self) -> dict[str, tuple[float, ...]]:
         """Recall and precision of every class, each with its ±."""
-        table: dict[str, list[float]] = {}
+        table: dict[str, tuple[float, ...]] = {}
         for name, whole, weight in (
             ("recall", self.true, _TRUE),
             ("precision", self.predicted, _PREDICTED),
@@ -154,8 +156,8 @@ class NoisyClasses:
                 self._part(float(part), float(all_of), whole_std=self.noise_std_grid / weight)
                 for part, all_of in zip(self.right, whole, strict=True)
             ]
-            table[name] = [round(each.value, 6) for each in told]
-            table[f"{name}_plus_minus"] = [round(each.plus_minus or 0.0, 6) for each in told]
+            table[name] = tuple(round(each.value, 6) for each in told)
+            table[f"{name}_plus_minus"] = tuple(round(each.plus_minus or 0.0, 6) for each in told)
         return table
 
     def calibration(self, records: float) -> Measured:
@@ -176,7 +178,7 @@ class NoisyClasses:
         room = max(hidden, 0.0) + NORMAL_95 * self._hidden_std(high - low) / records
         return share_within(least - room, most + room)
 
-    def reliability(self) -> dict[str, list[float]]:
+    def reliability(self) -> dict[str, tuple[float, ...]]:
         """By bin of the answer's probability: its middle, the share of right answers with its ±,
         and the share of all records; bins of which nothing can be told are left out.
         """
@@ -195,7 +197,7 @@ class NoisyClasses:
             table["observed"].append(round(told.value, 6))
             table["plus_minus"].append(round(told.plus_minus or 0.0, 6))
             table["share"].append(round(float(max(wrong, 0.0) + max(right, 0.0)) / everything, 6))
-        return table
+        return {name: tuple(column) for name, column in table.items()}
 
     def _part(self, part: float, whole: float, *, whole_std: float) -> Measured:
         noise = Moments((self.noise_std_grid / _PAIR) ** 2, 0.0, whole_std**2)

@@ -7,6 +7,7 @@ the log-odds of class 1 where there are two, else the probability of every class
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from sumus.tasks import noisy_scores
 from sumus.tasks.class_counts import MOST_CONFUSED, NoisyClasses, class_counts
+from sumus.tasks.measures import Metrics
 from sumus.tasks.rankings import auroc, average_precision, gaps
 from sumus.tasks.score_bins import (
     CONFIDENCE_BINS,
@@ -26,14 +28,14 @@ from sumus.tasks.score_bins import (
     probability,
 )
 from sumus.tasks.score_tree import BRIER, LOSS, RECORD, NoisyCells, score_tree
-from sumus.tasks.task import CountShape, Metrics
+from sumus.tasks.task import CountShape
 from sumus.tasks.uncertainty import Measured, noisy_share
 
 __all__ = ["LOSS_CAP", "count_shape", "counted", "details_of", "exact_measures", "told"]
 
 Floats = npt.NDArray[np.float64]
 Scores = tuple[npt.NDArray[Any], ...]
-Tables = dict[str, dict[str, list[Any]]]
+Tables = dict[str, dict[str, tuple[float, ...]]]
 
 LOSS_CAP = 4.0
 """A record's loss is counted up to this many nats."""
@@ -159,7 +161,9 @@ def _tally(places: npt.NDArray[Any], size: int, weights: Floats) -> Floats:
 def _details_of_two(cells: NoisyCells, kept: Floats) -> tuple[dict[str, float], Tables]:
     side = np.arange(SCORE_BINS) >= PER_SIDE
     answer = np.stack([~side, side]).astype(np.float64)  # cells by predicted class
-    table: dict[str, list[Any]] = {"share": _six_digits(kept.sum(axis=1) / max(kept.sum(), 1e-300))}
+    table: dict[str, tuple[float, ...]] = {
+        "share": _six_digits(kept.sum(axis=1) / max(kept.sum(), 1e-300))
+    }
     for name in ("recall", "precision"):
         parts = []
         for label in (0, 1):
@@ -172,12 +176,12 @@ def _details_of_two(cells: NoisyCells, kept: Floats) -> tuple[dict[str, float], 
             parts.append(noisy_scores.noisy_part(cells, part, whole))
         table[name] = _six_digits(part.value for part in parts)
         table[f"{name}_plus_minus"] = _six_digits(part.plus_minus or 0.0 for part in parts)
-    confusion = [[round(float(row @ column)) for column in answer] for row in kept]
+    confusion = tuple(float(round(float(row @ column))) for row in kept for column in answer)
     tables: Tables = {
         "classes": table,
         "confusion": {"true_by_predicted": confusion},
-        "roc": dict(noisy_scores.curve(kept)),
-        "reliability": dict(noisy_scores.reliability(cells, kept)),
+        "roc": noisy_scores.curve(kept),
+        "reliability": noisy_scores.reliability(cells, kept),
     }
     return _constant(np.array(table["share"]), precision=table["share"][1]), tables
 
@@ -186,11 +190,11 @@ def _details_of_many(many: NoisyClasses) -> tuple[dict[str, float], Tables]:
     shares = many.shares()
     tables: Tables = {
         "classes": {"share": _six_digits(shares), **many.per_class()},
-        "reliability": dict(many.reliability()),
+        "reliability": many.reliability(),
     }
     if many.confusion is not None:
-        kept = np.maximum(np.rint(many.confusion), 0.0).astype(int)
-        tables["confusion"] = {"true_by_predicted": kept.tolist()}
+        kept = np.maximum(np.rint(many.confusion), 0.0)
+        tables["confusion"] = {"true_by_predicted": tuple(kept.ravel().tolist())}
     return _constant(shares, precision=1.0 / len(shares)), tables
 
 
@@ -260,5 +264,5 @@ def _worst_square(classes: int) -> float:
     return 1.0 if classes == 2 else 2.0
 
 
-def _six_digits(values: Any) -> list[float]:
-    return [round(float(value), 6) for value in values]
+def _six_digits(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in values)

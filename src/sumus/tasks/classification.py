@@ -28,6 +28,9 @@ from sumus.tasks.class_measures import (
     exact_measures,
     told,
 )
+from sumus.tasks.measures import Measure, Metrics
+from sumus.tasks.score_tree import SPREAD_PLACE
+from sumus.tasks.silo_spread import exact_spread, noisy_spread, spread_of_silo
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -37,8 +40,6 @@ from sumus.tasks.task import (
     Labels,
     LinearRows,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOSS_CAP", "Classification"]
 
+_RARE = 0.8  # share of the most frequent class from which on accuracy is not what to read first
 _LARGEST_LABEL = 2**31
 _MOST_DECLARED = 1000
 _MOST_CLASSES = 20  # that are taken from a file without being declared
@@ -68,6 +70,12 @@ class Classification(Task):
         Measure("average_precision", larger_is_better=True, word="average precision"),
         Measure("brier", larger_is_better=False, word="Brier score"),
         Measure("calibration_error", larger_is_better=False, word="calibration error"),
+    )
+    spread = Measure(
+        "accuracy_spread",
+        larger_is_better=False,
+        is_share=True,
+        word="spread of accuracy over silos",
     )
     constant = ("majority", "most frequent class")
 
@@ -298,6 +306,13 @@ class Classification(Task):
         """As many as there are names."""
         return len(labels.names)
 
+    def leading(self, values: Mapping[str, float], constant: Mapping[str, float]) -> Measure:
+        """AUROC where a constant answer is right for four of five records: there accuracy says
+        little about a model.
+        """
+        rare = constant.get("accuracy", 0.0) >= _RARE and "auroc" in values
+        return self.measure("auroc" if rare else "accuracy", field="measure")
+
     def scores(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """Whether each record is classified rightly, its loss, its class, and what the model says:
         the log-odds of class 1, or the probabilities of three classes and more. NaN is never right.
@@ -329,6 +344,10 @@ class Classification(Task):
             name: Measured(float(np.average([part[name] for part in held], weights=sizes)))
             for name in ("accuracy", "loss")
         }
+        if len(held) > 1:
+            accuracies = np.array([part["accuracy"] for part in held])
+            between = exact_spread(accuracies, np.array(sizes, dtype=np.float64))
+            means[self.spread.name] = Measured(between)
         baseline, tables = details_of(tuple(scores), weights)
         return replace(
             together,
@@ -341,6 +360,19 @@ class Classification(Task):
     def count(self, *scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """A path of the tree over scores, or one entry of each kind."""
         return counted(self._counted, scores)
+
+    def of_silo(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """With the silo's part in the spread over silos."""
+        sent = total_grid.copy()
+        sent[SPREAD_PLACE] = spread_of_silo(int(total_grid[0]), int(total_grid[1]))
+        return sent
+
+    def between_silos(
+        self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float, silos: int
+    ) -> Mapping[str, Measured]:
+        """The standard deviation of accuracy over silos, beyond what chance makes of it."""
+        found = noisy_spread(total_grid, SPREAD_PLACE, noise_std_grid=noise_std_grid, silos=silos)
+        return {self.spread.name: found}
 
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:
         """Every measure with what noise, bins and the choice of records leave open."""

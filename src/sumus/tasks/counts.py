@@ -22,17 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
+from sumus.tasks.measures import Metrics
 from sumus.tasks.regression import Regression
-from sumus.tasks.task import (
-    Curvature,
-    Declared,
-    LabelColumn,
-    LabelFacts,
-    Labels,
-    Link,
-    Metrics,
-    Task,
-)
+from sumus.tasks.task import Curvature, Declared, LabelColumn, LabelFacts, Labels, Link, Task
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -75,7 +75,8 @@ def binned_auroc(cells: Floats) -> tuple[float, float] | None:
 
 def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
     """AUROC: a quotient of two products of noisy numbers, each without the bias that the noise
-    brings, and with the errors of both to the second order.
+    brings. Slopes are taken at the noisy numbers, so the squares of the noise are in the errors too:
+    twice, where they belong there once.
     """
     controls, cases = noisy.cells
     covariance = noisy.covariance
@@ -87,10 +88,6 @@ def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
 
     x, y = unbiased(won), unbiased(pairs)
     slopes = [((kernel + kernel.T) @ flat).reshape(2, SCORE_BINS) for kernel in (won, pairs)]
-    twice = [(kernel + kernel.T) @ covariance for kernel in (won, pairs)]
-    second = Moments(
-        *(float((twice[i] * twice[j].T).sum()) / 2.0 for i, j in ((0, 0), (0, 1), (1, 1)))
-    )
     hidden = max(unbiased(tied), 0.0) / (2.0 * y) if y > 0.0 else 1.0
     for one in (cases, controls):  # a product of two numbers near 0 may look large
         where = np.zeros_like(noisy.cells)
@@ -98,7 +95,7 @@ def noisy_auroc(noisy: NoisyCells, kept: Floats) -> Measured:
         if one.sum() < _KNOWN * math.sqrt(noisy.noise_of(where, where)):
             return _NOTHING
     moments = _moments(noisy, kept, *slopes)
-    return noisy_quotient(x, y, moments + second, unsure=hidden)
+    return noisy_quotient(x, y, moments, unsure=hidden)
 
 
 def binned_average_precision(cells: Floats) -> tuple[float, float]:
@@ -144,19 +141,19 @@ def noisy_calibration(noisy: NoisyCells, kept: Floats) -> Measured:
     return share_within(raw - less - hidden, raw + more + hidden)
 
 
-def curve(kept: Floats) -> dict[str, list[float]]:
+def curve(kept: Floats) -> dict[str, tuple[float, ...]]:
     """False and true positive rates at every edge of a bin, from the highest."""
     controls, cases = (np.append(0.0, np.cumsum(row[::-1])) for row in kept)
     rates = [row / row[-1] if row[-1] > 0.0 else row for row in (controls, cases)]
     _, places = np.unique(np.stack(rates).round(6), axis=1, return_index=True)
     chosen = np.sort(places)
     return {
-        "false_positive_rate": [round(float(rate), 6) for rate in rates[0][chosen]],
-        "true_positive_rate": [round(float(rate), 6) for rate in rates[1][chosen]],
+        "false_positive_rate": tuple(rates[0][chosen].round(6).tolist()),
+        "true_positive_rate": tuple(rates[1][chosen].round(6).tolist()),
     }
 
 
-def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, list[float]]:
+def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, tuple[float, ...]]:
     """By group of scores: the mean prediction, the share of cases with its ±, and the share of all
     records; groups of which nothing can be told are left out.
     """
@@ -176,7 +173,7 @@ def reliability(noisy: NoisyCells, kept: Floats) -> dict[str, list[float]]:
         table["observed"].append(round(observed.value, 6))
         table["plus_minus"].append(round(observed.plus_minus or 0.0, 6))
         table["share"].append(round(float(weights.sum()) / everything, 6))
-    return table
+    return {name: tuple(column) for name, column in table.items()}
 
 
 def _bins_of(group: int) -> slice:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
+from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -31,8 +32,6 @@ from sumus.tasks.task import (
     LabelFacts,
     Labels,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured, noisy_ratio, noisy_share

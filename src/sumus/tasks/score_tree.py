@@ -8,11 +8,12 @@ to the nodes on the way from the root to its cell and to nothing else:
     class            ±3        among the right, among the wrong
     sureness         ±3 five times: halves, quarters, … of the 32 bins on a side of the decision
     loss, Brier      3·(2·loss/LOSS_CAP − 1), 2·(2·(p − y)² − 1)
+    spread           at most 2: what the silo's share of right answers adds (`silo_spread`)
 
 A Haar tree is a histogram in other coordinates: its sums give the number of records of every cell,
 c = H⁻¹·s. What is asked most, accuracy, needs two of them with the largest weights instead of 128
 cells with one each, and everything that changes slowly with the score needs few.
-The path has length √(9² + 9² + 6·3² + 3² + 2²) = √229.
+With all of it a record has length √(9² + 9² + 6·3² + 3² + 2² + 2²) = √233.
 """
 
 from __future__ import annotations
@@ -28,7 +29,18 @@ import numpy.typing as npt
 from sumus.tasks.score_bins import PER_SIDE, SCORE_BINS
 from sumus.tasks.task import CountShape
 
-__all__ = ["BRIER", "GRID", "HEAD", "LOSS", "RECORD", "NoisyCells", "ScoreTree", "score_tree"]
+__all__ = [
+    "BRIER",
+    "GRID",
+    "HEAD",
+    "LOSS",
+    "RECORD",
+    "SPREAD",
+    "SPREAD_PLACE",
+    "NoisyCells",
+    "ScoreTree",
+    "score_tree",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,8 +48,10 @@ GRID = 56
 """Grid steps per unit: with it a record adds no more than 504 to any sum."""
 RECORD, LOSS, BRIER = 9 * GRID, 3 * GRID, 2 * GRID
 """What a record adds at most to the sum of all, of losses, of squared errors."""
-HEAD = 4
-"""The sums that every number of classes has: records, right ones, losses, squared errors."""
+SPREAD, SPREAD_PLACE = 2 * GRID, 4
+"""What a record moves its silo's part in the spread over silos by, at most, and where that stands."""
+HEAD = 5
+"""The sums that every number of classes has: records, right ones, losses, squared errors, spread."""
 _LEVEL = 3 * GRID
 _CELLS = 2 * SCORE_BINS
 _DEPTH = int(math.log2(_CELLS))
@@ -82,7 +96,7 @@ class ScoreTree:
     @property
     def shape(self) -> CountShape:
         """Δ₂ is the length of a path, and of what a record adds to losses and squared errors."""
-        square = 2 * RECORD**2 + (_DEPTH - 1) * _LEVEL**2 + LOSS**2 + BRIER**2
+        square = 2 * RECORD**2 + (_DEPTH - 1) * _LEVEL**2 + LOSS**2 + BRIER**2 + SPREAD**2
         return CountShape(
             length=HEAD + _CELLS - 2,
             l2_grid=math.isqrt(square - 1) + 1,

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from sumus.errors import DataError, PlanError
 from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.life_table import kaplan_meier
+from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -41,8 +42,6 @@ from sumus.tasks.task import (
     Labels,
     LinearRows,
     Link,
-    Measure,
-    Metrics,
     Task,
 )
 from sumus.tasks.uncertainty import Measured
@@ -381,13 +380,13 @@ class Survival(Task):
         counted = np.bincount(codes.astype(np.int64), weights=weights, minlength=self._codes)
         return counted.astype(np.float64)
 
-    def _curve(self, observed: Sequence[Measured]) -> dict[str, dict[str, list[Any]]]:
+    def _curve(self, observed: Sequence[Measured]) -> dict[str, dict[str, tuple[float, ...]]]:
         """Kaplan–Meier's curve with its half-widths, from time 0 on."""
         return {
             "kaplan_meier": {
-                "time": [0.0, *self.intervals],
-                "survival": [1.0, *(point.value for point in observed)],
-                "plus_minus": [0.0, *(point.plus_minus or 0.0 for point in observed)],
+                "time": (0.0, *self.intervals),
+                "survival": (1.0, *(point.value for point in observed)),
+                "plus_minus": (0.0, *(point.plus_minus or 0.0 for point in observed)),
             }
         }
 

@@ -11,7 +11,7 @@ Guarantee: the loss of several records is the sum of theirs, so that a record's 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PlanError
-from sumus.tasks.uncertainty import Measured, number_text, percent_text
+from sumus.tasks.measures import Measure, Metrics
+from sumus.tasks.uncertainty import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,8 +37,6 @@ __all__ = [
     "LinearRows",
     "Link",
     "Loss",
-    "Measure",
-    "Metrics",
     "Task",
 ]
 
@@ -221,95 +220,6 @@ class LinearRows:
     link: Link | None = None
 
 
-@final
-@dataclass(frozen=True)
-class Measure:
-    """A number that says how well a model does.
-
-    Args:
-        name: its key in journals and JSON.
-        larger_is_better: the direction of a search.
-        is_share: lies in [0, 1] and is shown in per cent.
-        word: how people write it; empty: as its name.
-    """
-
-    name: str
-    larger_is_better: bool
-    is_share: bool = False
-    word: str = ""
-
-    @property
-    def title(self) -> str:
-        """As a heading."""
-        return self.word or self.name.capitalize()
-
-    @property
-    def shown(self) -> str:
-        """Within a sentence."""
-        return self.word or self.name
-
-    @property
-    def best(self) -> Callable[[Iterable[float]], float]:
-        """Of several values."""
-        return max if self.larger_is_better else min
-
-    @property
-    def worst(self) -> Callable[[Iterable[float]], float]:
-        """Of several values."""
-        return min if self.larger_is_better else max
-
-    def is_worse(self, value: float, than: float, *, by: float = 0.0) -> bool:
-        """Whether a value is worse than another one, by more than a margin."""
-        return value < than - by if self.larger_is_better else value > than + by
-
-    def text(self, value: float, plus_minus: float | None = None) -> str:
-        """With no more digits than its half-width bears."""
-        if self.is_share:
-            return percent_text(value, plus_minus)
-        return f"{value:.4g}" if plus_minus is None else number_text(value, plus_minus)
-
-
-@final
-@dataclass(frozen=True)
-class Metrics:
-    """How well a model does on some records.
-
-    Args:
-        values: by the name of the measure; empty without records.
-        records: how many, as far as noise lets one tell.
-        scores: of each row, where they are told in the clear.
-        weights: of each row; None: every row is a record of its own.
-        baseline: what the best constant answer would reach, by the name of the measure.
-        tables: curves and the like that the same counts tell, columns by name.
-    """
-
-    values: Mapping[str, Measured]
-    records: int
-    scores: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False, compare=False)
-    weights: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
-    baseline: Mapping[str, float] = field(default_factory=dict)
-    tables: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict, repr=False)
-
-    def __getitem__(self, name: str) -> float:
-        return self.values[name].value
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The values alone."""
-        return {name: measured.value for name, measured in self.values.items()}
-
-    @property
-    def plus_minus(self) -> dict[str, float]:
-        """Half-widths of 95 % intervals, noise and sampling error included, of values that are not
-        exact.
-        """
-        return {
-            name: measured.plus_minus
-            for name, measured in self.values.items()
-            if measured.plus_minus is not None
-        }
-
-
 class Loss(ABC):
     """A loss that is a sum over records."""
 
@@ -354,6 +264,8 @@ class Task(Loss):
     """`training.task`."""
     measures: ClassVar[tuple[Measure, ...]]
     """What is measured; the first is what a model is chosen by and what is shown."""
+    spread: ClassVar[Measure | None] = None
+    """How much the headline measure differs between silos, where that is counted."""
     constant: ClassVar[tuple[str, str]]
     """The best constant prediction: its key among a run's baselines, and what it is called."""
     counts: CountShape
@@ -389,6 +301,14 @@ class Task(Loss):
     def headline(self) -> Measure:
         """The measure that is shown where there is room for one."""
         return self.measures[0]
+
+    def leading(self, values: Mapping[str, float], constant: Mapping[str, float]) -> Measure:
+        """The measure to read first, by a rule on what is told anyway.
+
+        Args:
+            values: what was measured; `constant`: what a constant answer would reach.
+        """
+        return self.headline
 
     def headline_text(self, values: Mapping[str, float], plus_minus: Mapping[str, float]) -> str:
         """Such as "accuracy 81.2% ± 0.3%"; empty where it was not measured."""
@@ -546,6 +466,23 @@ class Task(Loss):
 
         Guarantee: no row is longer than `counts.l2_grid` in L2 norm, whatever the scores hold.
         """
+
+    def of_silo(self, total_grid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What a silo sends for the sum of its records' counts, before noise.
+
+        Guarantee: a record more moves it by a vector no longer than `counts.l2_grid`.
+        """
+        return total_grid
+
+    def between_silos(
+        self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float, silos: int
+    ) -> Mapping[str, Measured]:
+        """How much silos differ, by the name of `spread`; nothing where it is not counted.
+
+        Args:
+            silos: in the sum.
+        """
+        return {}
 
     @abstractmethod
     def measured(self, total_grid: npt.NDArray[np.float64], *, noise_std_grid: float) -> Metrics:

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from sumus.training.local.plain_steps import plain_steps as plain_steps
     from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
     from sumus.training.local.work import LocalWork as LocalWork
+    from sumus.training.local_parameters import (
+        LocalPart as LocalPart,
+        at_home as at_home,
+        freeze_local as freeze_local,
+        knows_its_code as knows_its_code,
+    )
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
         require_same as require_same,
@@ -44,6 +50,7 @@ __getattr__, __dir__, __all__ = door(
     local__plain_steps="plain_steps",
     local__update="LocalUpdate LocalUpdater",
     local__work="LocalWork",
+    local_parameters="LocalPart at_home freeze_local knows_its_code",
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",

@@ -31,9 +31,9 @@ __all__ = ["bound_to"]
 def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: TrainingPlan) -> bytes:
     """A keyed digest of everything that silos compute from besides plan and checkpoint.
 
-    Guarantee: other records, features, fixed weights or operators of the model give another digest.
-        Without the secret nobody can try out records on it. A user's module sees made-up records
-        only; real ones go through what was recorded of it.
+    Guarantee: other records, other persons behind them, features, fixed weights or operators of the
+        model give another digest. Without the secret nobody can try out records on it. A user's
+        module sees made-up records only; real ones go through what was recorded of it.
 
     Args:
         secret: of the run, 32 bytes.
@@ -47,6 +47,9 @@ def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: Training
             digest.update(f"/{silo.name}/{part.x.shape}/{part.x.dtype}/".encode())
             digest.update(np.ascontiguousarray(part.x).data)
             digest.update(np.ascontiguousarray(part.y).data)
+            if part.persons is not None:  # whose rows they are
+                digest.update(b"/persons/")
+                digest.update(np.ascontiguousarray(part.persons).data)
     fixed = [parameter for parameter in bench.model.parameters() if not parameter.requires_grad]
     digest.update(bits_of([*fixed, *bench.model.buffers()]))
     # what promises nothing takes any module, and what counts has none

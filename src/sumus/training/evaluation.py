@@ -45,6 +45,8 @@ from sumus.training.units import require_persons
 
 __all__ = ["SecureMetrics", "evaluate"]
 
+_COUNTED = 4096  # records whose counts are in memory at once
+
 
 def evaluate(
     model: nn.Module,
@@ -211,7 +213,10 @@ class SecureMetrics:
             scores = _scores(
                 plan.task, model, parameters, records, vocabulary=plan.training.vocabulary
             )
-            totals = plan.task.count(*scores).sum(axis=0)
+            for start in range(0, len(records), _COUNTED):
+                part = (score[start : start + _COUNTED] for score in scores)
+                totals += plan.task.count(*part).sum(axis=0)
+        totals = plan.task.of_silo(totals)
         noise = self.share.sample(length, source).astype(np.int64)
         vector = np.zeros(sum_length(self.design.resolved), dtype=np.int64)
         vector[:length] = np.clip(totals, -most, most) + noise

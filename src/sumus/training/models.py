@@ -23,7 +23,7 @@ from sumus.files import object_at
 from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
-__all__ = ["Counts", "SharedSlopes", "build_model", "flat_parameters", "load_flat"]
+__all__ = ["Counts", "OwnIntercept", "SharedSlopes", "build_model", "flat_parameters", "load_flat"]
 
 
 def build_model(
@@ -36,6 +36,7 @@ def build_model(
     bias: bool = True,
     shared_slopes: bool = False,
     first_intercept: float = 0.0,
+    local_intercept: bool = False,
 ) -> nn.Module:
     """The module that `training.model` names, with its public first parameters.
 
@@ -54,6 +55,8 @@ def build_model(
             bias feature.
         shared_slopes: whether the outputs of a linear model differ in their intercepts alone.
         first_intercept: what intercepts start from.
+        local_intercept: whether the intercepts of a linear model on records with a bias feature
+            are parameters of their own.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
@@ -76,6 +79,8 @@ def build_model(
             return SharedSlopes(
                 math.prod(shape), outputs, bias=bias, first_intercept=first_intercept
             )
+        if local_intercept:
+            return OwnIntercept(math.prod(shape), outputs)
         head = nn.Linear(math.prod(shape), outputs, bias=bias)
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
@@ -107,6 +112,26 @@ class SharedSlopes(nn.Module):
         slopes = len(self.slopes)
         level = (flat[:, :slopes] * self.slopes).sum(1, keepdim=True)
         return level + (self.intercepts if self.bias else flat[:, slopes:] * self.intercepts)
+
+
+@final
+class OwnIntercept(nn.Module):
+    """z = W·x + b·a: a linear model whose intercepts a, times the bias feature b that comes last,
+    are no columns of W.
+
+    Args:
+        features: of a record, the bias feature included.
+    """
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, features - 1))
+        self.intercept = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The outputs of records of any shape."""
+        flat = x.flatten(1)
+        return flat[:, :-1] @ self.weight.t() + flat[:, -1:] * self.intercept
 
 
 class Counts(nn.Module):

@@ -30,6 +30,7 @@ from sumus.purity import (
     try_out,
 )
 from sumus.tasks import LabelFacts
+from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
 
 __all__ = ["Prepared", "named_model", "prepare"]
@@ -72,7 +73,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
     mapping = feature_map(training.features, data.shape)
     shape = (math.prod(mapping.shape) + 1,) if bounds else mapping.shape
     trained = (
-        own_copy(model, logits=training.logits)
+        freeze_local(plan, own_copy(model, logits=training.logits))
         if model is not None
         else _build(plan, shape, data.labels)
     )
@@ -160,5 +161,8 @@ def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.M
         bias=not bounds,
         shared_slopes=task.shared_slopes,
         first_intercept=start,
+        local_intercept=bounds and training.local_parameters is not None,
     )
-    return own_copy(model, logits=training.logits) if ":" in training.model else model
+    return freeze_local(
+        plan, own_copy(model, logits=training.logits) if ":" in training.model else model
+    )

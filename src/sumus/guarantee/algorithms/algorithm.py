@@ -103,6 +103,12 @@ class Algorithm(ABC):
         """
         return 0.0
 
+    def noisy_coordinates(self, resolved: ResolvedPlan) -> int:
+        """Coordinates of what a proof shows of one query: those of the sum, unless a silo draws
+        noise for more.
+        """
+        return resolved.coordinates
+
     def state_noise(self, plan: TrainingPlan) -> float:
         """κ: variance of the noise that a silo adds to its state and never sends, in shares."""
         return 0.0

@@ -233,7 +233,7 @@ def convex_float_slack_grid(
         resolution: grid steps that γC/b stands for.
     """
     training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
-    numbers = resolved.dimension  # f·K ≥ f + K − 1
+    numbers = resolved.dimension + resolved.local_dimension  # f·K ≥ f + K − 1
     most = resolved.rows_per_record
     rows = records if most == 1 else records * most + 4
     largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound

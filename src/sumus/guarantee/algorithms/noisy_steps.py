@@ -65,6 +65,10 @@ class NoisySteps(Algorithm):
     def queries(self, local_steps: int) -> int:
         return local_steps
 
+    def noisy_coordinates(self, resolved: ResolvedPlan) -> int:
+        """Local parameters move by noisy gradients too: the proof shows them as if they were sent."""
+        return resolved.coordinates + resolved.local_dimension
+
     def longest_update_grid(
         self,
         resolved: ResolvedPlan,

@@ -13,7 +13,10 @@ Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ m
     record moves the result by at most γC/b per pass, or twice that if its own bin holds more than
     cap records (co-coercivity; docs/mathematics.md). All arithmetic is float64; what its rounding
     can add is part of the sensitivity (`guarantee/algorithms/convex_pass.py`). Records within the public
-    bounds never stop a pass, however large the weights would grow without the projection.
+    bounds never stop a pass, however large the weights would grow without the projection. An
+    intercept that stays with the silo (`training.local_parameters`) is the column of the bias
+    feature: the pass moves it with the others, from zero in every round, and leaves it out of what
+    is sent; a part of a vector moves no further than the whole.
 """
 
 from __future__ import annotations
@@ -68,16 +71,21 @@ class ConvexPass:
             self._units, self._link = self._units.expanded(rows), rows.link
             self._x, self._y = np.ascontiguousarray(rows.x, dtype=np.float32), rows.y
         width = self._x.shape[1]
-        outputs = task.linear_outputs(
-            design.plan.training.model, round(design.resolved.dimension / width)
-        )
-        require_dimension(design, outputs * width)
+        numbers = design.resolved.dimension + design.resolved.local_dimension
+        outputs = task.linear_outputs(design.plan.training.model, round(numbers / width))
+        # the column of the bias feature
+        kept = 0 if design.plan.training.local_parameters is None else 1
+        self._sent = width - kept
+        require_dimension(design, outputs * self._sent, outputs * kept)
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
     ) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
-        before = np.asarray(parameters, dtype=np.float64).reshape(-1, self._x.shape[1])
+        sent = np.asarray(parameters, dtype=np.float64).reshape(-1, self._sent)
+        # what stays here starts from zero, whatever the rounds before made of it
+        kept = np.zeros((len(sent), self._x.shape[1] - self._sent))
+        before = np.concatenate([sent, kept], axis=1)
         after = convex_pass(
             before,
             self._x,
@@ -95,7 +103,8 @@ class ConvexPass:
             source=source,
         )
         update, clamped = clamp(
-            design.grid.encode_summed((after - before).reshape(-1)), design.clamp_grid
+            design.grid.encode_summed((after - before)[:, : self._sent].reshape(-1)),
+            design.clamp_grid,
         )
         begin = time.perf_counter()
         noise = draw_noise(design, silo, source=source, seeds=seeds)

@@ -17,6 +17,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.local_parameters import LocalPart
 from sumus.training.noise import draw_noise
 from sumus.training.sampling import poisson_batch
 from sumus.training.units import units_of
@@ -45,10 +46,14 @@ class NoisySteps:
         self._design, self._silo = design, silo
         self._x, self._y = torch.from_numpy(records.x), torch.from_numpy(records.y)
         self._units = units_of(design.plan, records)
+        self._local = LocalPart.of(design.plan, model)
         self._gradients = PerRecordGradients(
-            model, loss=loss or design.plan.task, vocabulary=design.plan.training.vocabulary
+            self._local.model if self._local else model,
+            loss=loss or design.plan.task,
+            vocabulary=design.plan.training.vocabulary,
         )
-        require_dimension(design, self._gradients.dimension)
+        kept = len(self._local.first) if self._local else 0
+        require_dimension(design, self._gradients.dimension - kept, kept)
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
@@ -56,7 +61,10 @@ class NoisySteps:
         design, silo, training = self._design, self._silo, self._design.plan.training
         share, unsent = design.drawn_by(silo), design.state_noise
         step_length = training.learning_rate / design.resolved.divisor * design.grid.granularity
-        state, velocity = np.array(parameters, dtype=np.float64), np.zeros(len(parameters))
+        state = np.array(parameters, dtype=np.float64)
+        if self._local:  # from their public value, whatever the rounds before made of them
+            state = self._local.joined(state)
+        velocity = np.zeros(len(state))
         released: npt.NDArray[Any] = np.zeros(
             len(parameters), dtype=np.int64 if share.discrete else np.float64
         )
@@ -81,10 +89,16 @@ class NoisySteps:
             # no gradient is taken at the state after the last step
             another = step + 1 < silo.local_steps
             begin = time.perf_counter()
-            noisy = gradient + draw_noise(design, silo, source=source, seeds=seeds)
+            noise = draw_noise(design, silo, source=source, seeds=seeds)
+            if self._local:  # the state is noisy in all its numbers, sent or not
+                whole = share.sample(len(gradient), source)
+                whole[self._local.sent] = noise
+                noise = whole
+            noisy = gradient + noise
             hidden = unsent.sample(len(gradient), source) if another and unsent is not None else 0
             noise_seconds += time.perf_counter() - begin
-            released += design.step_weights[step] * noisy
+            sent = noisy[self._local.sent] if self._local else noisy
+            released += design.step_weights[step] * sent
             if another:
                 velocity = training.local_momentum * velocity + (noisy + hidden)
                 rate = (

@@ -54,6 +54,8 @@ class NormalEquations:
         task.check(records.y, shape.outputs)
         self._edges = records.edges
         self._weights = records.weights(data.person_weighting, design.plan.rows_per_person)
+        if task.class_weights:  # at most 1, so lengths only shrink
+            self._weights = self._weights * np.array(task.class_weights)[records.y]
         if shape.matrices > 1:
             self._matrix = np.ascontiguousarray(records.y, dtype=np.int64)
             self._targets = np.zeros((len(records), 0))

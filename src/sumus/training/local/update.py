@@ -74,10 +74,17 @@ class LocalUpdater(Protocol):
         ...
 
 
-def require_dimension(design: NoiseDesign, parameters: int) -> None:
+def require_dimension(design: NoiseDesign, parameters: int, kept: int = 0) -> None:
     """The size of the model is part of the accounted sensitivity, so a silo counts it for
     itself.
+
+    Args:
+        parameters: that are sent.
+        kept: that are not.
     """
+    if kept != design.resolved.local_dimension:
+        rule, fix = f"must be {kept} as the model has them", "Omit it to have it counted."
+        raise PlanError("training.local_dimension", design.resolved.local_dimension, rule, fix)
     if parameters != design.resolved.dimension:
         rule, fix = f"must be the model's {parameters} parameters", "Omit it to have it counted."
         raise PlanError("training.dimension", design.resolved.dimension, rule, fix)

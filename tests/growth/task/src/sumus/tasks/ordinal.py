@@ -17,17 +17,8 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.classification import Classification
-from sumus.tasks.task import (
-    CountShape,
-    Curvature,
-    LabelColumn,
-    LabelFacts,
-    Labels,
-    Link,
-    Measure,
-    Metrics,
-    Task,
-)
+from sumus.tasks.measures import Measure, Metrics
+from sumus.tasks.task import CountShape, Curvature, LabelColumn, LabelFacts, Labels, Link, Task
 from sumus.tasks.uncertainty import noisy_share
 
 if TYPE_CHECKING:
