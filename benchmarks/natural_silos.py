@@ -41,10 +41,10 @@ EPSILONS: Final = (0.3, 1.0, 3.0)
 PENALTIES: Final = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 VALIDATION: Final = 0.25
 HEADLINES: Final = {
-    "dialysis": ("c_index", "c-index", "67 dialysis centres: who dies when"),
-    "randhie": ("r2", "R²", "RAND health experiment, 6 sites: expenses of a year"),
-    "covid-tests": ("auroc", "AUROC", "17 clinics: 5.7 % positive tests"),
-    "flights": ("r2", "R²", "16 carriers: minutes of delay"),
+    "dialysis": ("c_index", "c-index", "67 dialysis centres: who dies when", "patient"),
+    "randhie": ("r2", "R²", "RAND health experiment, 6 sites: expenses of a year", "person"),
+    "covid-tests": ("auroc", "AUROC", "17 clinics: 5.7 % positive tests", "person"),
+    "flights": ("r2", "R²", "16 carriers: minutes of delay", "flight"),
 }
 SEVERAL_ROWS: Final = ("randhie", "covid-tests")  # a person
 MONTHS: Final = range(1, 45)  # of the dialysis centres' study
@@ -405,7 +405,7 @@ def _cell(found: tuple[float, float]) -> str:
 
 def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> None:
     """The measure against ε, between alone and together."""
-    _, word, title = HEADLINES[name]
+    _, word, title, unit = HEADLINES[name]
     figure, (axes, *_) = blank_figure(title, 1)
     for line, colour, text in (
         ("together", "#4b5563", "all silos together, no privacy"),
@@ -415,7 +415,7 @@ def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> N
         axes.axhline(level, color=colour, linestyle=(0, (5, 2)), linewidth=1.5, label=text)
         axes.axhspan(level - error, level + error, color=colour, alpha=0.12, linewidth=0)
     persons = f"ε = {EPSILONS[0]:g}, by row" in found
-    curves = [("", "#15803d", "private, one person" if persons else "private, one record")]
+    curves = [("", "#15803d", f"private, one {unit}")]
     curves += [(", by row", "#1f77b4", "private, one row")] if persons else []
     for ending, colour, text in curves:
         points = [found[f"ε = {epsilon:g}{ending}"] for epsilon in EPSILONS]
