@@ -210,12 +210,6 @@ def test_weights_that_do_not_fit_are_one_line_with_the_fix(
     assert "\n" not in str(refused.value)
 
 
-def test_normal_equations_have_no_weights(tmp_path: Path) -> None:
-    keys = {"training.class_weights": [1, 2], "training.algorithm": "normal-equations"}
-    with pytest.raises(PlanError, match="has no place in normal-equations"):
-        plan_for(rare(tmp_path), **keys, **{"federation.rounds": 1})
-
-
 def test_a_plan_with_weights_survives_its_file(tmp_path: Path) -> None:
     for value in ([1, 2.5], {"no": 1, "yes": 9}):
         plan = plan_for(rare(tmp_path), **{"training.class_weights": value})

@@ -160,6 +160,9 @@ def _check_local_parameters(plan: TrainingPlan) -> None:
             "classification or regression"
         )
         raise PlanError(field, names, rule, 'Use "intercept", or dp-sgd.')
+    if plan.rules.sums == "moments" and plan.task.name != "regression":
+        rule = "is proved for regression under normal-equations (moments about a silo's own mean)"
+        raise PlanError(field, names, rule, 'Remove it, or use "convex-pass".')
     if not plan.rules.bounded_records and plan.noise.rounding not in ("auto", "record"):
         rule = "must be auto or record beside training.local_parameters (they are rounded too)"
         raise PlanError("noise.rounding", plan.noise.rounding, rule, "Leave it out.")
