@@ -172,6 +172,7 @@ PINNED = {
         "account_of",
         "as_table",
         "calibrated",
+        "centred_bounds",
         "certify",
         "clamp_of",
         "compare",

@@ -162,6 +162,18 @@ def test_a_silo_run_costs_a_record_twice_and_a_record_run_says_nothing_about_a_s
     assert ledger.total("silo").epsilon == math.inf
 
 
+def test_what_runs_of_other_units_say_about_a_person(ledger: Ledger) -> None:
+    ledger.enter(made_entry("one", 1, 0.5, unit="person"))
+    assert ledger.total("person").epsilon == 0.5
+    assert ledger.total("record").epsilon == 1.0  # the person without rows lies in between
+    assert ledger.total("silo").epsilon == math.inf
+    ledger.enter(made_entry("two", 1, 0.25, unit="silo"))
+    assert ledger.total("person").epsilon == 1.0
+    assert ledger.total("person").delta == pytest.approx(1e-5 + (1.0 + math.exp(0.25)) * 1e-5)
+    ledger.enter(made_entry("three", 1, 0.25, unit="record"))
+    assert ledger.total("person").epsilon == math.inf
+
+
 def test_a_run_without_noise_spends_everything(ledger: Ledger) -> None:
     ledger.enter(made_entry("one", 1, 0.5))
     ledger.enter(

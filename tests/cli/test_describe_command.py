@@ -406,3 +406,42 @@ def test_ten_times_the_same_rows_of_a_person_change_neither_noise_nor_statistics
     assert once.account.epsilon == often.account.epsilon
     assert once.columns["age"].cells == often.columns["age"].cells
     assert list(once.columns) == ["age"], "whose row it is is never described"
+
+
+# -- silos that are gone, and objects that come back
+
+
+def test_a_silo_that_drops_out_is_not_in_it_and_brings_no_noise(folder: Path) -> None:
+    made = describing_plan(
+        sumus.TrainingPlan.load(folder / "plan.toml").with_overrides({"federation.dropouts": 1}),
+        columns=["ward"],
+        numbers=[],
+    )
+    options = RunOptions(ledger=False, vanishing={0: {"masked": frozenset({0})}})
+    found = describe(made, options=options, simulation=Simulation(0))
+    whole = describe(made, options=RunOptions(ledger=False), simulation=Simulation(0))
+    assert (found.survivors, found.silos) == (5, 6)
+    assert found.noise_std == pytest.approx(whole.noise_std * (5 / 6) ** 0.5)
+    rows = (folder / "patients.csv").read_text().splitlines()[1:]
+    there = sum(not row.startswith("Bergen,") for row in rows)
+    assert found.records.low <= there <= found.records.high
+    assert "of 5 silos" in found.headline
+
+
+def test_objects_given_in_python_are_resumed_with_the_same_objects(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(0.0, 1.0, (200, 1)), draw.integers(0, 2, 200)) for _ in range(3)]
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sumus.runs.run.finish", stop)
+        with pytest.raises(KeyboardInterrupt, match=r"sumus\.describe\(silos=…"):
+            sumus.describe(sumus.TrainingPlan(), epsilon=1.0, silos=silos, name="v", classes=2)
+    (run,) = (folder / "runs").iterdir()
+    found = sumus.describe(silos=silos, classes=2, options=RunOptions(resume=run))
+    assert list(found.columns) == ["x0", "label"]
+    assert len(Ledger.of_dataset("v").entries()) == 1

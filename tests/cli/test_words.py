@@ -214,6 +214,27 @@ PLANS = [
 
 COMMANDS = [
     Case(
+        "a description of whole silos",
+        f"describe {DIGITS} --set privacy.unit=silo --set training.algorithm=silo "
+        "--set training.sampling_rate=0.1",
+        2,
+        r'privacy.unit must be "record" or "person" for a description',
+    ),
+    Case(
+        "a description of silo sizes",
+        "describe p.toml --columns s",
+        2,
+        "describe.columns must not name the silo column: how many records a silo has is never told",
+        {"p.toml": OWN, "t.csv": TABLE},
+    ),
+    Case(
+        "a description of a column that is not there",
+        "describe p.toml --columns z",
+        2,
+        "describe.columns: t.csv has no column 'z'",
+        {"p.toml": OWN, "t.csv": TABLE},
+    ),
+    Case(
         "a vault that is none",
         "keys retire nobody --yes",
         2,

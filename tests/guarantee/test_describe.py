@@ -21,9 +21,10 @@ from sumus.data.columns import NumberColumn, TextColumn
 from sumus.errors import DataError, PlanError
 from sumus.guarantee import NoiseDesign, account_of, calibrated
 from sumus.guarantee.algorithms.describe import root_above
-from sumus.plan import ColumnCells, cells_of
+from sumus.plan import ColumnCells, PublicFacts, cells_of
 from sumus.plan.cells import WIDE_EDGES
 from sumus.randomness import RandomSource
+from sumus.tasks import LabelFacts
 from sumus.training import local_updater, prepare
 
 TABLE = {
@@ -196,6 +197,26 @@ def test_no_person_adds_more_than_the_root_of_the_columns(weighting: str) -> Non
         if weighting == "mean" and rows <= 4:
             again = Records(np.tile(x, (10, 1)), np.zeros(10 * rows), np.zeros(10 * rows, np.int64))
             assert np.array_equal(silo_sum(design, again), added)
+
+
+def test_a_person_in_two_silos_needs_twice_the_noise() -> None:
+    noise = []
+    for silos in (1, 2):
+        plan = TrainingPlan().with_overrides(
+            {
+                **{key: value for key, value in TABLE.items() if not key.startswith("data.cat")},
+                "federation.silos": 5,
+                "privacy.unit": "person",
+                "privacy.silos_per_person": silos,
+                "data.person_column": "who",
+                "data.path": "x.csv",
+            }
+        )
+        facts = PublicFacts(
+            "x", tuple("ABCDE"), (100,) * 5, (1,), LabelFacts(), columns=("age",), numbers=()
+        )
+        noise.append(calibrated(plan, facts).noise_multiplier)
+    assert noise[1] == pytest.approx(2.0 * noise[0], rel=1e-3)
 
 
 # -- exactness

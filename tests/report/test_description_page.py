@@ -11,12 +11,13 @@ import pytest
 import sumus
 from sumus.report import write_description
 from sumus.runs import RunOptions, Simulation, describe
+from support.browser import Browser, chromium
 
 NASTY = "<b>x</b>&\"'"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     draw = np.random.default_rng(0)
     rows = [
@@ -37,7 +38,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     options = RunOptions(root=folder, ledger=False)
     found = describe(plan, epsilon=2.0, options=options, simulation=Simulation(1))
     write_description(found, folder / "d.html")
-    return (folder / "d.html").read_text(encoding="utf-8")
+    return folder / "d.html"
+
+
+@pytest.fixture(scope="module")
+def page(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def test_every_column_has_a_figure_with_words_for_it(page: str) -> None:
@@ -76,7 +82,32 @@ def test_no_silo_is_told_apart(page: str) -> None:
     assert "maximum" not in page
 
 
-def test_the_page_in_words(page: str, tmp_path: Path) -> None:
+def test_the_page_in_words(page: str) -> None:
     assert "private statistics" in page
     assert "A count may be negative" in page
     assert "95 %" in page
+
+
+@pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_every_histogram_without_complaint(
+    file: Path, tmp_path: Path, width: int
+) -> None:
+    with Browser(tmp_path / "profile", width=width) as browser:
+        browser.open(file)
+        assert browser.complaints == []
+        assert browser.requests == [file.resolve().as_uri()]
+        heights = browser.evaluate(
+            "[...document.querySelectorAll('svg.chart')].map(s => s.getBoundingClientRect().height)"
+        )
+        assert len(heights) == 4
+        assert min(heights) > 60
+        wide = browser.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width
+        outside = browser.evaluate(
+            "[...document.querySelectorAll('svg.chart')].flatMap(s => "
+            "[...s.querySelectorAll('rect')].filter(r => +r.getAttribute('height') < 0 || "
+            "+r.getAttribute('x') < 0 || +r.getAttribute('x') + +r.getAttribute('width') > 460)"
+            ").length"
+        )
+        assert outside == 0

@@ -177,7 +177,8 @@ def test_weights_by_name_find_more_of_a_rare_class_at_the_same_epsilon(tmp_path:
     plain, balanced = (
         plan_for(file, **keys) for keys in ({}, {"training.class_weights": {"no": 1, "yes": 9}})
     )
-    assert account(plain).epsilon == account(balanced).epsilon
+    noise = [account(plan).noise_multiplier for plan in (plain, balanced)]
+    assert noise[1] == pytest.approx(noise[0], rel=1e-6), "but for the rounding of a product"
     options = RunOptions(root=tmp_path, ledger=False)
     said = []
     for plan in (plain, balanced):
@@ -207,12 +208,6 @@ def test_weights_that_do_not_fit_are_one_line_with_the_fix(
     with pytest.raises(PlanError, match=told) as refused:
         account(plan_for(file, **{"training.class_weights": value}))
     assert "\n" not in str(refused.value)
-
-
-def test_normal_equations_have_no_weights(tmp_path: Path) -> None:
-    keys = {"training.class_weights": [1, 2], "training.algorithm": "normal-equations"}
-    with pytest.raises(PlanError, match="has no place in normal-equations"):
-        plan_for(rare(tmp_path), **keys, **{"federation.rounds": 1})
 
 
 def test_a_plan_with_weights_survives_its_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from sumus.audit.canaries import CanaryRounds
 from sumus.data import FederatedData, Records, from_arrays
 from sumus.errors import PlanError
-from sumus.guarantee import calibrated
+from sumus.guarantee import account_of, calibrated
 from sumus.noise import Skellam
 from sumus.plan import TrainingPlan, resolve
 from sumus.randomness import RandomSource
@@ -189,6 +189,11 @@ def test_the_account_knows_what_is_drawn() -> None:
         assert design.setting(design.silos[0]).dimension == shown
         whole = TrainingPlan().with_overrides({"privacy.epsilon": 2.0} | overrides)
         assert calibrated(whole, data.facts()).setting(design.silos[0]).dimension == 21
+
+
+def test_the_account_says_what_stays() -> None:
+    words = account_of(design_of(PASS, small_data())).releases
+    assert "(intercept: 3 numbers stay with each silo, begun anew every round)" in words
 
 
 # -- at home

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import cells_of
 from sumus.randomness import RandomSource
-from sumus.tasks import TASKS
+from sumus.tasks import TASKS, Link, Task
 from sumus.training import LocalUpdate, LocalUpdater, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
@@ -274,15 +274,15 @@ class _Features:
 
     def __init__(self, design: NoiseDesign, canaries: int) -> None:
         training, task = design.plan.training, design.plan.task
-        # one row of weights: two classes, or a number
-        self._binary = task.linear_outputs(training.model, 1) == 1
-        self._bound = training.feature_bound
-        self._label = np.array([task.canary_label], dtype=task.label_type)
-        self._outputs = 1 if self._binary else 2
+        rows = task.linear_outputs(training.model, 1)
+        # every row of weights by itself: two classes, numbers; a softmax compares its rows
+        self._apart = task.link(rows) is not Link.SOFTMAX
+        self._bound, self._label = training.feature_bound, _canary_label(task)
         dimension = design.resolved.dimension
         # a softmax has as many rows as classes; the canaries need to know the number of features
         # only
-        self._classes = 1 if self._binary else _classes(design)
+        self._classes = rows if self._apart else _classes(design)
+        self._outputs = self._classes if self._apart else 2
         self._features = dimension // self._classes
         # a record has one bias feature, whichever of the intercepts it stands for
         self._width = self._features - (task.rows_per_record - 1)
@@ -290,16 +290,21 @@ class _Features:
         self._kept = 0 if training.local_parameters is None else 1
         # with three classes or more the other rows stay silent; with two, half of the features do
         self.canaries = _most(
-            design, canaries, self._features if self._classes > 2 else max(1, self._width // 2)
+            design,
+            canaries,
+            max(1, self._width // 2) if self._apart or self._classes == 2 else self._features,
         )
         columns = np.arange(self.canaries)
         weights = np.zeros((self._classes, self._features))
         # as certain as the ball that silos accept weights from allows
         certain = min(
             _CERTAIN / self._bound,
-            LARGEST_WEIGHT_NORM * (1.0 - 2.0**-20) / math.sqrt(self.canaries),
+            LARGEST_WEIGHT_NORM
+            * (1.0 - 2.0**-20)
+            / math.sqrt(self.canaries * (self._classes if self._apart else 1)),
         )
-        weights[0 if self._binary else 1, columns] = certain
+        wrong = np.arange(self._classes) if self._apart else np.array([1])
+        weights[np.ix_(wrong, columns)] = certain
         self.parameters = weights.reshape(-1)
         self._columns = columns
         used = (np.arange(self._outputs)[:, None] * self._features + columns[None, :]).reshape(-1)
@@ -314,11 +319,14 @@ class _Features:
         columns = self._columns[included]
         x = np.zeros((len(columns), self._width + self._kept), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
-        return Records(x, np.repeat(self._label, len(columns)))
+        return Records(x, np.repeat(self._label, len(columns), axis=0))
 
     def project(self, seen: Floats) -> Floats:
         table = seen.reshape(len(seen), self._classes, self._features)[:, :, self._columns]
-        return -table[:, 0] if self._binary else (table[:, 0] - table[:, 1]) / math.sqrt(2.0)
+        if self._apart:
+            apart: Floats = -table.sum(axis=1) / math.sqrt(self._classes)
+            return apart
+        return (table[:, 0] - table[:, 1]) / math.sqrt(2.0)
 
 
 @final
@@ -369,7 +377,7 @@ class _Moments:
         columns = np.arange(self.canaries)
         # label 1 where it names the second of two matrices
         several = shape.matrices > 1 or shape.outputs == 1
-        self._label = (np.ones if several else np.zeros)(1, dtype=self._type)
+        self._label = (np.ones if several else np.zeros)((1, *task.label_shape), dtype=self._type)
         first = (shape.matrices - 1) * shape.triangle
         diagonal = first + columns * self._features - columns * (columns - 1) // 2
         behind = shape.matrices * shape.triangle
@@ -388,13 +396,18 @@ class _Moments:
         columns = np.flatnonzero(included)
         x = np.zeros((len(columns), self._features), dtype=np.float32)
         x[np.arange(len(columns)), columns] = self._bound
-        return Records(x, np.repeat(self._label, len(columns)))
+        return Records(x, np.repeat(self._label, len(columns), axis=0))
 
     def project(self, seen: Floats) -> Floats:
         """Along the canary's own direction, of length 1 or what its targets leave of it."""
         length = math.sqrt(float(self._weights @ self._weights))
         projected = np.tensordot(seen[:, self._places], self._weights, axes=([1], [0]))
         return np.asarray(projected) / length
+
+
+def _canary_label(task: Task) -> npt.NDArray[Any]:
+    """The label of every canary, as the task stores it."""
+    return np.full((1, *task.label_shape), task.canary_label, dtype=task.label_type)
 
 
 def _classes(design: NoiseDesign) -> int:

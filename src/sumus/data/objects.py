@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.column_warnings import listed
 from sumus.data.object_arrays import array_of
 from sumus.data.object_persons import silos_of_persons
 from sumus.data.partition import split_by_record
@@ -133,7 +134,9 @@ def from_arrays(
         shape=tuple(shape),
         labels=labels.facts,
         assumptions=tuple(lines),
-        remarks=beyond_bounds(sum(outside for _, outside in both), "label"),
+        remarks=beyond_bounds(
+            sum(outside for _, outside in both), listed(list(labels.facts.columns or ("label",)))
+        ),
         split_by_record=True,
     )
 

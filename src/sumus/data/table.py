@@ -189,7 +189,7 @@ def beyond_bounds(labels: int, column: str) -> tuple[str, ...]:
 
 def label_columns(data: DataPlan, task: Task) -> dict[str, str]:
     """The columns that labels are read from, by the key of the plan that names them."""
-    return {key: getattr(data, key) or "" for key in task.label_keys}
+    return {key: name or "" for key, name in data.named(task.label_keys).items()}
 
 
 def undeclared_label(data: DataPlan, task: Task) -> str | None:

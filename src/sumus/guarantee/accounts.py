@@ -398,6 +398,12 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
 def _releases(plan: TrainingPlan) -> str:
     rounds = plan.federation.rounds
     sums = "1 sum, in one round" if rounds == 1 else f"{rounds} sums, one per round"
+    training = plan.training
+    if training.local_parameters is not None:
+        sums += (
+            f" ({training.local_parameters}: {training.local_dimension} numbers stay with each "
+            "silo, begun anew every round)"
+        )
     if plan.evaluation.metrics != "secure":
         return sums
     count = measurements_until(plan, plan.federation.rounds)

@@ -126,12 +126,11 @@ def declared_facts(plan: TrainingPlan) -> PublicFacts:
         return public_facts(plan)
     listed, bounded = data.categories or {}, data.bounds or {}
     task = plan.task
-    labels = () if plan.describes else task.label_keys
-    for key, table_name in (
-        ("silo_column", "categories"),
-        *((key, task.label_declaration) for key in labels if task.label_declaration),
+    labels = {} if plan.describes or not task.label_declaration else data.named(task.label_keys)
+    for key, column, table_name in (
+        ("silo_column", data.silo_column, "categories"),
+        *((key, column, task.label_declaration or "") for key, column in labels.items()),
     ):
-        column = getattr(data, key)
         if column not in (getattr(data, table_name) or {}):
             rule = f"must be listed in data.{table_name} across machines: no party sees all records"
             raise PlanError(

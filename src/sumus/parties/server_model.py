@@ -19,7 +19,8 @@ def prepared_without_records(agreement: Agreement) -> Prepared:
     zeros.
     """
     facts = agreement.design.facts or declared_facts(agreement.plan)
-    label = np.zeros(1, dtype=agreement.plan.task.label_type)
+    task = agreement.plan.task
+    label = np.zeros((1, *task.label_shape), dtype=task.label_type)
     blank = Records(np.zeros((1, *facts.shape), dtype=np.float32), label)
     silo = SiloRecords("no records", blank, blank, blank)
     data = FederatedData(facts.name, (silo,), facts.shape, facts.labels)

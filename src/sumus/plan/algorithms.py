@@ -156,12 +156,8 @@ _RULES = (
         guarantee="normal_equations",
         local="normal_equations",
         bounded_records=True,
-        keys=_BOUNDED | {"training.coordinates"},
+        keys=_BOUNDED | _LOCAL | {"training.coordinates"},
         refuses={
-            "training.class_weights": Refusal(
-                "has no place in normal-equations (all records have one weight)",
-                'Leave it out, or use "convex-pass".',
-            ),
             "federation.rounds": Refusal(
                 "must be 1 for normal-equations (its one sum is all that there is to learn)",
                 "Leave it out.",

@@ -144,7 +144,7 @@ def described_labels(plan: TrainingPlan) -> tuple[str, ...]:
     times = _times(plan)
     if times is not None:
         return (times,)
-    named = (getattr(plan.data, key) for key in plan.task.label_keys)
+    named = plan.data.named(plan.task.label_keys).values()
     return tuple(name for name in named if name is not None)
 
 

@@ -130,8 +130,8 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
         rule = 'has no place beside privacy.unit = "silo" (a whole silo is protected, whoever is in it)'
         fix = 'Remove it, or use privacy.unit = "person" with another algorithm.'
         raise PlanError("data.person_column", column, rule, fix)
-    for key in (*plan.task.label_keys, "silo_column"):
-        if getattr(data, key) == column:
+    for key, name in data.named((*plan.task.label_keys, "silo_column")).items():
+        if name == column:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
@@ -160,6 +160,9 @@ def _check_local_parameters(plan: TrainingPlan) -> None:
             "classification or regression"
         )
         raise PlanError(field, names, rule, 'Use "intercept", or dp-sgd.')
+    if plan.rules.sums == "moments" and plan.task.name != "regression":
+        rule = "is proved for regression under normal-equations (moments about a silo's own mean)"
+        raise PlanError(field, names, rule, 'Remove it, or use "convex-pass".')
     if not plan.rules.bounded_records and plan.noise.rounding not in ("auto", "record"):
         rule = "must be auto or record beside training.local_parameters (they are rounded too)"
         raise PlanError("noise.rounding", plan.noise.rounding, rule, "Leave it out.")
@@ -295,7 +298,7 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
             fix,
         )
     labels_are_names = task.label_declaration == "categories"
-    for name in (getattr(data, key) for key in (keys if labels_are_names else keys[-1:])):
+    for name in data.named(keys if labels_are_names else keys[-1:]).values():
         if name is not None and name in (data.bounds or {}):
             rule = (
                 "must not bound the column of silos or labels: their values are names, not numbers"
@@ -321,7 +324,13 @@ def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> Non
             else f"must be set when data.path is (training.task = {task.name})"
         )
         raise PlanError(f"data.{missing[0]}", None, rule, "Name a column of the file.")
-    others = {key for other in TASKS.values() for key in other.label_keys} - {*task.label_keys}
+    several = data.label_columns
+    if several is not None and (len(several) < 2 or len(set(several)) < len(several)):
+        rule = "must name two columns or more and none of them twice"
+        fix = "Name others, or use data.label_column."
+        raise PlanError("data.label_columns", list(several), rule, fix)
+    known = {key for other in TASKS.values() for key in other.label_keys} | {"label_columns"}
+    others = known - {*task.label_keys}
     for key in sorted(others):
         if labelled and getattr(data, key) is not None:
             raise PlanError(

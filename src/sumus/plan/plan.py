@@ -37,7 +37,7 @@ from sumus.plan.sections import (
     SiloPlan,
     TrainingSectionPlan,
 )
-from sumus.tasks import TASKS, Declared, Task
+from sumus.tasks import TASKS, Declared, Task, declared_task
 
 __all__ = [
     "DEFAULT_PLAN",
@@ -221,7 +221,8 @@ class TrainingPlan:
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
         weights = self.training.class_weights  # by name: in no order before the classes are known
-        return task.of(
+        return declared_task(
+            self.training.task,
             Declared(
                 columns,
                 data.bounds or {},
@@ -229,7 +230,8 @@ class TrainingPlan:
                 classes=self.evaluation.classes,
                 start_hazard=self.training.start_hazard,
                 class_weights=weights if isinstance(weights, tuple) else None,
-            )
+                label_columns=data.label_columns,
+            ),
         )
 
     @property

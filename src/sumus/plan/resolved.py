@@ -415,7 +415,8 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     plan = plan.replace("training", sampling_rate=1.0, divisor=1.0)
     if training.coordinates is not None:
         return plan
-    features = math.prod(feature_shape(training.features, facts.shape)) + 1
+    features = math.prod(feature_shape(training.features, facts.shape))
+    features += training.local_parameters is None  # about a silo's own mean there is no bias
     outputs = plan.task.outputs(facts.labels, training.model)
     shape = MomentShape(features, outputs, plan.task.moment_matrices(training.model))
     return plan.replace("training", coordinates=shape.count)

@@ -4,7 +4,7 @@ satisfy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -253,6 +253,11 @@ class DataPlan(RuledTable):
     person_weighting: str = key("mean", choice("mean", "sum"), only=_PERSON)
     # the most rows of a person that are used, public; omitted: 100 for "mean"
     records_per_person: int | None = key(None, optional(whole(low=1, high=10**6)), only=_PERSON)
+    # instead: several of them, of yes or no (classification) or of numbers with bounds (regression);
+    # records given in Python: names of the labels, in order
+    label_columns: tuple[str, ...] | None = key(
+        None, optional(names(text())), only=("training.task", "classification", "regression")
+    )
     # of the file: how long a person was followed (survival)
     time_column: str | None = key(None, optional(text()), only=_FILE)
     # of the file: whether what is waited for happened then: 0 or 1, no or yes (survival)
@@ -286,6 +291,17 @@ class DataPlan(RuledTable):
     categories: Mapping[str, tuple[str, ...]] | None = key(
         None, optional(table("categories")), only=_FILE
     )
+
+    def named(self, keys: Iterable[str]) -> dict[str, str | None]:
+        """The columns that these keys name, a list entry by entry."""
+        columns: dict[str, str | None] = {}
+        for name in keys:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                columns |= {f"{name}[{place}]": each for place, each in enumerate(value)}
+            else:
+                columns[name] = value
+        return columns
 
 
 @final

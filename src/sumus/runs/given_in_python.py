@@ -161,6 +161,8 @@ def _label_bounds(
     task, declared = plan.task, plan.data.bounds or {}
     if task.label_declaration != "bounds":
         return None
+    if plan.data.label_columns is not None:
+        return {name: declared[name] for name in plan.data.label_columns}
     column = getattr(plan.data, task.label_keys[0]) or "label"
     known = (
         loaded.labels.bounds[0]

@@ -4,7 +4,8 @@
 
 `task` is the shape that every task has, `classification`, `regression`, `survival` and `counts` are some,
 `registry` lists them, `uncertainty` says how far off a share may be that is known through noise,
-`concordance` and `life_table` are what is known about times. A new task is one file
+`multi_label` and `several_numbers` learn several labels of one record, `concordance` and
+`life_table` are what is known about times. A new task is one file
 here and its class in the tuple of `registry`; `tests/conformance/test_tasks.py` tests it by being
 there.
 """
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from sumus.tasks.counts import Counts as Counts
     from sumus.tasks.life_table import kaplan_meier as kaplan_meier
     from sumus.tasks.measures import Measure as Measure, Metrics as Metrics
-    from sumus.tasks.registry import TASKS as TASKS
+    from sumus.tasks.multi_label import MultiLabel as MultiLabel
+    from sumus.tasks.registry import TASKS as TASKS, declared_task as declared_task
     from sumus.tasks.regression import Regression as Regression
-    from sumus.tasks.survival import Survival as Survival, events_of as events_of
+    from sumus.tasks.several_numbers import SeveralNumbers as SeveralNumbers
+    from sumus.tasks.survival import Survival as Survival
     from sumus.tasks.task import (
         Categories as Categories,
         CountShape as CountShape,
@@ -44,19 +47,23 @@ if TYPE_CHECKING:
         number_text as number_text,
         percent_text as percent_text,
     )
+    from sumus.tasks.yes_or_no import events_of as events_of
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     classification="Classification",
     counts="Counts",
     measures="Measure Metrics",
-    registry="TASKS",
+    multi_label="MultiLabel",
+    registry="TASKS declared_task",
     regression="Regression",
     life_table="kaplan_meier",
-    survival="Survival events_of",
+    several_numbers="SeveralNumbers",
+    survival="Survival",
     task=(
         "Categories CountShape Curvature Declared LabelColumn LabelFacts Labels LinearRows Link "
         "Loss Task"
     ),
     uncertainty="CONFIDENCE Measured noisy_ratio noisy_share number_text percent_text",
+    yes_or_no="events_of",
 )

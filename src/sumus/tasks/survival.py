@@ -45,6 +45,7 @@ from sumus.tasks.task import (
     Task,
 )
 from sumus.tasks.uncertainty import Measured
+from sumus.tasks.yes_or_no import yes_or_no
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,15 +59,7 @@ _BINS = 16  # of risk
 _REACH = 3.0  # of the bins, in units of log-risk to either side of the first model's
 _MOST_INTERVALS = 50
 _START_HAZARD = 0.1
-_EVENTS = {"0": 0, "no": 0, "false": 0, "1": 1, "yes": 1, "true": 1}
 _Z = 2.0
-
-
-def events_of(names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Whether each of these words says that the event happened, −1 where it says neither; one −1
-    more at the end, for positions of −1.
-    """
-    return np.array([*(_EVENTS.get(name.casefold(), -1) for name in names), -1], dtype=np.int64)
 
 
 @final
@@ -149,15 +142,8 @@ class Survival(Task):
                     f"data.time_column {followed.name!r} has {what} in {len(places)} records, first "
                     f"in record {places[0] + 1}. Correct them or remove them."
                 )
-        categories = happened.categories()
-        events = events_of(categories.names)[categories.positions]
-        unknown = np.flatnonzero(events < 0)
-        if len(unknown):
-            raise DataError(
-                f"data.event_column {happened.name!r} must hold 0 or 1, or no or yes; the value of "
-                f"record {unknown[0] + 1} is neither. Write 1 where the event happened and 0 where "
-                "the person was not followed any longer."
-            )
+        fix = "Write 1 where the event happened and 0 where the person was not followed any longer."
+        events = yes_or_no(happened, "data.event_column", fix)
         return Labels(self.encode(times, events), LabelFacts(intervals=self.intervals))
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.int64]:

@@ -85,6 +85,7 @@ class Declared:
         intervals: cut points of time, `data.intervals`.
         start_hazard: `training.start_hazard`.
         class_weights: `training.class_weights`, in the order of the classes.
+        label_columns: `data.label_columns`, several labels of one record.
     """
 
     columns: Mapping[str, str | None]
@@ -93,6 +94,7 @@ class Declared:
     intervals: tuple[float, ...] | None = None
     start_hazard: float | None = None
     class_weights: tuple[float, ...] | None = None
+    label_columns: tuple[str, ...] | None = None
 
 
 @final
@@ -104,11 +106,13 @@ class LabelFacts:
         names: of the classes, in label order; empty where labels are no classes.
         bounds: (low, high) of each number that a label holds; empty where labels are classes.
         intervals: where time is cut, in rising order; empty where labels are no times.
+        columns: names of several labels of one record; empty where there is one.
     """
 
     names: tuple[str, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
     intervals: tuple[float, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @final
@@ -286,6 +290,8 @@ class Task(Loss):
     """Whether the outputs of the named linear model differ in their intercepts alone."""
     first_intercept: float = 0.0
     """What the outputs of a named model start from, where that is public."""
+    label_shape: tuple[int, ...] = ()
+    """Of one record's stored label."""
     canary_label: int = 0
     """The label of a record that a linear model with large weights gets wrong as far as can be."""
     rows_per_record: int = 1

@@ -65,7 +65,7 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
     """
     model, training, train = bench.model, plan.training, [silo.train for silo in bench.data.silos]
     kind = InputKind.of(model, training.vocabulary)
-    form = kind.form(torch.from_numpy(train[0].x[:0]))
+    form = kind.form(torch.from_numpy(train[0].x[:0]), torch.from_numpy(train[0].y[:0]))
     classes = len(bench.data.labels.names)
     labels = made_up_labels(CHUNK, form, classes)
     x, y = kind.records(CHUNK, form), labels.to(getattr(torch, plan.task.label_type))

@@ -102,7 +102,8 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         for silo in data.silos
     )
     ready = replace(data, silos=silos, shape=shape)
-    form = kind.form(torch.from_numpy(silos[0].train.x[:0]))
+    first = silos[0].train
+    form = kind.form(torch.from_numpy(first.x[:0]), torch.from_numpy(first.y[:0]))
     _require_fit(plan, trained, form, data.labels)
     return Prepared(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
 

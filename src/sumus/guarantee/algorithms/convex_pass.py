@@ -221,7 +221,9 @@ def convex_float_slack_grid(
     """Grid steps that float64 arithmetic and float32 records can add to what one record does to a
     convex pass.
 
-        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + 8/R) + 8(4d + n + 20)/R]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+        2·P·S·u·[(3d + 11)·(W·(1 + 2^-20) + s) + s·(4d + n + 20)]·r·b/(γC) + P·r·2^-19,   u = 2^-53, W = `LARGEST_WEIGHT_NORM`
+
+    s = max(8/R, 2C₁/β) is the longest step, C₁ being C without a cap: 8·√K/R for K logistic losses.
 
     Guarantee: holds for weights of norm at most W before the pass and bins of up to n records, in
         whatever order sums are taken (docs/mathematics.md, "rounding and floats"). Where a record
@@ -235,11 +237,14 @@ def convex_float_slack_grid(
     training, bounds = resolved.plan.training, convex_bounds(resolved, learning_rate)
     numbers = resolved.dimension + resolved.local_dimension  # f·K ≥ f + K − 1
     most = resolved.rows_per_record
-    rows = records if most == 1 else records * most + 4
-    largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + 8.0 / training.feature_bound
-    per_step = (3.0 * numbers + 11.0) * largest + 8.0 * (
-        4.0 * numbers + rows + 20.0
-    ) / training.feature_bound
+    weighted = most > 1 or bool(resolved.plan.task.class_weights)
+    rows = records * most + 4 if weighted else records
+    longest = max(
+        8.0 / training.feature_bound,
+        2.0 * bounds.gradient_norm / bounds.residual_cap / bounds.smoothness,
+    )
+    largest = LARGEST_WEIGHT_NORM * (1.0 + 2.0**-20) + longest
+    per_step = (3.0 * numbers + 11.0) * largest + longest * (4.0 * numbers + rows + 20.0)
     unit = learning_rate * bounds.gradient_norm / resolved.divisor
     rounding = 2.0 * training.passes * steps * 2.0**-53 * per_step * resolution / unit
     return rounding + training.passes * resolution * _NORM_TOLERANCE

@@ -19,7 +19,10 @@ from sumus.guarantee.layout import Layout, SiloDesign
 from sumus.noise import Grid
 from sumus.plan import RULES, ResolvedPlan, ResolvedSilo
 
-__all__ = ["ALGORITHMS", "longest_moments"]
+__all__ = ["ALGORITHMS", "LARGEST_SILO", "centred_bounds", "longest_moments"]
+
+LARGEST_SILO = 1 << 24
+"""Units of a silo whose moments are taken about its own mean, so that its sums fit 64 bits."""
 
 
 @final
@@ -47,7 +50,7 @@ class NormalEquations(Algorithm):
             learning_rate=silo.learning_rate,
             clip_norm=grid.clip_norm,
             resolution=grid.resolution,
-            l2_grid=float(grid.resolution),
+            l2_grid=_sensitivity_grid(resolved, grid),
             sampling_rate=1.0,
             local_steps=1,
             records=silo.records,
@@ -67,8 +70,8 @@ class NormalEquations(Algorithm):
         batch: int,
         weight_norm: float,
     ) -> float:
-        """Every record adds a vector of at most the resolution."""
-        return float(silo.records) * silo.resolution
+        """Every record adds a vector of at most the resolution, and rounding to the grid once."""
+        return float(silo.records) * silo.l2_grid
 
     def proved(self, setting: Setting) -> Mapping[str, bool]:
         return {"normal-equations": True, "local": True}
@@ -76,7 +79,10 @@ class NormalEquations(Algorithm):
     def headroom(self, resolved: ResolvedPlan) -> float:
         """Moments add up over a silo's records: n·max(R², R·B)/C at most."""
         bound = resolved.plan.training.feature_bound
-        largest = max(bound * bound, bound * _target_bound(resolved)) / longest_moments(resolved)
+        target = _target_bound(resolved)
+        largest = max(bound * bound, bound * target) / longest_moments(resolved)
+        if resolved.local_dimension:
+            largest = 1.0
         return largest * max(silo.records for silo in resolved.silos)
 
 
@@ -85,10 +91,36 @@ ALGORITHMS = (NormalEquations,)
 
 def longest_moments(resolved: ResolvedPlan) -> float:
     """C = √(R⁴ + R²·B²): the most that one record adds to the sum, L2; B = 0 where there are no
-    targets.
+    targets. About a silo's own mean it is that of the diameters 2R and 2B.
     """
+    if resolved.local_dimension:
+        radius, target = centred_bounds(resolved)
+        return 4.0 * radius * math.hypot(radius, target)
     bound = resolved.plan.training.feature_bound
     return bound * math.hypot(bound, _target_bound(resolved))
+
+
+def centred_bounds(resolved: ResolvedPlan) -> tuple[float, float]:
+    """(R, B) of records without their bias feature, and of targets, where moments are about a silo's
+    own mean; refused where they do not fit the integers of `gradients/scatter.py`.
+    """
+    plan = resolved.plan
+    bound = plan.training.feature_bound
+    if not bound <= 2.0:
+        rule = "must be at most 2 beside training.local_parameters (normal-equations)"
+        raise PlanError("training.feature_bound", bound, rule, "Use 1.0.")
+    largest = max(silo.records for silo in resolved.silos)
+    if largest > LARGEST_SILO:
+        rule = f"must be at most {LARGEST_SILO} beside training.local_parameters (normal-equations)"
+        raise PlanError("data.records_per_silo", largest, rule, 'Use "convex-pass".')
+    # without the bias feature, a quarter of the bound, that is all a record has left
+    return bound * math.sqrt(15.0 / 16.0), _target_bound(resolved)
+
+
+def _sensitivity_grid(resolved: ResolvedPlan, grid: Grid) -> float:
+    """Δ₂ in grid steps: the resolution, and √D more where the sum of a silo is rounded once."""
+    rounded = math.sqrt(resolved.coordinates) if resolved.local_dimension else 0.0
+    return grid.resolution + rounded
 
 
 def _target_bound(resolved: ResolvedPlan) -> float:

@@ -32,6 +32,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.plan import RULES
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdater
+from sumus.training.units import units_of
 
 __all__ = ["UPDATERS", "local_updater"]
 
@@ -59,15 +60,16 @@ def local_updater(
     """The updater that the plan's algorithm asks for.
 
     Guarantee: what it returns has the sensitivity and the noise that `design` declares for this
-        silo, and hence `design`'s account. More records than the public bound, or a model of
-        another size than the plan's, are refused: both enter the sensitivity.
+        silo, and hence `design`'s account. More records (persons) than the public bound, a person
+        with more rows than its bound, records of nobody where persons are protected, or a model of
+        another size than the plan's, are refused: all of it enters the sensitivity.
 
     Args:
         loss: instead of the task's, for the algorithms that clip single records, which hold for
             any.
     """
-    persons = design.plan.protects_persons
-    count, counted = (records.units, "persons") if persons else (len(records), "records")
+    units = units_of(design.plan, records)
+    count, counted = units.count, "persons" if design.plan.protects_persons else "records"
     if count > silo.records:
         raise DataError(
             f"silo {silo.name} has {count} {counted}, more than the public bound "

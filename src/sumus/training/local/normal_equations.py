@@ -13,8 +13,8 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import PlanError
-from sumus.gradients import add_moments
-from sumus.guarantee import NoiseDesign, SiloDesign
+from sumus.gradients import ONE, add_moments, centred_moments
+from sumus.guarantee import NoiseDesign, SiloDesign, centred_bounds
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp
@@ -45,6 +45,8 @@ class NormalEquations:
         self._design, self._silo = design, silo
         shape, task, data = design.resolved.moments, design.plan.task, design.plan.data
         flat = records.x.reshape(len(records), math.prod(records.x.shape[1:]))
+        self._centred = bool(design.resolved.local_dimension)
+        flat = flat[:, :-1] if self._centred else flat  # about the silo's mean there is no bias
         self._x = np.ascontiguousarray(flat, dtype=np.float32)
         if self._x.shape[1] != shape.features:
             rule = f"must be that of {self._x.shape[1]} features, bias included"
@@ -69,18 +71,8 @@ class NormalEquations:
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
     ) -> LocalUpdate:
         design, silo = self._design, self._silo
-        moments = np.zeros(self._shape.count, dtype=np.int64)
-        shortened, nonfinite = add_moments(
-            self._x,
-            self._targets,
-            self._matrix,
-            self._edges,
-            self._weights,
-            self._shape.matrices,
-            silo.clip_norm,
-            silo.resolution,
-            moments,
-        )
+        moments, shortened, nonfinite = self._about_the_mean() if self._centred else self._added()
+
         bounded, clamped = clamp(moments, design.clamp_grid)
         begin = time.perf_counter()
         noise = draw_noise(design, silo, source=source, seeds=seeds)
@@ -93,6 +85,35 @@ class NormalEquations:
             saturated=clamped,
             noise_seconds=seconds,
         )
+
+    def _added(self) -> tuple[npt.NDArray[np.int64], int, int]:
+        """The moments of all units, and how many rows were shortened or not finite."""
+        moments = np.zeros(self._shape.count, dtype=np.int64)
+        shortened, nonfinite = add_moments(
+            self._x,
+            self._targets,
+            self._matrix,
+            self._edges,
+            self._weights,
+            self._shape.matrices,
+            self._silo.clip_norm,
+            self._silo.resolution,
+            moments,
+        )
+        return moments, shortened, nonfinite
+
+    def _about_the_mean(self) -> tuple[npt.NDArray[np.int64], int, int]:
+        """The moments about the silo's own mean."""
+        radius, target = centred_bounds(self._design.resolved)
+        moments = centred_moments(
+            self._x,
+            self._targets,
+            np.floor(self._weights * ONE).astype(np.int64),
+            radius=radius,
+            target_bound=target,
+            per_unit=self._silo.resolution / self._silo.clip_norm,
+        )
+        return moments, 0, 0
 
 
 UPDATER = NormalEquations
