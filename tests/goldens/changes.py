@@ -79,7 +79,7 @@ INTENDED: dict[str, str] = {
         for width in ("", "_plus_minus")
     },
     "ledger-secure-metrics.entries.*.epsilon": _COUNTED,
-    "ledger-secure-metrics.summary.ledger.epsilon": _COUNTED,
+    "ledger-secure-metrics.*.ledger.epsilon": _COUNTED,
     "*.summary.metrics_of_constant": _MEASURES,
     "*.summary.metrics_tables": _MEASURES,
     "*.meaning": "accounts say what any membership attack can reach",
