@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sumus.data import write_patients
 from sumus.describing.columns import LEVELS, statistics_of
 from sumus.describing.estimates import Estimate, quantile, ratio, significant, spread
 from sumus.plan import ColumnCells
@@ -153,6 +156,18 @@ def test_learned_bounds_hold_nearly_all_records_and_are_not_far_off(
     assert max(abs(low), abs(high)) <= 2.0 * reach
 
 
+def test_nothing_is_learned_where_most_records_drown_in_noise() -> None:
+    """Half of the records share a value and stand out, the others are spread below the noise: the
+    cell of the former is no range.
+    """
+    draw = np.random.default_rng(9)
+    some = np.concatenate([np.zeros(2000), 10.0 ** draw.uniform(-5.0, 5.0, 2000)])
+    cells = ColumnCells("x", "wide", 0, edges=WIDE_EDGES)
+    made = statistics_of(cells, counted(cells, some) + 25.0 * draw.normal(size=cells.count), 25.0)
+    assert made.bounds is None
+    assert not made.quantiles
+
+
 def test_a_handful_of_outliers_does_not_stretch_learned_bounds() -> None:
     """Nor does the largest value show: the bounds are the same with and without one."""
     draw = np.random.default_rng(4)
@@ -202,3 +217,21 @@ def test_a_curve_of_times_is_kaplan_meiers_and_its_interval_holds() -> None:
             for (_, each), truth in zip(made.survival, curve, strict=True)
         ]
     assert held.min() / REPEATS >= LEAST
+
+
+@pytest.mark.parametrize(("sigma", "least"), [(12.3, 0.98), (44.0, 0.93)])
+def test_learned_bounds_of_the_invented_patients_hold_what_the_page_says(
+    tmp_path: Path, sigma: float, least: float
+) -> None:
+    """docs/describe.md: 6,000 rows, nine columns, ε = 1 and ε = 0.25."""
+    rows = list(csv.DictReader(write_patients(tmp_path / "p.csv").open(encoding="utf-8")))
+    cells = ColumnCells("x", "wide", 0, edges=WIDE_EDGES)
+    draw = np.random.default_rng(0)
+    for name in ("age", "stay_days", "blood_pressure", "creatinine", "earlier_visits"):
+        some = np.array([float(row[name] or "nan") for row in rows])
+        exact, present = counted(cells, some), some[~np.isnan(some)]
+        for _ in range(100):
+            noisy = exact + sigma * draw.normal(size=cells.count)
+            bounds = statistics_of(cells, noisy, sigma, records=len(rows)).bounds
+            assert bounds is not None
+            assert ((present >= bounds[0]) & (present <= bounds[1])).mean() >= least

@@ -69,7 +69,7 @@ def silo_sum(design: NoiseDesign, records: Records) -> np.ndarray:
         source = RandomSource.simulation(3, "noise")
         return local_updater(design, silo, part, model)(np.zeros(0), source).vector
 
-    nothing = Records(records.x[:0], records.y[:0])
+    nothing = records.take(np.arange(0))
     return np.asarray(vector(records) - vector(nothing))
 
 
@@ -77,7 +77,7 @@ def _data(design: NoiseDesign, records: Records) -> object:
     from sumus.data import FederatedData, SiloRecords
     from sumus.tasks import LabelFacts
 
-    nothing = Records(records.x[:0], records.y[:0])
+    nothing = records.take(np.arange(0))
     silo = SiloRecords("A", records, nothing, nothing)
     return FederatedData("x", (silo,), records.x.shape[1:], LabelFacts())
 

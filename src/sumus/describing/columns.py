@@ -24,6 +24,8 @@ __all__ = ["LEVELS", "ColumnStatistics", "statistics_of"]
 
 Vector = npt.NDArray[np.float64]
 
+_TOLD = 0.9  # of the records must be in cells that noise alone would hardly make
+
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Of the quantiles that are told; never the smallest or the largest value."""
 
@@ -90,12 +92,15 @@ class ColumnStatistics:
         }
 
 
-def statistics_of(cells: ColumnCells, counts: Vector, sigma: float) -> ColumnStatistics:
+def statistics_of(
+    cells: ColumnCells, counts: Vector, sigma: float, *, records: float | None = None
+) -> ColumnStatistics:
     """What noisy counts say of a column.
 
     Args:
         counts: of its cells.
         sigma: standard deviation of the noise in each.
+        records: how many there are, where other columns know better than this one's total.
     """
     every = np.ones(cells.count)
     common: dict[str, Any] = {
@@ -121,7 +126,8 @@ def statistics_of(cells: ColumnCells, counts: Vector, sigma: float) -> ColumnSta
             if (share := _share(place, every, counts, sigma)) is not None
         }
         return ColumnStatistics(cells=_named(names, counts), shares=shares, **common)
-    return _numbers(cells, counts, sigma, common)
+    there = float(counts[:-1].sum()) if records is None else records - float(counts[-1])
+    return _numbers(cells, counts, sigma, there, common)
 
 
 def _outcomes(cuts: tuple[float, ...]) -> tuple[str, ...]:
@@ -151,7 +157,7 @@ def _kaplan_meier(
 
 
 def _numbers(
-    cells: ColumnCells, counts: Vector, sigma: float, common: Mapping[str, Any]
+    cells: ColumnCells, counts: Vector, sigma: float, there: float, common: Mapping[str, Any]
 ) -> ColumnStatistics:
     edges, present = np.array(cells.edges), counts[:-1]
     known = np.ones(cells.count)
@@ -181,7 +187,8 @@ def _numbers(
     else:
         sure = significant(present, sigma)
         ends = np.array([-math.inf, *edges, math.inf])
-        if ratio(known, np.ones(cells.count), counts, sigma) is not None and sure.any():
+        enough = float(sure.sum()) >= _TOLD * there > 0.0
+        if enough and ratio(known, np.ones(cells.count), counts, sigma) is not None:
             made["quantiles"] = {
                 level: quantile(level, ends, present, sigma, shown=sure) for level in LEVELS
             }

@@ -70,13 +70,16 @@ class Description:
         sigma = noise_std(design, places)
         cells = cells_of(run.plan)
         scale = counted_as(run.plan)
+        records = _records(cells, scale * counts, scale * sigma)
         return cls(
             path=run.path,
             plan=run.plan,
             account=run.guarantee,
-            records=_records(cells, scale * counts, scale * sigma),
+            records=records,
             columns={
-                each.name: statistics_of(each, scale * counts[each.place], scale * sigma)
+                each.name: statistics_of(
+                    each, scale * counts[each.place], scale * sigma, records=records.value
+                )
                 for each in cells
             },
             noise_std=scale * sigma,
