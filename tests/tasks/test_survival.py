@@ -14,8 +14,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from sumus import RunOptions, TrainingPlan, account, train
+from sumus.books import RunFolder
 from sumus.data import load
 from sumus.errors import DataError, PlanError
+from sumus.report import write_report
 from sumus.runs import Simulation
 from sumus.tasks import TASKS, Declared, LabelFacts, Survival
 from sumus.tasks.concordance import concordance, noisy_concordance
@@ -400,6 +402,20 @@ def test_secure_counts_tell_both_measures_with_their_widths(tmp_path: Path) -> N
     widths = run.rounds[-1].metrics_plus_minus
     assert 0.0 < widths["c_index"] < 0.5
     assert 0.0 < widths["calibration_error"] <= 1.0
+    curve = run.rounds[-1].metrics_tables["kaplan_meier"]
+    assert tuple(curve["time"]) == (0.0, *CUTS)
+    data = load(plan)
+    codes = np.concatenate([silo.test.y for silo in data.silos])
+    truth = kaplan_meier(np.bincount(codes, minlength=7).astype(float), noise_variance=0.0)
+    for told, width, exact in zip(
+        curve["survival"][1:], curve["plus_minus"][1:], truth, strict=True
+    ):
+        assert abs(told - exact.value) <= width
+    page = tmp_path / "report.html"
+    write_report([RunFolder.open(run.path)], page)
+    text = page.read_text()
+    assert "Kaplan–Meier curve of the test records, 3 cut points" in text
+    assert "c-index" in text
 
 
 def test_networks_learn_times_given_in_python(tmp_path: Path) -> None:

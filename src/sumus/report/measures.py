@@ -10,6 +10,7 @@ from typing import final
 from sumus.books import RoundEntry
 from sumus.report.charts import Dot, Line, curve_chart
 from sumus.report.figures import Figure
+from sumus.report.histograms import histogram
 from sumus.report.scales import as_number, as_percent
 from sumus.tasks import CONFIDENCE, Measure, Task
 
@@ -58,7 +59,11 @@ def view_of(task: Task, entry: RoundEntry, names: Sequence[str] = ()) -> Measure
         if measure.name in entry.metrics
     )
     tables = entry.metrics_tables
-    figures = (_roc(tables.get("roc")), _reliability(tables.get("reliability")))
+    figures = (
+        _roc(tables.get("roc")),
+        _reliability(tables.get("reliability")),
+        _kaplan_meier(tables.get("kaplan_meier")),
+    )
     confusion, classes = _classes(tables, names)
     return MeasureView(
         rows=rows,
@@ -155,6 +160,28 @@ def _reliability(table: Mapping[str, tuple[float, ...]] | None) -> Figure | None
         chart=chart,
         legend=(("groups of scores, larger with more records", 0, False), ("calibrated", 7, True)),
         caption=f"Whiskers: {CONFIDENCE}. Below the line more is predicted than happens.",
+    )
+
+
+def _kaplan_meier(table: Mapping[str, tuple[float, ...]] | None) -> Figure | None:
+    if table is None or len(table["time"]) < 2:
+        return None
+    points = list(zip(table["time"], table["survival"], table["plus_minus"], strict=True))[1:]
+    chart = histogram(
+        [(f"{time:g}", 100.0 * share) for time, share, _ in points],
+        plus_minus=0.0,
+        label=f"Kaplan–Meier curve of the test records, {len(points)} cut points",
+        whiskers=[
+            (100.0 * max(share - width, 0.0), 100.0 * min(share + width, 1.0))
+            for _, share, width in points
+        ],
+    )
+    return Figure(
+        key="kaplan-meier",
+        title="Without an event by each cut point",
+        chart=chart,
+        legend=(("per cent of the test records (Kaplan–Meier)", 0, False),),
+        caption=f"Whiskers: {CONFIDENCE}. Of the records, not of the model.",
     )
 
 
