@@ -81,7 +81,10 @@ def test_nothing_spent_and_unknown_names_say_so(tmp_path: Path, state: Path) -> 
 
 def test_runs_with_metrics_are_composed_too(tmp_path: Path) -> None:
     plan = composable_plan(
-        "skellam", evaluation__metrics="secure", evaluation__noise_multiplier=6.0
+        "skellam",
+        evaluation__metrics="secure",
+        evaluation__noise_multiplier=6.0,
+        evaluation__classes=2,
     )
     account = account_of(NoiseDesign.of(ResolvedPlan.of(plan, SILOS)))
     assert account.metrics_epsilon is not None

@@ -38,6 +38,11 @@ REWORDED: tuple[str, ...] = ()
 _SIGNED = "every message carries its sender's signature (protocol version 2)"
 _KEYS = "fresh keys go round with one exchange more; rounds name their key set and number"
 _SESSION = "noise that can be removed hangs on the session, which the server's key helps to name"
+_MEASURES = "more is measured of a classifier, beside what a constant answer would reach"
+_COUNTED = (
+    "test records are counted by class and score, in more sums of another length; the plan says how "
+    "many classes there are, and session and rounds are named by the plan"
+)
 _MODEL = ("moved", "model.*", "released.*", "checkpoint.*")
 _ROUND = ("accuracy", "loss", "headroom_bits", "silo_scores.*", "update_norm")
 
@@ -55,6 +60,28 @@ INTENDED: dict[str, str] = {
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.run.rounds.*.notes": "the journal says who disagreed about shares and which sum was refused",
+    "*.run.rounds.*.metrics_of_constant": _MEASURES,
+    "*.run.rounds.*.metrics_tables": _MEASURES,
+    **{
+        f"*.summary.{name}{width}": _MEASURES
+        for name in ("auroc", "average_precision", "brier", "calibration_error", "accuracy_spread")
+        for width in ("", "_plus_minus")
+    },
+    "*.summary.plus_minus": _MEASURES,
+    "*secure-metrics.resolved_under_old_names": _COUNTED,
+    "*secure-metrics*.plan_hash": _COUNTED,
+    "*secure-metrics*.metrics_epsilon": _COUNTED,
+    "*secure-metrics.run.rounds.*.round_id": _COUNTED,
+    **{
+        f"*secure-metrics.run.{part}.{name}{width}": _COUNTED
+        for part in ("rounds.*", "summary")
+        for name in ("accuracy", "loss")
+        for width in ("", "_plus_minus")
+    },
+    "ledger-secure-metrics.entries.*.epsilon": _COUNTED,
+    "ledger-secure-metrics.*.ledger.epsilon": _COUNTED,
+    "*.summary.metrics_of_constant": _MEASURES,
+    "*.summary.metrics_tables": _MEASURES,
     "*.meaning": "accounts say what any membership attack can reach",
 }
 """Path → why the value is another."""

@@ -310,7 +310,11 @@ def test_metrics_protect_test_records_with_their_own_epsilon() -> None:
 def test_a_delta_that_cannot_pay_for_the_samplers_gives_no_bound_for_test_records() -> None:
     plan = resolve(TrainingPlan.from_toml(CONVEX), FACTS).plan.replace("privacy", delta=1e-29)
     plan = plan.with_overrides(
-        {"evaluation.metrics": "secure", "evaluation.noise_multiplier": 20.0}
+        {
+            "evaluation.metrics": "secure",
+            "evaluation.noise_multiplier": 20.0,
+            "evaluation.classes": 2,
+        }
     )
     assert metrics_epsilon(plan) == math.inf
 

@@ -104,6 +104,7 @@ def test_measurements_are_composed_with_the_models() -> None:
         noise=8.0,
         evaluation__metrics="secure",
         evaluation__noise_multiplier=6.0,
+        evaluation__classes=2,
         evaluation__every=5,
     )
     both = [past(plan), PastRun(plan=plan, silos=SILOS, rounds=0, measurements=2)]
@@ -111,7 +112,12 @@ def test_measurements_are_composed_with_the_models() -> None:
     assert exact <= joint_epsilon(both, delta=2e-5) <= 1.002 * exact
     measured = closed_form(math.sqrt(2) / 6.0, 2e-5)
     assert measured <= joint_epsilon(both[1:], delta=2e-5) <= 1.002 * measured
-    exactness = made_plan("skellam", evaluation__metrics="secure", evaluation__noise_multiplier=6.0)
+    exactness = made_plan(
+        "skellam",
+        evaluation__metrics="secure",
+        evaluation__noise_multiplier=6.0,
+        evaluation__classes=2,
+    )
     assert (
         joint_epsilon([PastRun(plan=exactness, silos=SILOS, rounds=0, measurements=1)], delta=1e-28)
         == math.inf

@@ -475,3 +475,59 @@ def test_the_command_writes_beside_the_run_or_where_it_is_told(tmp_path: Path) -
         run(str(one), "--out", str(tmp_path))
     with pytest.raises(StorageError, match="not a run folder"):
         run(str(tmp_path))
+
+
+TABLES = {
+    "classes": {
+        "share": (0.93, 0.07),
+        "recall": (0.99, 0.25),
+        "recall_plus_minus": (0.01, 0.125),
+        "precision": (0.94, 0.625),
+        "precision_plus_minus": (0.01, 0.25),
+    },
+    "confusion": {"true_by_predicted": (1841.0, 19.0, 105.0, 35.0)},
+    "roc": {
+        "false_positive_rate": (0.0, 0.01, 0.2, 1.0),
+        "true_positive_rate": (0.0, 0.25, 0.7, 1.0),
+    },
+    "reliability": {
+        "predicted": (0.03, 0.2),
+        "observed": (0.025, 0.15),
+        "plus_minus": (0.01, 0.05),
+        "share": (0.8, 0.2),
+    },
+}
+
+
+def measured_run(tmp_path: Path, *, majority: float) -> Page:
+    told = {"accuracy": 0.94, "loss": 0.21, "auroc": 0.77, "accuracy_spread": 0.04}
+    path = run_with(
+        tmp_path,
+        metrics=told,
+        metrics_plus_minus=dict.fromkeys(told, 0.0312),
+        metrics_of_constant={"accuracy": majority, "loss": 0.25, "auroc": 0.5},
+        metrics_tables=TABLES,
+        metrics_are="secure",
+    )
+    return Page(rendered(path))
+
+
+def test_every_measure_stands_beside_a_constant_answer(tmp_path: Path) -> None:
+    page = measured_run(tmp_path, majority=0.93)
+    words = " ".join("".join(page.words).split())
+    assert {"roc", "reliability"} <= page.figures()
+    for needed in ("How well the model does", "0.77 ± 0.04", "0.5", "93.0 %", "1,841"):
+        assert needed in words
+    assert "Which silo does how well is not told" in words
+    assert words.index("AUROC") < words.index("Accuracy"), "a rare outcome: AUROC is read first"
+
+
+def test_accuracy_is_read_first_where_a_constant_answer_says_little(tmp_path: Path) -> None:
+    page = measured_run(tmp_path, majority=0.6)
+    words = "".join(page.words)
+    assert words.index("Accuracy") < words.index("AUROC")
+
+
+def test_a_run_without_measures_has_no_such_section(tmp_path: Path) -> None:
+    page = Page(rendered(run_with(tmp_path, metrics={}, metrics_are="none")))
+    assert "How well the model does" not in page.text

@@ -336,3 +336,17 @@ def test_secure_sums_tell_both_measures_with_their_widths(tmp_path: Path) -> Non
     assert 0.0 < widths["mae"] < 200.0
     told = account(plan)
     assert told.metrics_epsilon is None or told.metrics_epsilon <= 8.0
+
+
+def test_measures_stand_beside_those_of_the_mean() -> None:
+    task = REGRESSION.of(Declared({"label_column": "y"}, {"y": (0.0, 10.0)}))
+    draw = np.random.default_rng(5)
+    targets = draw.uniform(-1.0, 1.0, 200)
+    found = task.metrics(targets + 0.1, targets)
+    spread = np.abs(targets - targets.mean()).mean()
+    assert found.baseline == pytest.approx({"r2": 0.0, "mae": 5.0 * spread}, abs=1e-12)
+    pooled = task.pooled([found, found])
+    assert pooled is not None
+    assert pooled.baseline == pytest.approx(found.baseline, abs=1e-12)
+    total = task.count(targets + 0.1, targets).sum(axis=0).astype(float)
+    assert task.measured(total, noise_std_grid=1.0).baseline == {"r2": 0.0}

@@ -156,6 +156,39 @@ def test_the_accounted_length_is_reached(
     assert longest >= 0.98 * COUNT_SENSITIVITY**2
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_so_it_is_with_two_classes(
+    federation: Callable[..., SmallFederation], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The tree over scores through the code that a silo runs: records that are removed one by one,
+    of which some are huge, infinite or not a number.
+    """
+    monkeypatch.setattr(
+        Skellam, "sample", lambda self, size, source: np.zeros(size, dtype=np.int64)
+    )
+    draw = np.random.default_rng(seed)
+    parts = [
+        (draw.normal(size=(40, FEATURES)).astype(np.float32), np.arange(40) % 2) for _ in range(3)
+    ]
+    run = federation({"evaluation.metrics": "secure"}, data=from_arrays(parts, tests=parts))
+    task, secure = run.design.plan.task, SecureMetrics(run.design)
+    assert run.design.plan.evaluation.classes == 2
+    parameters = draw.normal(size=len(run.server.parameters))
+    records = _spoilt(_records(15, seed, 10.0**seed), seed)
+    records = Records(records.x, records.y % 2)
+
+    def counts(kept: np.ndarray) -> np.ndarray:
+        chosen = Records(records.x[kept], records.y[kept])
+        vector = secure.encode(run.bench.model, parameters, chosen, RandomSource())
+        return vector[: task.counts.length]
+
+    whole, longest = counts(np.arange(15)), 0
+    for gone in range(15):
+        moved = whole - counts(np.delete(np.arange(15), gone))
+        longest = max(longest, int((moved**2).sum()))
+    assert 0.9 * task.counts.l2_grid**2 < longest <= task.counts.l2_grid**2
+
+
 @pytest.mark.parametrize("classes", [2, 3, 40])
 def test_the_length_of_one_records_counts_is_that_of_its_entries(classes: int) -> None:
     """The oracle: how often every weight occurs in a row, on 56 grid steps per unit."""

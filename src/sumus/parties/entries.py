@@ -108,7 +108,7 @@ def _measured(task: Task, last: RoundEntry | None) -> dict[str, Any]:
     values: Mapping[str, float] = {} if last is None else last.metrics
     widths: Mapping[str, float] = {} if last is None else last.metrics_plus_minus
     alone: dict[str, float | None] = {}
-    for measure in task.measures:
+    for measure in (*task.measures, *([] if task.spread is None else [task.spread])):
         alone[measure.name] = values.get(measure.name)
         alone[f"{measure.name}_plus_minus"] = widths.get(measure.name)
     return {

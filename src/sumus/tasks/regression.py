@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
@@ -251,6 +252,15 @@ class Regression(Task):
         r2 = 1.0 - left / whole if whole > 0.0 else 0.0
         return {"r2": max(r2, _WORST), "mae": self.half * error}
 
+    def metrics(
+        self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> Metrics:
+        """The measures in the clear, and those of the mean of the targets."""
+        targets = scores[1].astype(np.float64)
+        mean = np.full(len(targets), np.average(targets, weights=weights))
+        constant = self.exact(mean, targets, weights=weights)
+        return replace(super().metrics(*scores, weights=weights), baseline=constant)
+
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """R² of all records together, which is no mean over silos."""
         held = [part for part in parts if part.records]
@@ -316,7 +326,7 @@ class Regression(Task):
             largest=1.0 - _WORST,
         )
         r2 = Measured(1.0 - ratio.value, ratio.plus_minus)
-        return Metrics({"r2": r2, "mae": mae}, round(held))
+        return Metrics({"r2": r2, "mae": mae}, round(held), baseline={"r2": 0.0})
 
     def baseline(self, train: npt.NDArray[Any], test: npt.NDArray[Any]) -> float:
         """R² of the mean of the training targets."""
