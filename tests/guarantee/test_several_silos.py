@@ -439,6 +439,17 @@ def test_searches_are_accounted_for_several_silos_too() -> None:
     assert made[1].noise_multiplier > made[0].noise_multiplier
 
 
+def test_what_is_not_claimed_is_not_compared() -> None:
+    from sumus.guarantee import compare
+
+    settings = []
+    for silos in (1, 2):
+        compared = compare(design_of(plan_of("convex-pass", silos)))
+        assert compared is not None
+        settings.append(set(compared.settings))
+    assert settings[0] - settings[1] == {"local"}
+
+
 # -- words
 
 
