@@ -30,7 +30,7 @@ import torch
 
 import sumus
 from sumus.data import FederatedData, Records, load
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.report import blank_figure
 from sumus.tasks import Survival
 from sumus.training import Prepared, evaluate, flat_parameters, load_flat, prepare
@@ -41,23 +41,66 @@ EPSILONS: Final = (0.3, 1.0, 3.0)
 PENALTIES: Final = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 VALIDATION: Final = 0.25
 HEADLINES: Final = {
-    "dialysis": ("c_index", "c-index", "67 dialysis centres: who dies when"),
-    "randhie": ("r2", "R²", "RAND health experiment, 6 sites: expenses of a year"),
-    "covid-tests": ("auroc", "AUROC", "17 clinics: 5.7 % positive tests"),
-    "flights": ("r2", "R²", "16 carriers: minutes of delay"),
+    "dialysis": ("c_index", "c-index", "67 dialysis centres: who dies when", "patient"),
+    "randhie": ("r2", "R²", "RAND health experiment, 6 sites: expenses of a year", "person"),
+    "covid-tests": ("auroc", "AUROC", "17 clinics: 5.7 % positive tests", "person"),
+    "flights": ("r2", "R²", "16 carriers: minutes of delay", "flight"),
 }
+SEVERAL_ROWS: Final = ("randhie", "covid-tests")  # a person
 MONTHS: Final = range(1, 45)  # of the dialysis centres' study
 LEAST_ALONE: Final = 20  # persons that a silo must have to train by itself
+_COVID: Final = ("age_group", "group", "drive_through", "order_set", "payor", "patient_class")
+_RAND: Final = (
+    "coinsurance",
+    "incentive",
+    "maximum",
+    "income",
+    "family",
+    "age",
+    "female",
+    "child",
+    "black",
+    "limited",
+    "diseases",
+    "good_health",
+    "health",
+)
 CANDIDATES: Final[Mapping[str, Sequence[Mapping[str, Sequence[object]]]]] = {
     "dialysis": (
         {
-            "federation.rounds": (10, 20),
+            "federation.rounds": (5, 10),
             "training.clip_norm": (0.15, 0.25),
-            "training.learning_rate": (8.0, 16.0, 32.0),
+            "training.learning_rate": (16.0, 32.0),
         },
     ),
-    "randhie": ({},),
-    "covid-tests": ({},),
+    "randhie": (
+        {"training.feature_norm": (None, 4.0, 3.0, 2.5, 2.0)},
+        {"data.columns": (_RAND,), "training.feature_norm": (None, 3.0, 2.0)},
+        {
+            "training.algorithm": ("convex-pass",),
+            "training.batch_size": (16.0, 64.0),
+            "training.learning_rate": (0.5, 2.0),
+            "federation.rounds": (5,),
+        },
+    ),
+    "covid-tests": (
+        {"training.model": ("linear", "softmax", "logistic")},
+        {"data.columns": (_COVID, (*_COVID, "gender"), (*_COVID, "gender", "day"))},
+        {
+            "training.algorithm": ("convex-pass",),
+            "training.batch_size": (64.0, 512.0),
+            "training.learning_rate": (4.0, 16.0),
+            "federation.rounds": (5,),
+        },
+        {
+            "training.algorithm": ("single-step",),
+            "training.sampling_rate": (1.0,),
+            "training.clip_norm": (0.5,),
+            "training.learning_rate": (16.0, 64.0),
+            "training.server_momentum": (0.8,),
+            "federation.rounds": (10,),
+        },
+    ),
     "flights": ({},),
 }
 """Grids that `choose` tries on validation records, at ε = 1."""
@@ -71,6 +114,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, default=Path())
     parser.add_argument("--out", type=Path, default=Path("natural-silos"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plain", action="store_true", help="the lines without privacy alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -80,8 +124,8 @@ def main() -> None:
         if options.what == "choose":
             choose(name, options.tables, range(options.seeds))
         elif options.what == "measure":
-            measure(name, options.tables, options.out, range(options.seeds))
-    if options.what != "choose":
+            measure(name, options.tables, options.out, range(options.seeds), plain=options.plain)
+    if options.what != "choose" and not options.plain:
         draw(names, options.out)
 
 
@@ -91,9 +135,12 @@ def main() -> None:
 def plan_of(name: str, tables: Path, seed: int, **changes: object) -> TrainingPlan:
     """The plan that was written with a table, with a split of its own; `section__key=value`."""
     plan = TrainingPlan.load(tables / f"{name}.toml").replace("data", split_seed=seed)
+    sections: dict[str, dict[str, object]] = {}
     for key, value in changes.items():
         section, entry = key.split("__")
-        plan = plan.replace(section, **{entry: value})
+        sections.setdefault(section, {})[entry] = value
+    for section, entries in sections.items():
+        plan = plan.replace(section, **entries)
     return plan
 
 
@@ -209,50 +256,54 @@ def with_months(plan: TrainingPlan, data: FederatedData) -> FederatedData:
 def parts_of(plan: TrainingPlan) -> tuple[FederatedData, Prepared, FederatedData]:
     """The records of a plan, what trains on them, and the same records to be measured on."""
     data = load(plan)
-    return data, prepare(plan, data), prepare(plan, with_months(plan, data)).data
+    filled = resolve(plan, data.facts()).plan  # lengths of rows among it
+    return data, prepare(filled, data), prepare(filled, with_months(plan, data)).data
 
 
 def without_privacy(name: str, tables: Path, seed: int) -> dict[str, float]:
-    """All silos together, and every silo alone (measured on all silos' test records, and on its
-    own)."""
+    """All silos together, and every silo alone: measured on the test records of all silos, and in
+    regression of its own too.
+    """
     plan = plan_of(name, tables, seed, data__validation_fraction=VALIDATION)
+    if plan.task.name == "regression":  # rows are shortened for the sake of privacy alone
+        plan = plan.replace("training", feature_norm=None)
     _, prepared, measured = parts_of(plan)
     data = prepared.data
     validation, test = joined(measured, "validation"), joined(measured, "test")
-    large = [
-        Records.joined([silo.train, silo.validation])
-        for silo in data.silos
-        if silo.train.units + silo.validation.units >= LEAST_ALONE
-    ]
-    parts = [silo for silo in data.silos if silo.train.units >= LEAST_ALONE]
-    together = max(
-        PENALTIES,
-        key=lambda penalty: scored(
-            prepared, plan, fitted(prepared, joined(data, "train"), plan, penalty), validation
-        ),
-    )
+
+    def best(parts: Sequence[Records]) -> float:
+        """The penalty with the best mean on validation records."""
+        return max(
+            PENALTIES,
+            key=lambda penalty: sum(
+                scored(prepared, plan, fitted(prepared, part, plan, penalty), validation)
+                for part in parts
+            ),
+        )
+
+    together = best([joined(data, "train")])
     whole = fitted(prepared, joined(data, "train", "validation"), plan, together)
-    by_itself = max(
-        PENALTIES,
-        key=lambda penalty: float(
-            np.mean(
-                [
-                    scored(prepared, plan, fitted(prepared, silo.train, plan, penalty), validation)
-                    for silo in parts
-                ]
-            )
-        ),
-    )
-    alone = [
-        scored(prepared, plan, fitted(prepared, records, plan, by_itself), test)
-        for records in large
+    large = [silo for silo in data.silos if silo.train.units >= LEAST_ALONE]
+    penalty = best([silo.train for silo in large])
+    models = [
+        fitted(prepared, Records.joined([silo.train, silo.validation]), plan, penalty)
+        for silo in large
     ]
-    return {
+    alone = [scored(prepared, plan, model, test) for model in models]
+    found = {
         "together": scored(prepared, plan, whole, test),
         "alone": float(np.mean(alone)),
         "alone, best": max(alone),
         "alone, worst": min(alone),
     }
+    if plan.task.name != "regression":
+        return found
+    home = [
+        evaluate(prepared.model, model, silo.test, task=plan.task)
+        for model, silo in zip(models, large, strict=True)
+    ]
+    at_home = plan.task.pooled(home)
+    return found if at_home is None else found | {"alone, at home": at_home["r2"]}
 
 
 # -- measuring
@@ -269,11 +320,13 @@ def private(name: str, tables: Path, seed: int, epsilon: float, *, rows: bool = 
     return scored(prepared, plan, private_model(changed, rows_alone(data)), test)
 
 
-def measure(name: str, tables: Path, out: Path, seeds: Iterable[int]) -> None:
+def measure(
+    name: str, tables: Path, out: Path, seeds: Iterable[int], *, plain: bool = False
+) -> None:
     """Every line of a table for every seed that is not there yet."""
     path = out / f"{name}.json"
     kept: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.exists() else {}
-    persons = plan_of(name, tables, 0).privacy.unit == "person"
+    persons = name in SEVERAL_ROWS
     for seed in seeds:
         found = kept.setdefault(str(seed), {})
         wanted = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
@@ -281,7 +334,7 @@ def measure(name: str, tables: Path, out: Path, seeds: Iterable[int]) -> None:
         begin = time.perf_counter()
         if "together" not in found:
             found |= without_privacy(name, tables, seed)
-        for line in wanted:
+        for line in () if plain else wanted:
             if line not in found:
                 epsilon = float(line.split(",")[0].removeprefix("ε = "))
                 found[line] = private(name, tables, seed, epsilon, rows="row" in line)
@@ -352,7 +405,7 @@ def _cell(found: tuple[float, float]) -> str:
 
 def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> None:
     """The measure against ε, between alone and together."""
-    _, word, title = HEADLINES[name]
+    _, word, title, unit = HEADLINES[name]
     figure, (axes, *_) = blank_figure(title, 1)
     for line, colour, text in (
         ("together", "#4b5563", "all silos together, no privacy"),
@@ -362,7 +415,7 @@ def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> N
         axes.axhline(level, color=colour, linestyle=(0, (5, 2)), linewidth=1.5, label=text)
         axes.axhspan(level - error, level + error, color=colour, alpha=0.12, linewidth=0)
     persons = f"ε = {EPSILONS[0]:g}, by row" in found
-    curves = [("", "#15803d", "private, one person" if persons else "private, one record")]
+    curves = [("", "#15803d", f"private, one {unit}")]
     curves += [(", by row", "#1f77b4", "private, one row")] if persons else []
     for ending, colour, text in curves:
         points = [found[f"ε = {epsilon:g}{ending}"] for epsilon in EPSILONS]

@@ -160,3 +160,23 @@ def test_prepare_of_a_table_says_where_it_is_and_what_comes_next(tmp_path, monke
 def test_options_that_do_not_belong_together(arguments):
     with pytest.raises(PlanError):
         _run("prepare", *arguments)
+
+
+def test_a_table_of_persons_is_counted_in_persons_and_a_missing_one_is_no_record(tmp_path):
+    rows = [f"{'AB'[person % 2]},p{person},{person % 90},{person % 2}" for person in range(80)]
+    text = "\n".join(["clinic,patient,age,ill", *rows, *rows, ""])
+    table = '[data]\npath = "{}.csv"\nsilo_column = "clinic"\nlabel_column = "ill"\n'
+    for name, content in (("own", text), ("gap", text + "A,,77,1\n")):
+        (tmp_path / f"{name}.csv").write_text(content)
+        (tmp_path / f"{name}.toml").write_text(
+            '[privacy]\nunit = "person"\n' + table.format(name) + 'person_column = "patient"\n'
+        )
+    summary = json.loads(_run("check", str(tmp_path / "own.toml"), "--json"))
+    assert summary["unit"] == "person"
+    assert sum(silo["train"] + silo["test"] for silo in summary["silos"]) == 80
+    assert sum(silo["rows"] for silo in summary["silos"]) == 160
+    assert "persons with 160 rows" in _run("check", str(tmp_path / "own.toml"))
+    result = runner.invoke(data_app, ["check", str(tmp_path / "gap.toml")])
+    assert isinstance(result.exception, DataError)
+    assert "has no value in 1 row." in str(result.exception)
+    assert "77" not in str(result.exception)

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from sumus import RunOptions, TrainingPlan, train
+from sumus.audit.canaries import CanaryRounds
 from sumus.data import Records, from_arrays
 from sumus.errors import PlanError
 from sumus.gradients import ONE, centred_moments
@@ -222,5 +223,7 @@ def test_what_is_not_proved_is_refused() -> None:
                 "training.local_parameters": "intercept",
             }
         )
+    with pytest.raises(PlanError, match="has no canaries under normal-equations"):
+        CanaryRounds(_design({}), 4, view="sum")
     with pytest.raises(PlanError, match=r"training\.feature_bound must be at most 2"):
         _design({"training.feature_bound": 4.0})

@@ -294,6 +294,32 @@ def test_everything_that_split_noise_shows_of_two_silos_is_dominated(rate: float
     assert exceeded > 1.2
 
 
+def test_what_is_composed_for_several_silos() -> None:
+    """h queries of a silo's own in the earlier steps of dp-sgd, mixtures wherever silos meet."""
+    sampled = replace(SETTING, sampling_rate=0.3, rounds=5, local_steps=4, state_noise=1.0)
+    alone = replace(sampled, silos_per_unit=1)
+    earlier, last = release_of("last-step", sampled)
+    assert (earlier.parts, earlier.count) == (1, 2 * 5 * 3)
+    assert (last.parts, last.count) == (2, 5)
+    split = replace(sampled, algorithm="split-noise")
+    of_two, of_one = (
+        release_of("split-noise", replace(split, silos_per_unit=silos)) for silos in (2, 1)
+    )
+    assert [(each.parts, each.count) for each in of_two] == [(2, 15), (2, 5)]
+    assert [each.gaussian_multiplier for each in of_two] == [
+        each.gaussian_multiplier for each in of_one
+    ]
+    full = [
+        release_of("split-noise", replace(split, sampling_rate=1.0, silos_per_unit=silos))
+        for silos in (2, 1)
+    ]
+    for two, one in zip(*full, strict=True):
+        assert two.gaussian_multiplier == pytest.approx((one.gaussian_multiplier or 0.0) / 2.0)
+    (summed,) = release_of("single-step", replace(sampled, local_steps=1))
+    assert (summed.parts, summed.count) == (2, 5)
+    assert [each.parts for each in release_of("last-step", alone)] == [1, 1]
+
+
 def test_what_is_claimed_for_several_silos() -> None:
     """Nothing that rests on one silo's noise alone, nothing unproved, and never nothing."""
     for algorithm, steps, expected in (
@@ -411,6 +437,17 @@ def test_searches_are_accounted_for_several_silos_too() -> None:
     ]
     assert all(math.isfinite(each.tuning_epsilon or math.inf) for each in made)
     assert made[1].noise_multiplier > made[0].noise_multiplier
+
+
+def test_what_is_not_claimed_is_not_compared() -> None:
+    from sumus.guarantee import compare
+
+    settings = []
+    for silos in (1, 2):
+        compared = compare(design_of(plan_of("convex-pass", silos)))
+        assert compared is not None
+        settings.append(set(compared.settings))
+    assert settings[0] - settings[1] == {"local"}
 
 
 # -- words

@@ -106,8 +106,15 @@ class CanaryRounds:
                 "must protect single records to be audited",
                 'For example "convex-pass".',
             )
-        if design.resolved.local_dimension and not rules.bounded_records:
-            rule = f"has no canaries under {rules.name} (their gradients leave no local part)"
+        if design.resolved.local_dimension and (
+            not rules.bounded_records or rules.sums == "moments"
+        ):
+            why = (
+                "moments about a mean have no directions of single records"
+                if rules.sums == "moments"
+                else "their gradients leave no local part"
+            )
+            rule = f"has no canaries under {rules.name} ({why})"
             raise PlanError(
                 "training.local_parameters",
                 design.plan.training.local_parameters,

@@ -169,7 +169,10 @@ def compare(design: NoiseDesign) -> Comparison | None:
         other_shares=None,
     )
     settings = {
-        name: algorithm.compared(base, plan, work) for name, (algorithm, _) in _COMPARED.items()
+        name: algorithm.compared(base, plan, work)
+        for name, (algorithm, statement) in _COMPARED.items()
+        # of persons in several silos nothing is claimed that rests on one silo's noise alone
+        if base.silos_per_unit == 1 or statement.counts != "own"
     }
     return Comparison(
         epsilon=plan.privacy.epsilon,
