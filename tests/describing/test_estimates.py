@@ -235,3 +235,12 @@ def test_learned_bounds_of_the_invented_patients_hold_what_the_page_says(
             bounds = statistics_of(cells, noisy, sigma, records=len(rows)).bounds
             assert bounds is not None
             assert ((present >= bounds[0]) & (present <= bounds[1])).mean() >= least
+
+
+def test_noise_beyond_what_is_possible_makes_nothing_certain() -> None:
+    below = Estimate(-0.03, -0.04, -0.02).within(0.0, 1.0)
+    assert (below.value, below.low, below.plus_minus) == (0.0, 0.0, pytest.approx(0.01))
+    above = Estimate(1.2, 1.1, 1.3).within(0.0, 1.0)
+    assert (above.value, above.high, above.plus_minus) == (1.0, 1.0, pytest.approx(0.1))
+    inside = Estimate(0.01, -0.01, 0.03).within(0.0, 1.0)
+    assert (inside.value, inside.low, inside.high) == (0.01, 0.0, 0.03)

@@ -43,8 +43,12 @@ class Estimate:
         return max(self.value - self.low, self.high - self.value)
 
     def within(self, low: float, high: float) -> Estimate:
-        """The same between two numbers that the truth cannot leave."""
-        value, left, right = (min(max(end, low), high) for end in (self.value, self.low, self.high))
+        """The same between two numbers that the truth cannot leave; what noise threw beyond them is
+        no more certain for that, and keeps its half-width.
+        """
+        value = min(max(self.value, low), high)
+        left, right = value - (self.value - self.low), value + (self.high - self.value)
+        left, right = max(min(self.low, left), low), min(max(self.high, right), high)
         return Estimate(value, left, right)
 
     def widened(self, by: float) -> Estimate:
