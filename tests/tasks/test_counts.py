@@ -82,6 +82,12 @@ def test_a_count_beyond_its_bound_counts_as_the_bound_and_is_told_as_a_number_on
         load(plan_for(table(tmp_path, extra="a,0,0,\n")))
 
 
+def test_an_intercept_that_stays_at_home_is_for_other_tasks(tmp_path: Path) -> None:
+    keys = {"training.model": "linear", "training.local_parameters": "intercept"}
+    with pytest.raises(PlanError, match="in classification or regression"):
+        plan_for(table(tmp_path, records=30), **keys)
+
+
 def test_classes_are_no_counts() -> None:
     with pytest.raises(PlanError, match="counts up to a bound"):
         account(TrainingPlan().with_overrides({"training.task": "counts"}))

@@ -392,6 +392,17 @@ def test_labels_that_do_not_fit_are_one_line_with_the_fix(
     assert "\n" not in str(refused.value)
 
 
+def test_moments_about_a_silos_own_mean_are_of_one_number(tmp_path: Path) -> None:
+    keys = {
+        "training.algorithm": "normal-equations",
+        "training.local_parameters": "intercept",
+        "federation.rounds": 1,
+        "training.model": "linear",
+    }
+    with pytest.raises(PlanError, match="moments of one number"):
+        plan_for(made(tmp_path, records=30), "regression", **keys)
+
+
 def test_an_answer_that_is_neither_yes_nor_no_is_named_by_its_record(tmp_path: Path) -> None:
     file = made(tmp_path, records=30, extra="a,0,0,no,perhaps,no,70,170\n")
     with pytest.raises(

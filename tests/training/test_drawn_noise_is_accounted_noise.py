@@ -41,22 +41,18 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
     """Released sums over silos that hold no record, through real secure aggregation."""
     training = built.plan.training
     behind = feature_shape(training.features, shape)
-    convex = training.algorithm == "convex-pass"
-    dimension = training.dimension or 1
-    if convex:
-        outputs = 1 if training.model == "logistic" else classes
-        nothing = Records(
-            np.zeros((0, dimension // outputs), dtype=np.float32), np.zeros(0, dtype=np.int64)
-        )
+    length, width = built.resolved.coordinates, math.prod(behind)
+    if built.resolved.rules.bounded_records:  # a bias feature comes with them
+        nothing = Records(np.zeros((0, width + 1), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model("softmax", shape=(2,), outputs=2)
     else:
         nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model(training.model, shape=behind, outputs=classes, hidden=training.hidden)
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
     sums = sums_in_process(built, updaters, rounds=rounds)
-    everybody, zeros = Invited(frozenset(range(len(updaters)))), np.zeros(dimension)
+    everybody, zeros = Invited(frozenset(range(len(updaters)))), np.zeros(built.resolved.dimension)
     return np.concatenate(
-        [sums.sum(number, everybody, zeros).total_grid[:dimension] for number in range(rounds)]
+        [sums.sum(number, everybody, zeros).total_grid[:length] for number in range(rounds)]
     ).astype(np.float64)
 
 
@@ -71,7 +67,7 @@ def test_the_released_noise_has_the_accounted_variance(path: Path) -> None:
         1.0 if built.plan.noise.removable else len(built.silos) / built.plan.noise_contributors
     )
     accounted = sigma_grid**2 * weights2 * present
-    noise = _noise(built, shape, classes, max(1, 2000 // (built.plan.training.dimension or 1)))
+    noise = _noise(built, shape, classes, max(1, 2000 // built.resolved.coordinates))
     ratio = float(np.square(noise).mean()) / accounted
     assert abs(ratio - 1.0) < STANDARD_ERRORS * math.sqrt(2.0 / len(noise)), ratio
     assert abs(float(noise.mean())) < STANDARD_ERRORS * math.sqrt(accounted / len(noise))

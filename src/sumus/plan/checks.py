@@ -153,15 +153,21 @@ def _check_local_parameters(plan: TrainingPlan) -> None:
         rule = f"is proved for {known}, not for {training.algorithm}"
         raise PlanError(field, names, rule, "Remove it, or use one of them.")
     if plan.rules.bounded_records and (
-        names != "intercept" or training.model not in LINEAR_MODELS or plan.task.shared_slopes
+        names != "intercept"
+        or training.model not in LINEAR_MODELS
+        or plan.task.name not in ("classification", "regression")
     ):
         rule = (
             f'must be "intercept" of a linear model for {training.algorithm} in '
             "classification or regression"
         )
         raise PlanError(field, names, rule, 'Use "intercept", or dp-sgd.')
-    if plan.rules.sums == "moments" and plan.task.name != "regression":
-        rule = "is proved for regression under normal-equations (moments about a silo's own mean)"
+    single = plan.task.name == "regression" and plan.data.label_columns is None
+    if plan.rules.sums == "moments" and not single:
+        rule = (
+            "is proved for regression under normal-equations (moments of one number about a "
+            "silo's own mean)"
+        )
         raise PlanError(field, names, rule, 'Remove it, or use "convex-pass".')
     if not plan.rules.bounded_records and plan.noise.rounding not in ("auto", "record"):
         rule = "must be auto or record beside training.local_parameters (they are rounded too)"

@@ -59,7 +59,7 @@ def exact_measures(scores: Scores, weights: Floats | None) -> dict[str, float]:
     found |= _ranked(labels, said, each)
     found["brier"] = float(np.average(_squares(labels, said), weights=each))
     if said.ndim == 1:
-        known = _known(labels, said)
+        known = _or_worst(labels, said)
         sums = gaps(group_of(known), labels - probability(known), each, count=GROUPS)
     else:
         sure = _confidence(said)
@@ -133,7 +133,7 @@ def details_of(scores: Scores, weights: Floats | None) -> tuple[dict[str, float]
     correct, _, labels, said = scores
     each = np.ones(len(labels)) if weights is None else weights
     if said.ndim == 1:
-        known = _known(labels, said)
+        known = _or_worst(labels, said)
         near = magnitude_bin(known)
         bins = np.where(known > 0, PER_SIDE + near, PER_SIDE - 1 - near)
         cells = _tally(labels * SCORE_BINS + bins, 2 * SCORE_BINS, each).reshape(2, SCORE_BINS)
@@ -216,7 +216,7 @@ def _ranked(labels: npt.NDArray[Any], said: npt.NDArray[Any], weights: Floats) -
     if classes > _MOST_RANKED:
         return {}
     one_by_one = (
-        [(labels > 0, _known(labels, said))]
+        [(labels > 0, _or_worst(labels, said))]
         if classes == 2
         else [
             (labels == each, np.where(np.isnan(said[:, each]), labels != each, said[:, each]))
@@ -235,7 +235,7 @@ def _ranked(labels: npt.NDArray[Any], said: npt.NDArray[Any], weights: Floats) -
 def _squares(labels: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
     """Squared errors of the probabilities; what is not a number is as wrong as can be."""
     if said.ndim == 1:
-        errors: Floats = probability(_known(labels, said)) - labels
+        errors: Floats = probability(_or_worst(labels, said)) - labels
         return errors**2
     wide = np.clip(said.astype(np.float64), 0.0, 1.0)
     own = wide[np.arange(len(labels)), np.clip(labels, 0, wide.shape[1] - 1)]
@@ -243,7 +243,7 @@ def _squares(labels: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
     return np.where(np.isnan(squares), 2.0, squares)
 
 
-def _known(labels: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
+def _or_worst(labels: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
     """Log-odds; what is not a number is as wrong as can be."""
     wrong = np.where(labels > 0, -np.inf, np.inf)
     return np.where(np.isnan(said), wrong, said.astype(np.float64))

@@ -68,7 +68,7 @@ class Link(IntEnum):
             expected = outputs.sigmoid()
         elif self is Link.EXPONENTIAL:
             expected = outputs.clamp(max=0.0).exp()
-        residual = expected - labels.reshape(outputs.shape).to(outputs.dtype)
+        residual = expected - labels.reshape(len(labels), -1).to(outputs.dtype)
         return residual.clamp(-1.0, 1.0) if self is Link.HUBER else residual
 
 
