@@ -47,6 +47,8 @@ HEADLINES: Final = {
     "flights": ("r2", "R²", "16 carriers: minutes of delay", "flight"),
 }
 SEVERAL_ROWS: Final = ("randhie", "covid-tests")  # a person
+KINDS: Final = ("by row", "own intercepts")  # of private lines besides the plan's own
+NUMBERS: Final = ("randhie", "flights")  # that are learned, so that silos may keep intercepts
 MONTHS: Final = range(1, 45)  # of the dialysis centres' study
 LEAST_ALONE: Final = 20  # persons that a silo must have to train by itself
 _COVID: Final = ("age_group", "group", "drive_through", "order_set", "payor", "patient_class")
@@ -142,6 +144,22 @@ def plan_of(name: str, tables: Path, seed: int, **changes: object) -> TrainingPl
     for section, entries in sections.items():
         plan = plan.replace(section, **entries)
     return plan
+
+
+def local_intercepts(name: str, tables: Path, seed: int, epsilon: float) -> float:
+    """A private run whose silos keep their own intercepts, measured at home by the run itself."""
+    plan = plan_of(
+        name,
+        tables,
+        seed,
+        privacy__epsilon=epsilon,
+        training__local_parameters="intercept",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = sumus.train(
+            plan, options=sumus.RunOptions(root=Path(folder), ledger=False, threads=1)
+        )
+        return float(run.metrics[HEADLINES[name][0]])
 
 
 def private_model(plan: TrainingPlan, data: FederatedData | None = None) -> Vector:
@@ -330,14 +348,20 @@ def measure(
     for seed in seeds:
         found = kept.setdefault(str(seed), {})
         wanted = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
-        wanted += [f"{line}, by row" for line in wanted] if persons else []
+        lines = tuple(wanted)
+        wanted += [f"{line}, by row" for line in lines] if persons else []
+        wanted += [f"{line}, own intercepts" for line in lines] if name in NUMBERS else []
         begin = time.perf_counter()
         if "together" not in found:
             found |= without_privacy(name, tables, seed)
         for line in () if plain else wanted:
             if line not in found:
                 epsilon = float(line.split(",")[0].removeprefix("ε = "))
-                found[line] = private(name, tables, seed, epsilon, rows="row" in line)
+                found[line] = (
+                    local_intercepts(name, tables, seed, epsilon)
+                    if line.endswith("intercepts")
+                    else private(name, tables, seed, epsilon, rows=line.endswith("row"))
+                )
         path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         told = ", ".join(f"{line} {value:.4f}" for line, value in found.items())
         print(f"{name}, seed {seed}: {told} ({time.perf_counter() - begin:.0f} s)", flush=True)
@@ -390,11 +414,10 @@ def draw(names: Sequence[str], out: Path) -> None:
         by_unit = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
         cells += [_cell(found[line]) for line in by_unit]
         lines.append(f"| {name} | {HEADLINES[name][1]} | " + " | ".join(cells) + " |")
-        if f"{by_unit[0]}, by row" in found:
-            cells = [_cell(found[f"{line}, by row"]) for line in by_unit]
-            lines.append(
-                f"| {name}, by row | {HEADLINES[name][1]} | | | " + " | ".join(cells) + " |"
-            )
+        for kind in KINDS:
+            if f"{by_unit[0]}, {kind}" in found:
+                cells = [_cell(found[f"{line}, {kind}"]) for line in by_unit]
+                lines.append(f"| {name}, {kind} | {HEADLINES[name][1]} | | | {' | '.join(cells)} |")
         _figure(name, found, out)
     print("\n".join(lines))
 
@@ -417,6 +440,9 @@ def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> N
     persons = f"ε = {EPSILONS[0]:g}, by row" in found
     curves = [("", "#15803d", f"private, one {unit}")]
     curves += [(", by row", "#1f77b4", "private, one row")] if persons else []
+    at_home = f"ε = {EPSILONS[0]:g}, own intercepts" in found
+    text = f"private, one {unit}, silos keep intercepts"
+    curves += [(", own intercepts", "#ea580c", text)] if at_home else []
     for ending, colour, text in curves:
         points = [found[f"ε = {epsilon:g}{ending}"] for epsilon in EPSILONS]
         axes.errorbar(
@@ -433,7 +459,7 @@ def _figure(name: str, found: Mapping[str, tuple[float, float]], out: Path) -> N
     axes.minorticks_off()
     axes.set_xlabel("ε, proved")
     axes.set_ylabel(f"{word} on test records")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
     for ending in ("png", "svg"):
         figure.savefig(out / f"natural-{name}.{ending}", dpi=150, bbox_inches="tight")
 
