@@ -465,6 +465,7 @@ def test_accounts_of_persons_say_so() -> None:
     assert "counts of test persons" in alone
     assert "  persons      at most 1,150 for training, 200 to 400 in each of 4 silos" in alone
     several = str(account_of(design_of(plan_of("convex-pass", 2))))
+    assert "leaves persons out, and then one other may differ in each such silo" in several
     assert "one person with all its rows in up to 2 silos, add or remove" in several
     assert "a person has one identifier in all silos" in several
     assert "a person has one identifier" not in alone
@@ -539,3 +540,16 @@ def test_shares_of_near_certain_parts_are_shares(
 def test_subsampled_parts_cannot_double() -> None:
     with pytest.raises(PlanError, match="doubling_rate must be 0 for a subsampled query"):
         Queries(1.0, 0.5, 1, None, 0.1, 2)
+
+
+def test_whoever_has_rows_of_the_person_is_not_who_it_is_protected_from() -> None:
+    held = "no row of the person in a silo that colludes"
+    for silos, colluding in ((1, 1), (2, 1), (2, 0)):
+        design = design_of(plan_of("convex-pass", silos, federation={"colluding": colluding}))
+        assert (held in account_of(design).trust) == (silos > 1 and colluding > 0)
+    for silos in (1, 2, 4):
+        design = design_of(plan_of("convex-pass", silos, federation={"colluding": 0}))
+        made = account_of(design)
+        assert (made.participant_epsilon is None) == (silos == len(design.silos) == 4)
+        line = "against one of the silos that has no row of the person, who knows its own noise"
+        assert (line in str(made)) == (silos < 4)

@@ -335,6 +335,24 @@ def test_what_is_not_proved_is_refused(overrides, message: str) -> None:
         TrainingPlan().with_overrides(LOCAL | overrides)
 
 
+def test_rows_that_would_weigh_nothing_about_the_mean_are_refused() -> None:
+    from sumus.gradients import ONE
+
+    wanted = LOCAL | {
+        "training.task": "regression",
+        "training.algorithm": "normal-equations",
+        "training.model": "linear",
+        "privacy.unit": "person",
+        "federation.rounds": 1,
+        "data.name": None,
+        "data.objects": "x",
+        "data.bounds": {"label": [-1.0, 1.0]},
+    }
+    TrainingPlan().with_overrides(wanted | {"data.records_per_person": ONE})
+    with pytest.raises(PlanError, match="records_per_person must be at most 4096 beside"):
+        TrainingPlan().with_overrides(wanted | {"data.records_per_person": ONE + 1})
+
+
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [

@@ -57,7 +57,10 @@ if TYPE_CHECKING:
         metrics_spent as metrics_spent,
     )
     from sumus.guarantee.notebook import as_table as as_table, labelled as labelled
-    from sumus.guarantee.words import records_in_words as records_in_words
+    from sumus.guarantee.words import (
+        against_participant as against_participant,
+        records_in_words as records_in_words,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -78,5 +81,5 @@ __getattr__, __dir__, __all__ = door(
     mechanisms="draws_are_exact",
     metrics="measurements_until metrics_epsilon metrics_spent",
     notebook="as_table labelled",
-    words="records_in_words",
+    words="against_participant records_in_words",
 )

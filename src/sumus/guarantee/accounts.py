@@ -42,7 +42,7 @@ from sumus.guarantee.per_silo import (
 )
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
-from sumus.guarantee.words import in_units, neighbours, records_in_words
+from sumus.guarantee.words import against_participant, in_units, neighbours, records_in_words
 from sumus.plan import TrainingPlan
 
 __all__ = [
@@ -147,7 +147,7 @@ class Account:
             )
         runs = "" if self.tuning_epsilon is None else ", with the accounted tuning runs"
         if self.participant_epsilon is not None:
-            against = f"against one of the silos, who knows its own noise{runs}"
+            against = f"{against_participant(self.unit)}{runs}"
             lines.append(f"  participant  ε ≤ {_round_up(self.participant_epsilon)} {against}")
         if self.metrics_epsilon is not None:
             whom = (

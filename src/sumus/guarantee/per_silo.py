@@ -89,12 +89,16 @@ def participant_epsilon(design: NoiseDesign) -> float | None:
     on all of them; None elsewhere.
 
     Guarantee: as the headline's, with the noise of k − 1 counted silos: any one but the record's
-        own is known.
+        own is known. Of a person in several silos it is against one that has none of its rows, and
+        where all silos may have some there is None.
     """
+    privacy = design.plan.privacy
+    everywhere = design.plan.protects_persons and 1 < privacy.silos_per_person >= len(design.silos)
     if (
-        design.plan.colluding > 0
+        everywhere
+        or design.plan.colluding > 0
         or design.resolved.contributors < 2
-        or design.plan.privacy.calibrate_to == "local"
+        or privacy.calibrate_to == "local"
     ):
         return None
     return max(each.epsilon for each in headlines(design, known=1))

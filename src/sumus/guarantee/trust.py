@@ -13,6 +13,8 @@ def trust_of(plan: TrainingPlan, analysis: str) -> str:
     if analysis in STATEMENTS and not counts_on_others(analysis):
         return "no other silo: the silo's own noise alone protects its records"
     kept = f"{plan.noise_contributors} of {plan.least_invited} silos present and honest"
+    if plan.colluding and plan.protects_persons and plan.privacy.silos_per_person > 1:
+        kept += "; no row of the person in a silo that colludes"
     if plan.aggregation.protocol == "trusted":
         return f"{kept}; a trusted aggregator (simulation of the paper's ideal)"
     return f"{kept}; server honest-but-curious"

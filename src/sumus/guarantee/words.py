@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sumus.plan import TrainingPlan
 
-__all__ = ["in_units", "neighbours", "records_in_words"]
+__all__ = ["against_participant", "in_units", "neighbours", "records_in_words"]
 
 _SHOWN = 12  # columns that are named; a table may have hundreds
 
@@ -32,7 +32,9 @@ def neighbours(plan: TrainingPlan) -> str:
         )
     else:
         left_out = in_units(plan, "leaves records out")
-        how = f"silos within data.records_per_silo (one beyond its bound {left_out}, and then two differ)"
+        several = plan.protects_persons and plan.privacy.silos_per_person > 1
+        differ = "one other may differ in each such silo" if several else "two differ"
+        how = f"silos within data.records_per_silo (one beyond its bound {left_out}, and then {differ})"
         return f"{_one(plan)}; {how}"
     return f"{_one(plan)}; {in_units(plan, how)}"
 
@@ -47,6 +49,16 @@ def _one(plan: TrainingPlan) -> str:
         "one person of one silo with all its rows there, add or remove; a person with rows in "
         "several silos is protected in each by itself (privacy.silos_per_person)"
     )
+
+
+def against_participant(unit: str) -> str:
+    """Against whom a participant's ε is: nobody is protected from whoever has its rows."""
+    whom = (
+        "one of the silos that has no row of the person,"
+        if unit == "person"
+        else "one of the silos,"
+    )
+    return f"against {whom} who knows its own noise"
 
 
 def records_in_words(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_together"]
 
+MOST_CENTRED_ROWS = 1 << 12  # a row of more would weigh nothing (`sumus.gradients.ONE`)
+
 
 def check_together(plan: TrainingPlan) -> None:
     """Refuse keys that contradict each other, in one line that names one of them."""
@@ -169,6 +171,12 @@ def _check_local_parameters(plan: TrainingPlan) -> None:
             "silo's own mean)"
         )
         raise PlanError(field, names, rule, 'Remove it, or use "convex-pass".')
+    if plan.rules.sums == "moments" and plan.rows_per_person > MOST_CENTRED_ROWS:
+        rule = (
+            f"must be at most {MOST_CENTRED_ROWS} beside training.local_parameters under "
+            "normal-equations (weights of rows are multiples of one over that)"
+        )
+        raise PlanError("data.records_per_person", plan.rows_per_person, rule, "Lower it.")
     if not plan.rules.bounded_records and plan.noise.rounding not in ("auto", "record"):
         rule = "must be auto or record beside training.local_parameters (they are rounded too)"
         raise PlanError("noise.rounding", plan.noise.rounding, rule, "Leave it out.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from sumus.books import RoundEntry, RunFolder, rounded_up
-from sumus.guarantee import Account, records_in_words
+from sumus.guarantee import Account, against_participant, records_in_words
 
 __all__ = ["Statement", "most_detected", "statement_of"]
 
@@ -112,7 +112,7 @@ def statement_of(run: RunFolder) -> Statement:
         terms += (("Means", str(guarantee.meaning)),)
     runs = "" if guarantee.tuning_epsilon is None else ", with the accounted tuning runs"
     if guarantee.participant_epsilon is not None:
-        against = f"against one of the silos, who knows its own noise{runs}"
+        against = f"{against_participant(guarantee.unit)}{runs}"
         terms += (
             ("Participant", f"ε\u00a0≤\u00a0{rounded_up(guarantee.participant_epsilon)} {against}"),
         )
