@@ -266,6 +266,69 @@ def test_python_objects_go_by_their_places(folder: Path) -> None:
     assert "<table" in found._repr_html_()
 
 
+@pytest.mark.parametrize("task", ["regression", "counts"])
+def test_numbers_given_in_python_are_told_in_their_own_units(folder: Path, task: str) -> None:
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(400, 2)), draw.binomial(40, 0.2, 400)) for _ in range(4)]
+    plan = sumus.TrainingPlan().with_overrides(
+        {
+            "training.task": task,
+            "training.algorithm": "convex-pass",
+            "training.model": "linear",
+            "training.learning_rate": 0.5,
+            "data.bounds.label": [0, 40],
+        }
+    )
+    mean = sumus.describe(plan, epsilon=4.0, silos=silos, name=task).columns["label"].mean
+    assert mean is not None
+    assert mean.low <= 8.0 <= mean.high <= 12.0
+
+
+def test_times_given_in_python_are_described(folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    silos = [
+        (draw.normal(size=(60, 2)), np.stack([draw.exponential(2.0, 60), np.ones(60)], 1))
+        for _ in range(3)
+    ]
+    plan = sumus.TrainingPlan().with_overrides(
+        {
+            "training.task": "survival",
+            "training.algorithm": "convex-pass",
+            "training.learning_rate": 0.5,
+            "data.intervals": [1.0, 2.0],
+        }
+    )
+    assert list(sumus.describe(plan, silos=silos, name="times").columns) == ["x0", "x1", "label"]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_several_labels_given_in_python_are_refused_in_one_line(folder: Path, task: str) -> None:
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(60, 2)), draw.integers(0, 2, (60, 2))) for _ in range(3)]
+    plan = sumus.TrainingPlan().with_overrides(
+        {
+            "training.task": task,
+            "training.algorithm": "convex-pass",
+            "training.learning_rate": 0.5,
+            "data.label_columns": ["a", "b"],
+            **({"data.bounds": {"a": [0, 1], "b": [0, 1]}} if task == "regression" else {}),
+        }
+    )
+    with pytest.raises(DataError, match=r"has 2 labels a record.*Name features only"):
+        sumus.describe(plan, silos=silos, name="two")
+    found = sumus.describe(plan, silos=silos, name="two", columns=["x0", "x1"])
+    assert list(found.columns) == ["x0", "x1"]
+
+
+def test_persons_given_in_python_are_described(folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    silos = [(draw.normal(size=(90, 2)), draw.integers(0, 2, 90)) for _ in range(3)]
+    groups = [np.arange(90) // 3 for _ in silos]
+    plan = sumus.TrainingPlan().with_overrides({"privacy.unit": "person"})
+    sumus.describe(plan, epsilon=2.0, silos=silos, name="people", classes=2, groups=groups)
+    assert Ledger.of_dataset("people").total("person").epsilon == pytest.approx(2.0, rel=1e-3)
+
+
 def test_records_that_were_encoded_for_training_are_refused(folder: Path) -> None:
     plan = sumus.TrainingPlan.load(folder / "plan.toml")
     data = sumus.load_data(plan)

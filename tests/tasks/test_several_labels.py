@@ -297,6 +297,22 @@ def test_noisy_counts_hold_means_in_95_of_100_measurements() -> None:
 # -- runs
 
 
+@pytest.mark.parametrize(("scale", "shift"), [(0.1, 0.0), (1.0, -5.2)])
+def test_the_secure_auroc_is_within_its_width_whatever_the_model(
+    scale: float, shift: float
+) -> None:
+    """A model that is not sure enough, and answers so rare that odds end in the last open bin."""
+    draw, task = np.random.default_rng(3), MultiLabel(("a", "b"))
+    std = 0.5 * task.counts.l2_grid
+    for _ in range(8):
+        odds = draw.normal(size=(8000, 2))
+        answers = draw.random((8000, 2)) < 1.0 / (1.0 + np.exp(-shift - odds))
+        scores = (shift + scale * odds, answers.astype(np.int64))
+        total = task.count(*scores).sum(axis=0)
+        told = task.measured(total + std * draw.normal(size=len(total)), noise_std_grid=std)
+        assert abs(told["auroc"] - task.exact(*scores)["auroc"]) <= told.plus_minus["auroc"]
+
+
 def test_questions_of_a_table_are_learned_and_told_one_by_one(tmp_path: Path) -> None:
     plan = plan_for(made(tmp_path), **{"training.learning_rate": 2.0})
     run = train(plan, options=RunOptions(root=tmp_path, ledger=False), simulation=Simulation(1))

@@ -321,7 +321,7 @@ def test_the_c_index_is_that_of_all_pairs(seed: int, records: int, kinds: int) -
     histogram = np.zeros((7, 8))
     np.add.at(histogram, (codes, (2 * risks).astype(int)), 1.0)
     exact = concordance(risks, codes)
-    told = noisy_concordance(histogram, noise_std=0.0, width=0.1)
+    told = noisy_concordance(histogram, noise_std=0.0)
     if told.plus_minus is not None and told.plus_minus < 0.5:
         assert told.value == pytest.approx(exact)
 
@@ -371,6 +371,31 @@ def test_noisy_counts_hold_both_measures_in_95_of_100_measurements() -> None:
         assert told.plus_minus["c_index"] < 0.2
     assert truth["c_index"] > 0.65
     assert min(held.values()) >= 0.917 * 400
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(0.1, 0.0), (0.3, 0.0), (1.0, -4.0)])
+def test_the_secure_c_index_is_within_its_width_whatever_the_model(
+    scale: float, shift: float
+) -> None:
+    """A model that is not sure enough, and events so rare that risks end in the last open bin."""
+    draw = np.random.default_rng(3)
+    std = 0.5 * SURVIVAL.counts.l2_grid
+    for _ in range(8):
+        slope = draw.normal(size=8000)
+        hazard = 1.0 / (1.0 + np.exp(2.2 - shift - slope))
+        interval = np.minimum(draw.geometric(hazard) - 1, INTERVALS)
+        codes = 2 * interval + (interval < INTERVALS)
+        outputs = np.repeat((scale * slope - 2.2 + shift)[:, None], INTERVALS, axis=1)
+        scores = [one.numpy() for one in SURVIVAL.scores(*map(torch.from_numpy, (outputs, codes)))]
+        total = SURVIVAL.count(*scores).sum(axis=0)
+        told = SURVIVAL.measured(total + std * draw.normal(size=len(total)), noise_std_grid=std)
+        exact = SURVIVAL.exact(*scores)["c_index"]
+        assert abs(told["c_index"] - exact) <= told.plus_minus["c_index"]
+
+
+def test_cut_points_may_be_as_large_as_numbers_go() -> None:
+    task = Survival((1e308, 1.7e308))
+    assert list(task.encode(np.array([1e308, 1.6e308]), np.array([0, 0]))) == [2, 4]
 
 
 # -- runs

@@ -239,9 +239,15 @@ def described(data: FederatedData, plan: TrainingPlan) -> FederatedData:
             f"describe.columns: {data.name} has no column {unknown[0]!r}. Columns: {columns[0]} … "
             f"{columns[-2]}, label."
         )
+    if data.labels.columns and "label" in (plan.describe.columns or columns):
+        raise DataError(
+            f"describe.columns: {data.name} has {len(data.labels.columns)} labels a record, and those "
+            "given in Python are described one at a time. Name features only, or describe a file."
+        )
     filled = with_columns(plan, columns, numbers, data.labels)
     cells = cells_of(filled)
-    silos = tuple(_described_silo(silo, cells, data) for silo in data.silos)
+    lowest = 0.0 if plan.task.name == "counts" else -1.0
+    silos = tuple(_described_silo(silo, cells, data.labels, lowest) for silo in data.silos)
     return replace(
         data,
         silos=silos,
@@ -258,10 +264,11 @@ def _by_place(shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _described_silo(
-    silo: SiloRecords, cells: tuple[ColumnCells, ...], data: FederatedData
+    silo: SiloRecords, cells: tuple[ColumnCells, ...], labels: LabelFacts, lowest: float
 ) -> SiloRecords:
     parts = [
-        _described_records(part, cells, data) for part in (silo.train, silo.validation, silo.test)
+        _described_records(part, cells, labels, lowest)
+        for part in (silo.train, silo.validation, silo.test)
     ]
     together = Records.joined(parts)
     nothing = together.take(np.arange(0))
@@ -269,7 +276,7 @@ def _described_silo(
 
 
 def _described_records(
-    records: Records, cells: tuple[ColumnCells, ...], data: FederatedData
+    records: Records, cells: tuple[ColumnCells, ...], labels: LabelFacts, lowest: float
 ) -> Records:
     flat = records.x.reshape(len(records), math.prod(records.x.shape[1:])).astype(np.float64)
     out = np.empty((len(records), len(cells)), dtype=np.int64)
@@ -277,17 +284,22 @@ def _described_records(
         if each.name != "label":
             column: Column = NumberColumn(each.name, flat[:, int(each.name[1:])])
         else:
-            column = _label(records, data.labels)
+            column = _label(records, labels, lowest)
         out[:, index] = places(column, each)
     return Records(out, np.zeros(len(records), dtype=np.int64), records.persons)
 
 
-def _label(records: Records, labels: LabelFacts) -> Column:
-    """Labels as they were before a task stored them."""
+def _label(records: Records, labels: LabelFacts, lowest: float) -> Column:
+    """Labels as they were before a task stored them.
+
+    Args:
+        lowest: what the lower bound is stored as; the upper one is 1.
+    """
     if labels.names:
         return TextColumn("label", labels.names, records.y.astype(np.int32))
-    values = records.y.reshape(len(records), -1)[:, 0].astype(np.float64)  # of times, their codes
-    if labels.bounds:  # a task stores them between −1 and 1
+    values = records.y.reshape(len(records), math.prod(records.y.shape[1:]))[:, 0]
+    values = values.astype(np.float64)  # of times, their codes
+    if labels.bounds:
         low, high = labels.bounds[0]
-        values = low + (values + 1.0) * (high / 2 - low / 2)
+        values = low + (values - lowest) * (high / (1.0 - lowest) - low / (1.0 - lowest))
     return NumberColumn("label", values)

@@ -120,7 +120,11 @@ def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
         part by that record. What the plan states about numbers of records is not
         applied yet (`stated_counts`). Arguments as in `federate`.
     """
-    return replace(_federated(pool, tuple(silos_by_record(pool, plan))), split_by_record=True)
+    return replace(
+        _federated(pool, tuple(silos_by_record(pool, plan))),
+        split_by_record=True,
+        same_part_everywhere=pool.persons is not None and PersonRules.of(plan).silos > 1,
+    )
 
 
 def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:

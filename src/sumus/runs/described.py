@@ -29,6 +29,7 @@ def describe(
     silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None = None,
     name: str | None = None,
     classes: int | None = None,
+    groups: Sequence[Any] | Mapping[str, Any] | None = None,
     options: RunOptions | None = None,
     simulation: Simulation | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
@@ -46,8 +47,8 @@ def describe(
         columns: that are described; omitted: features and labels. Records given in Python have
             x0, x1, … and label.
         numbers: columns of numbers without bounds, where that is not to be read off the file.
-        silos: python objects, as for `train`; likewise `name`, `classes`, `options`, `simulation`
-            and `begun`.
+        silos: python objects, as for `train`; likewise `name`, `classes`, `groups`, `options`,
+            `simulation` and `begun`.
     """
     options = options or RunOptions()
     described = (
@@ -66,6 +67,7 @@ def describe(
         silos=silos,
         name=name,
         classes=classes,
+        groups=groups,
         options=options,
         simulation=simulation,
         begun=begun,

@@ -57,16 +57,15 @@ def concordance(
     return right / pairs if pairs > 0.0 else 0.5
 
 
-def noisy_concordance(histogram: Floats, *, noise_std: float, width: float) -> Measured:
+def noisy_concordance(histogram: Floats, *, noise_std: float) -> Measured:
     """c from a noisy histogram of risks, ties within a bin counted half.
 
-    The ± has room for what bins hide: of two people in one bin, whose log-risks differ by `width` at
-    most, a calibrated model is right with a chance of at most 1/(1 + e^−width).
+    The ± has room for what bins hide, whatever the model: the pairs of one bin may all be right, or
+    all be wrong.
 
     Args:
         histogram: (codes, bins), the lowest risks first.
         noise_std: of each cell.
-        width: of a bin, in units of log-risk.
     """
     codes, bins = histogram.shape
     intervals = codes // 2
@@ -96,6 +95,6 @@ def noisy_concordance(histogram: Floats, *, noise_std: float, width: float) -> M
     twice = cell_pairs * (bins * (bins - 1) / 2.0 * ((1.0 - c) ** 2 + c**2) + bins * (0.5 - c) ** 2)
     spread = float(((np.maximum(histogram, 0.0) + variance) * influence).sum())
     spread += variance**2 * twice
-    hidden = (1.0 / (1.0 + math.exp(-width)) - 0.5) * min(max(tied / pairs, 0.0), 1.0)
+    hidden = min(max(tied / pairs, 0.0), 1.0) / 2.0
     half = _Z * math.sqrt(spread) / least + hidden
     return _UNKNOWN if half >= 0.5 else Measured(c, half)

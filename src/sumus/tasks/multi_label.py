@@ -238,11 +238,7 @@ class MultiLabel(Task):
         each = {
             "accuracy": [_accuracy(no, yes, std) for no, yes in cells],
             "auroc": [
-                noisy_concordance(
-                    np.stack([np.zeros(_BINS), yes, no]),
-                    noise_std=std,
-                    width=float(_EDGES[1] - _EDGES[0]),
-                )
+                noisy_concordance(np.stack([np.zeros(_BINS), yes, no]), noise_std=std)
                 for no, yes in cells
             ],
         }

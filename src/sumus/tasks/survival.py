@@ -170,7 +170,7 @@ class Survival(Task):
     ) -> npt.NDArray[np.int64]:
         """2j + 1 for an event in interval j, 2b for b intervals without one."""
         cuts = np.array(self.intervals)
-        middles = (np.concatenate([[0.0], cuts[:-1]]) + cuts) / 2.0
+        middles = np.concatenate([[0.0], cuts[:-1]]) / 2.0 + cuts / 2.0  # a sum may overflow
         interval = np.searchsorted(cuts, times, side="left")  # J: beyond the last
         followed = np.searchsorted(middles, times, side="right")
         inside = (events == 1) & (interval < len(cuts))
@@ -339,9 +339,8 @@ class Survival(Task):
         shares = precise / precise.sum()
         people = shares[0] * histogram.sum(axis=1) + shares[1] * codes / _CODE
         observed = kaplan_meier(people, noise_variance=std**2 / precise.sum())
-        width = float(self._edges[1] - self._edges[0])
         values = {
-            "c_index": noisy_concordance(histogram, noise_std=std / _CELL, width=width),
+            "c_index": noisy_concordance(histogram, noise_std=std / _CELL),
             "calibration_error": self._calibration(histogram, std / _CELL, observed[-1]),
         }
         return Metrics(
