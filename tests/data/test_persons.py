@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from sumus.data import FederatedData, Records, from_arrays, load, load_silo, public_facts
 from sumus.data.columns import NumberColumn, TextColumn
-from sumus.data.persons import PersonRules, by_person, first_units, identifiers
+from sumus.data.persons import PersonRules, by_person, first_units, identifiers, ids_of_objects
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan, resolve
 
@@ -382,6 +382,54 @@ def test_large_whole_numbers_stay_apart() -> None:
     ids = np.array([2**60, 2**60 + 1] * 60)
     data = from_arrays([(X, Y)], groups=[ids], classes=2, test_fraction=0.0)
     assert data.silos[0].train.units == 2
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([1.0, 2.0, 0.0, 30.0]),
+        np.array([1.0, 2.0, -0.0, 30.0]),
+        np.array([1.0, 2.0, 0.0, 30.0], dtype=np.float16),
+        np.array([1.0, np.float32(2), 0, "30.0"], dtype=object),
+        np.array([1.0, 2.0, -0.0, 30.0, "A1"], dtype=object),
+        np.asarray([1.0, 2.0, -0.0, 30.0, "A1"]),
+        np.asarray(["1.0", " 2 ", "0", "30."]),
+        np.array([b"1.0", b"2", b"0", b"30"]),
+        np.array([1, 2, 0, 30], dtype=np.uint8),
+    ],
+    ids=["float", "minus zero", "half", "objects", "objects and text", "text of a list", "text",
+         "bytes", "whole"],
+)  # fmt: skip
+def test_one_persons_identifier_does_not_spell_those_of_the_others(ids: np.ndarray) -> None:
+    made = ids_of_objects(ids, "silo")
+    assert [made.values[code] for code in made.codes][:4] == ["1", "2", "0", "30"]
+
+
+def test_an_identifier_of_another_type_moves_nobody_to_another_part() -> None:
+    numbers = [float(value) for value in IDS]
+    x, y = np.append(X, [[-1.0]], axis=0).astype(np.float32), np.append(Y, 0)
+    alone = from_arrays([(X, Y)], groups=[numbers], classes=2).silos[0]
+    beside = from_arrays([(x, y)], groups=[[*numbers, "A1"]], classes=2).silos[0]
+    for one, other in ((alone.train, beside.train), (alone.test, beside.test)):
+        assert set(one.x[:, 0]) == set(other.x[:, 0]) - {-1.0}
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        (np.array([2**24, 5], dtype=np.float32), "whole numbers below 2^24, it does not in 1 row"),
+        (np.array([-2048, 2050], dtype=np.float16), "whole numbers below 2^11, it does not in 2"),
+        (np.array([np.float32(2**24), "a"], dtype=object), "whole numbers below 2^24"),
+        (np.array([2.0**53, "a"], dtype=object), "whole numbers below 2^53"),
+        (np.array([0.5, "a"], dtype=object), "whole numbers below 2^53"),
+        (np.array([True, False]), "must hold text or whole numbers, got bool"),
+        (np.array(["2026-01-01"], dtype="M8[D]"), "must hold text or whole numbers, got datetime"),
+    ],
+)
+def test_values_that_may_stand_for_two_persons_are_refused(ids: np.ndarray, told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        ids_of_objects(ids, "silo 'a':")
+    assert told in str(caught.value)
 
 
 def test_groups_go_by_name_where_silos_do() -> None:

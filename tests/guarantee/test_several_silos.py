@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -22,6 +23,7 @@ from sumus.accounting import (
     renyi_values,
 )
 from sumus.accounting.loss_distribution import deltas_pld
+from sumus.accounting.several_parts import TILTS, told_parts
 from sumus.errors import PlanError
 from sumus.guarantee import NoiseDesign, account, account_of, release_of
 from sumus.guarantee.algorithms import applicable
@@ -515,3 +517,25 @@ def test_account_reads_a_plan_of_persons(tmp_path) -> None:
     made = account(plan)
     assert sum(made.records_per_silo) < 300
     assert made.protected_kind == "training persons"
+
+
+@pytest.mark.parametrize(
+    ("rate", "silos"), [(0.9999, 5), (0.99, 20), (0.5, 60), (1 - 1e-15, 30), (0.5, 1000)]
+)
+@pytest.mark.parametrize("multiplier", [0.3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("tilt", TILTS)
+def test_shares_of_near_certain_parts_are_shares(
+    rate: float, silos: int, multiplier: float, tilt: float
+) -> None:
+    told = told_parts(rate, silos, multiplier, tilt)
+    assert math.fsum(share for _, share, _ in told) == pytest.approx(1.0, abs=1e-9)
+    assert all(0.0 < join <= 1.0 and share > 0.0 for _, share, join in told)
+    for number, share, join in told:
+        exact = Fraction(math.comb(silos, number)) * Fraction(rate) ** number
+        exact *= (1 - Fraction(rate)) ** (silos - number)
+        assert share * join >= float(exact) * (1.0 - 1e-9)
+
+
+def test_subsampled_parts_cannot_double() -> None:
+    with pytest.raises(PlanError, match="doubling_rate must be 0 for a subsampled query"):
+        Queries(1.0, 0.5, 1, None, 0.1, 2)

@@ -11,7 +11,7 @@ from torch import nn
 
 import sumus
 from sumus.books import RunFolder
-from sumus.data import from_arrays
+from sumus.data import FederatedData, from_arrays, load
 from sumus.errors import DataError, PlanError
 from sumus.plan import resolve
 
@@ -123,6 +123,40 @@ def test_what_is_refused(tmp_path: Path) -> None:
             options=options(tmp_path),
         )
     assert not (tmp_path / "state").exists()  # nothing was spent
+
+
+def test_records_split_silo_by_silo_are_refused_for_persons_of_several(tmp_path: Path) -> None:
+    """A person would train in one silo and test in another, and neither ε speaks of both."""
+    pair, ids = silo()
+    table = tmp_path / "own.csv"
+    rows = [f"{name},{n % 50},{n % 7},{n % 2}" for name in "ab" for n in range(200)]
+    table.write_text("silo,person,x,label\n" + "\n".join(rows))
+
+    def of_table(silos: int) -> sumus.TrainingPlan:
+        data = {"path": str(table), "silo_column": "silo", "label_column": "label"}
+        data |= {"person_column": "person", "bounds": {"x": [0, 7]}}
+        return sumus.TrainingPlan.from_table(
+            {
+                "privacy": {"unit": "person", "silos_per_person": silos},
+                "data": data | {"categories": {"label": [0, 1], "silo": ["a", "b"]}},
+            }
+        )
+
+    def of_arrays(silos: int) -> FederatedData:
+        return from_arrays([pair] * 3, groups=[ids] * 3, classes=2, silos_per_person=silos)
+
+    for made in (of_arrays, lambda silos: load(of_table(silos))):
+        for split_for, planned in ((2, 2), (2, 1), (1, 1)):
+            with_records(plan_of(silos_per_person=planned), made(split_for))
+        with pytest.raises(PlanError, match="silos_per_person must be 1 for records in which"):
+            with_records(plan_of(silos_per_person=2), made(1))
+
+
+def with_records(plan: sumus.TrainingPlan, data: FederatedData) -> None:
+    from sumus.runs import given_in_python
+
+    plan = plan.replace("data", records_per_silo=None)
+    given_in_python.with_records(plan, data, name="visits", classes=None)
 
 
 def test_a_run_is_bound_to_whose_rows_they_are() -> None:

@@ -17,6 +17,7 @@ from sumus import RunOptions, TrainingPlan, account, train
 from sumus.books import RunFolder
 from sumus.data import load
 from sumus.errors import DataError, PlanError
+from sumus.gradients import Units
 from sumus.report import write_report
 from sumus.runs import Simulation
 from sumus.tasks import TASKS, Declared, LabelFacts, Survival
@@ -24,7 +25,6 @@ from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.life_table import kaplan_meier
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.models import SharedSlopes
-from sumus.training.units import Units
 
 RECORDS = 1200
 CUTS = (6.0, 12.0, 24.0)

@@ -50,11 +50,14 @@ def told_parts(
         )
         loss = min(tilt * (number / gaussian_multiplier) ** 2, _LARGEST_EXPONENT)
         roots[number] = math.sqrt(math.expm1(loss))
+    nobody = math.exp(parts * math.log1p(-sampling_rate))
     certain: set[int] = set()  # numbers that join whenever they are told
-    while True:
-        rest = [number for number in chances if number not in certain]
-        room = 1.0 - math.fsum(chances[number] for number in certain)
-        scale = math.fsum(chances[number] * roots[number] for number in rest) / room
+    scale = 0.0
+    while rest := [number for number in chances if number not in certain]:
+        # what the certain ones leave of 1, as a sum: a difference would cancel
+        room = nobody + math.fsum(chances[number] for number in rest) if certain else 1.0
+        moved = math.fsum(chances[number] * roots[number] for number in rest)
+        scale = moved / room if room > 0.0 else math.inf
         more = {number for number in rest if scale >= roots[number]}
         if not more:
             break

@@ -63,7 +63,7 @@ def from_arrays(
         silos: training records, one object per silo; or a mapping of the silos' names to their
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
-        groups: whose every row is, one array of identifiers (of any type) per silo, likewise: all
+        groups: whose every row is, one array of identifiers (text or whole numbers) per silo, likewise: all
             rows with one identifier are one person. For plans with `privacy.unit = "person"`.
         test_groups: of the test records, where these are given; nobody may train and test.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
@@ -138,6 +138,7 @@ def from_arrays(
             sum(outside for _, outside in both), listed(list(labels.facts.columns or ("label",)))
         ),
         split_by_record=True,
+        same_part_everywhere=groups is not None and rules.silos > 1,
     )
 
 

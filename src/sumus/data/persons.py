@@ -25,7 +25,8 @@ from sumus.plan import TrainingPlan
 __all__ = ["PersonRules", "by_person", "first_units", "identifiers", "ids_of_objects"]
 
 Indices = NDArray[np.int64]
-_EXACT = 2.0**53  # whole numbers below are told apart in double precision
+_DIGITS = 53  # whole numbers of so many binary digits are told apart in double precision
+_ANY_TEXT_OR_NUMBER = "iufUSTO"  # kinds of arrays; others spell a value by what stands beside it
 
 
 @final
@@ -71,38 +72,47 @@ def identifiers(column: Column, key: str) -> TextColumn:
         key: what names the column, for errors.
     """
     if isinstance(column, NumberColumn):
-        there = column.values[~np.isnan(column.values)]
-        odd = int(np.count_nonzero((there != np.rint(there)) | (np.abs(there) >= _EXACT)))
-        if odd:
-            raise DataError(
-                f"{key} {column.name!r} must hold text or whole numbers below 2^53, it does not in "
-                f"{_rows(odd)}. Save the identifiers as text."
-            )
+        _require_whole(column.values, _DIGITS, f"{key} {column.name!r}")
     text = as_text(column)
     _require_all(int(np.count_nonzero(text.codes < 0)), f"{key} {column.name!r}")
     return text
 
 
 def ids_of_objects(given: NDArray[Any], where: str) -> TextColumn:
-    """Identifiers that were given in Python, of any type, as text.
+    """Identifiers that were given in Python, numbers or text, in the spelling of `identifiers`.
+
+    Guarantee: a value's spelling follows from that value alone, whatever type the values beside it
+        give the array: 1, 1.0 and "1.0" are one person in every array.
 
     Args:
         given: one identifier per row; None, NaN and empty text are missing.
         where: whose they are, for errors.
     """
+    what = f"{where} 'groups'"
+    if given.dtype.kind not in _ANY_TEXT_OR_NUMBER:
+        raise DataError(
+            f"{what} must hold text or whole numbers, got {given.dtype}. Pass the identifiers as "
+            "text."
+        )
     if given.dtype.kind == "f":
-        return identifiers(NumberColumn("groups", given.astype(np.float64)), where)
+        column = NumberColumn("groups", given.astype(np.float64))
+        _require_whole(column.values, int(np.finfo(given.dtype).nmant) + 1, what)
+        return identifiers(column, where)
+    values = given.tolist()
+    for kind in {type(value) for value in values if isinstance(value, float | np.floating)}:
+        same = np.array([value for value in values if type(value) is kind], dtype=np.float64)
+        _require_whole(same, int(np.finfo(kind).nmant) + 1, what)
     numbers: dict[str, int] = {}
     codes = np.fromiter(
         (
-            -1 if _is_missing(value) else numbers.setdefault(str(value).strip(), len(numbers))
-            for value in given.tolist()
+            -1 if _is_missing(value) else numbers.setdefault(_text_of(value), len(numbers))
+            for value in values
         ),
         dtype=np.int32,
-        count=len(given),
+        count=len(values),
     )
-    _require_all(int(np.count_nonzero(codes < 0)), f"{where} 'groups'")
-    return TextColumn("groups", tuple(numbers), codes)
+    _require_all(int(np.count_nonzero(codes < 0)), what)
+    return as_text(TextColumn("groups", tuple(numbers), codes))
 
 
 def by_person(
@@ -214,6 +224,29 @@ def _of_part(
     renumbered = np.cumsum(inside) - 1
     chosen = inside[owner]
     return Records(x[rows[chosen]], y[rows[chosen]], renumbered[owner[chosen]])
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return str(int(value))
+    spelt = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    return {"-0": "0", "-0.0": "0"}.get(spelt.strip(), spelt.strip())
+
+
+def _require_whole(values: NDArray[np.float64], digits: int, what: str) -> None:
+    """Refuse numbers that may stand for two persons.
+
+    Args:
+        digits: binary digits of the type that the numbers came in.
+    """
+    digits = min(digits, _DIGITS)
+    there = values[~np.isnan(values)]
+    odd = int(np.count_nonzero((there != np.rint(there)) | (np.abs(there) >= 2.0**digits)))
+    if odd:
+        raise DataError(
+            f"{what} must hold text or whole numbers below 2^{digits}, it does not in "
+            f"{_rows(odd)}. Save the identifiers as text."
+        )
 
 
 def _is_missing(value: Any) -> bool:

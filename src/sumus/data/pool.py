@@ -122,7 +122,12 @@ def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
     """
     data = _federated(pool, tuple(silos_by_record(pool, plan)))
     told = _in_several_silos(pool, plan.privacy.silos_per_person)
-    return replace(data, remarks=(*data.remarks, *told), split_by_record=True)
+    return replace(
+        data,
+        remarks=(*data.remarks, *told),
+        split_by_record=True,
+        same_part_everywhere=pool.persons is not None and PersonRules.of(plan).silos > 1,
+    )
 
 
 def _in_several_silos(pool: Pool, most: int) -> list[str]:

@@ -167,6 +167,7 @@ class FederatedData:
         remarks: what one record could change, for the silo's own eyes: no record or report may hold
             it.
         split_by_record: every record's part follows from that record alone.
+        same_part_everywhere: a person of several silos trains in all of them or in none.
         columns: of a table, those that make features; of a description, those that are described.
         numbers: of a description, the columns that hold numbers.
     """
@@ -178,6 +179,7 @@ class FederatedData:
     assumptions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     split_by_record: bool = False
+    same_part_everywhere: bool = False
     columns: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
 

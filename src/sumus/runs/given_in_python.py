@@ -147,6 +147,13 @@ def _check_groups(
             rule += "do not say whose rows they are" if persons else "are grouped by person"
             fix = "Load them by a plan of the same unit, or change privacy.unit."
             raise PlanError("privacy.unit", plan.privacy.unit, rule, fix)
+        most = plan.privacy.silos_per_person
+        if persons and most > 1 and not silos.same_part_everywhere:
+            rule = (
+                "must be 1 for records in which a person may train in one silo and test in another"
+            )
+            fix = f"Load them with silos_per_person = {most}."
+            raise PlanError("privacy.silos_per_person", most, rule, fix)
 
 
 def _label_bounds(
