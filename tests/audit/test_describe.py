@@ -7,6 +7,8 @@ import pytest
 
 from sumus import TrainingPlan
 from sumus.audit.canaries import CanaryRounds
+from sumus.audit.run import audit_run
+from sumus.data import FederatedData, Records, SiloRecords
 from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import Skellam
 from sumus.plan import PublicFacts
@@ -55,6 +57,19 @@ def test_the_canaries_of_a_description_move_the_sum_by_what_is_accounted() -> No
     assert float(seen[included].mean()) == pytest.approx(rounds.separation, abs=0.2)
     assert float(seen[~included].mean()) == pytest.approx(0.0, abs=0.2)
     assert float(silent.std()) == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_description_with_data_is_audited_by_canaries_alone() -> None:
+    draw, built = np.random.default_rng(0), design()
+    records = Records(draw.integers(0, 2, (200, 4)), np.zeros(200, dtype=np.int64))
+    nothing = records.take(np.arange(0))
+    silos = tuple(SiloRecords(name, records, nothing, nothing) for name in ("A", "B", "C"))
+    data = FederatedData(
+        name="x", silos=silos, shape=(4,), labels=LabelFacts(), columns=("a", "b", "c", "d")
+    )
+    audit = audit_run(built, data, canaries=20, runs=2)
+    assert audit.real_records_sum is audit.final_model is None
+    assert audit.released_sum.runs == 2
 
 
 def test_less_noise_than_declared_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

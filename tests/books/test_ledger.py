@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from files.test_storage import under_file_limit
-from sumus.books import Ledger, LedgerEntry, Total, dataset_of, state_directory
+from sumus.books import Ledger, LedgerEntry, Total, dataset_of, state_directory, without_bound
 from sumus.errors import PolicyError, StorageError
 from support.synthetic_runs import made_account, made_plan
 
@@ -83,6 +83,11 @@ def test_metrics_are_entered_with_an_analysis_and_a_trust_of_their_own() -> None
 
 
 # -- counting
+
+
+def test_a_sum_without_a_bound_says_which_runs_protect_less() -> None:
+    assert without_bound("record") == "not all of them added noise"
+    assert without_bound("person").startswith("some of them protect records instead of persons, or")
 
 
 def test_an_unused_data_set_has_spent_nothing(ledger: Ledger) -> None:

@@ -288,6 +288,26 @@ def test_repeated_ids_trained_per_record_are_warned_about(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (1, "is protected in each by itself (privacy.silos_per_person = 1)"),
+        (2, "is beyond what is guaranteed (privacy.silos_per_person = 2)"),
+        (3, None),
+    ],
+)
+def test_a_table_with_persons_in_more_silos_than_the_plan_says_is_remarked_on(
+    tmp_path: Path, most: int, told: str | None
+) -> None:
+    rows = [("ABC"[index % 3], f"p{index // 3}", index, index % 2) for index in range(60)]
+    changes = {"privacy.silos_per_person": most, "data.categories.clinic": ["A", "B", "C"]}
+    data = load(plan_of(table(tmp_path, rows)).with_overrides(changes))
+    silos = "1 silo" if most == 1 else f"{most} silos"
+    line = f"20 persons are in more than {silos}, one in 3: who is, {told}"
+    assert data.remarks == (() if told is None else (line,))
+    assert "20 persons" not in repr(data.facts())
+
+
 # -- what a plan refuses
 
 BASE = {

@@ -408,6 +408,12 @@ def test_labels_that_do_not_fit_are_one_line_with_the_fix(
     assert "\n" not in str(refused.value)
 
 
+def test_class_weights_beside_several_labels_are_refused(tmp_path: Path) -> None:
+    plan = plan_for(made(tmp_path, records=30), **{"training.class_weights": [1.0, 2.0]})
+    with pytest.raises(PlanError, match=r"class_weights must be left out beside data\.label_col"):
+        account(plan)
+
+
 def test_moments_about_a_silos_own_mean_are_of_one_number(tmp_path: Path) -> None:
     keys = {
         "training.algorithm": "normal-equations",

@@ -17,6 +17,7 @@ from sumus import RunOptions, TrainingPlan, account, train
 from sumus.books import RunFolder
 from sumus.data import load
 from sumus.errors import DataError, PlanError
+from sumus.gradients import Units
 from sumus.report import write_report
 from sumus.runs import Simulation
 from sumus.tasks import TASKS, Declared, LabelFacts, Survival
@@ -24,7 +25,6 @@ from sumus.tasks.concordance import concordance, noisy_concordance
 from sumus.tasks.life_table import kaplan_meier
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.models import SharedSlopes
-from sumus.training.units import Units
 
 RECORDS = 1200
 CUTS = (6.0, 12.0, 24.0)
@@ -124,7 +124,7 @@ def test_every_time_has_a_code_and_a_later_end_is_never_fewer_intervals(
     [
         ("a,0,0,,yes\n", f"no value in 1 records, first in record {RECORDS + 1}"),
         ("a,0,0,-3,yes\n", f"a negative time in 1 records, first in record {RECORDS + 1}"),
-        ("a,0,0,soon,yes\n", "is not a number"),
+        ("a,0,0,soon,yes\n", r"is not a number\. Correct it, or remove the record"),
         ("a,0,0,3,perhaps\n", f"must hold 0 or 1, or no or yes.*record {RECORDS + 1} is neither"),
         ("a,0,0,3,2\n", "must hold 0 or 1, or no or yes"),
         ("a,0,0,3,\n", "has no value in 1 records"),
@@ -145,7 +145,7 @@ def test_a_bad_value_is_named_by_its_record_alone(tmp_path: Path, line: str, tol
         ("data.intervals", [], "must say where time is cut"),
         ("data.intervals", None, "must say where time is cut"),
         ("data.intervals", [0, 6], r"data\.intervals\[0\] must be a finite number in \(0"),
-        ("data.intervals", list(range(1, 60)), "at most 50 cut points"),
+        ("data.intervals", list(range(1, 60)), r"at most 50 cut points, got 59\. Cut"),
         ("data.time_column", None, r"data\.time_column must be set.*survival"),
         ("data.event_column", None, r"data\.event_column must be set.*survival"),
         ("data.label_column", "died", r"data\.label_column is not what .*survival learns from"),
@@ -158,6 +158,14 @@ def test_a_plan_without_what_survival_needs_is_one_line_with_the_fix(
     with pytest.raises(PlanError, match=told) as refused:
         plan_for(table(tmp_path), **{key: value})
     assert "\n" not in str(refused.value)
+
+
+def test_normal_equations_of_times_are_refused_by_the_algorithm(tmp_path: Path) -> None:
+    changes = {"training.algorithm": "normal-equations", "training.learning_rate": None}
+    with pytest.raises(
+        PlanError, match=r"training\.algorithm has no targets for training\.task = survival"
+    ):
+        account(plan_for(table(tmp_path), **changes))
 
 
 def test_data_without_times_have_no_survival() -> None:

@@ -42,7 +42,7 @@ def options(out: Path, **changes: object) -> tuning.TuneOptions:
     return replace(tuning.TuneOptions(out=out, runs=3), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("algorithm", RULES)
+@pytest.mark.parametrize("algorithm", [name for name in RULES if RULES[name].steps != "none"])
 def test_every_algorithm_has_a_default_space_of_plan_keys(algorithm: str) -> None:
     unit = "silo" if algorithm == "silo" else "record"
     plan = PLAN.replace("federation", local_steps=None).with_overrides(
@@ -50,6 +50,15 @@ def test_every_algorithm_has_a_default_space_of_plan_keys(algorithm: str) -> Non
     )
     drawn = default_space(plan).draw(RandomSource.simulation(0))
     assert plan.with_overrides(drawn).training.learning_rate == drawn["training.learning_rate"]
+
+
+@pytest.mark.parametrize("algorithm", [name for name in RULES if RULES[name].steps == "none"])
+def test_what_takes_no_steps_has_nothing_to_search(algorithm: str) -> None:
+    plan = TrainingPlan().with_overrides(
+        {"training.algorithm": algorithm, "federation.rounds": 1, "data.test_fraction": 0.0}
+    )
+    with pytest.raises(PlanError, match=f"training.algorithm .*{algorithm}"):
+        default_space(plan)
 
 
 @pytest.mark.parametrize(

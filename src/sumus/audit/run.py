@@ -149,7 +149,7 @@ def audit_run(
     new_source: Callable[[], RandomSource] = RandomSource,
     progress: Callable[[str], None] = lambda _: None,
 ) -> RunAudit:
-    """Audit a calibrated design; with data also with real records.
+    """Audit a calibrated design; with data also with real records, unless the plan describes.
 
     Args:
         canaries: m, in each run and view; fewer where the model or the silo's record bound has no
@@ -171,7 +171,7 @@ def audit_run(
         progress=progress,
     )
     views: tuple[RealRecordView | None, RealRecordView | None] = (None, None)
-    if data is not None:
+    if data is not None and not design.plan.describes:  # counts have no labels to get wrong
         progress("mislabelled records through a training run on the plan's data")
         views = audit_real_records(design, data, canaries=canaries, confidence=per_bound)
     return RunAudit(

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
         RoundEntry as RoundEntry,
         rounded_up as rounded_up,
     )
-    from sumus.books.spending import RunSpending as RunSpending, Total as Total
+    from sumus.books.spending import (
+        RunSpending as RunSpending,
+        Total as Total,
+        without_bound as without_bound,
+    )
     from sumus.books.stored_run import JOURNAL as JOURNAL
 
 __getattr__, __dir__, __all__ = door(
@@ -47,6 +51,6 @@ __getattr__, __dir__, __all__ = door(
     policy="Policy",
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
     round="Measurement RoundEntry rounded_up",
-    spending="RunSpending Total",
+    spending="RunSpending Total without_bound",
     stored_run="JOURNAL",
 )

@@ -10,7 +10,7 @@ from typing import final
 
 from sumus.books.ledger_entry import LedgerEntry
 
-__all__ = ["RunSpending", "Total", "added", "releases_before", "spendings"]
+__all__ = ["RunSpending", "Total", "added", "releases_before", "spendings", "without_bound"]
 
 _Run = tuple[str, str, str, str]
 _MORE_THAN = {"record": ("person", "silo"), "person": ("silo",)}  # units that hold others whole
@@ -119,6 +119,17 @@ def added(spent_by_runs: list[RunSpending], unit: str) -> Total:
         runs=len({(spent.run, spent.plan_hash) for spent in spent_by_runs}),
         releases=sum(spent.releases for spent in spent_by_runs),
     )
+
+
+def without_bound(unit: str) -> str:
+    """Why the runs on a data set have no bound together, as far as their sum tells.
+
+    Args:
+        unit: that the sum is for.
+    """
+    less = {"person": "records", "silo": "records or persons"}.get(unit)
+    noise = "not all of them added noise"
+    return noise if less is None else f"some of them protect {less} instead of {unit}s, or {noise}"
 
 
 def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.books import RoundEntry, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -234,10 +234,8 @@ def _ledger_line(spent: DatasetTotal) -> str:
     """What the data set has spent, this run and all before it."""
     runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
     if math.isinf(spent.epsilon):
-        return (
-            f"{spent.dataset}: no bound for one {spent.unit} after {runs}: not all of them added "
-            "noise"
-        )
+        why = without_bound(spent.unit)
+        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: {why}"
     proved = "" if spent.proved else ", NOT PROVED in part"
     bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
     return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"

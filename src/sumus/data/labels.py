@@ -121,12 +121,13 @@ def readable_numbers(column: Column) -> NumberColumn:
     return NumberColumn(column.name, table[column.codes])
 
 
-def parse_numbers(column: Column, key: str) -> NumberColumn:
+def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberColumn:
     """A column as numbers, or an error that names the first value that is none.
 
     Args:
         column: numbers or strings.
         key: what asks for numbers, for the error.
+        fix: what to do; omitted: correct the value or declare categories.
     """
     if isinstance(column, NumberColumn):
         return column
@@ -134,7 +135,7 @@ def parse_numbers(column: Column, key: str) -> NumberColumn:
     for place, number in enumerate(parsed):
         if number is None:
             where = np.flatnonzero(column.codes == place)
-            fix = f"Correct it, or list the values in data.categories.{column.name}."
+            fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
             raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
     table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
     return NumberColumn(column.name, table[column.codes])
@@ -218,7 +219,7 @@ class LabelledBy:
 
     def numbers(self) -> NDArray[np.float64]:
         """The values as numbers, NaN where there is none."""
-        return parse_numbers(self.column, self.key).values
+        return parse_numbers(self.column, self.key, "Correct it, or remove the record.").values
 
 
 def _sort_key(text: str) -> tuple[int, float, str]:

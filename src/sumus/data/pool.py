@@ -120,11 +120,31 @@ def federate_by_record(pool: Pool, plan: TrainingPlan) -> FederatedData:
         part by that record. What the plan states about numbers of records is not
         applied yet (`stated_counts`). Arguments as in `federate`.
     """
+    data = _federated(pool, tuple(silos_by_record(pool, plan)))
+    told = _in_several_silos(pool, plan.privacy.silos_per_person)
     return replace(
-        _federated(pool, tuple(silos_by_record(pool, plan))),
+        data,
+        remarks=(*data.remarks, *told),
         split_by_record=True,
         same_part_everywhere=pool.persons is not None and PersonRules.of(plan).silos > 1,
     )
+
+
+def _in_several_silos(pool: Pool, most: int) -> list[str]:
+    """How many persons are in more silos than the plan says."""
+    if pool.persons is None or pool.silo_of is None:
+        return []
+    pairs = np.unique(np.stack([pool.persons.codes, pool.silo_of], axis=1), axis=0)
+    silos = np.unique(pairs[:, 0], return_counts=True)[1]
+    several = int(np.count_nonzero(silos > most))
+    if not several:
+        return []
+    are = "1 person is" if several == 1 else f"{several:,} persons are"
+    what = "is protected in each by itself" if most == 1 else "is beyond what is guaranteed"
+    return [
+        f"{are} in more than {most} silo{'' if most == 1 else 's'}, one in {int(silos.max()):,}: who "
+        f"is, {what} (privacy.silos_per_person = {most})"
+    ]
 
 
 def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:

@@ -24,6 +24,7 @@ import torch
 
 from sumus.errors import DataError, PlanError
 from sumus.features.backbones import Backbone, load_backbone, own_backbone
+from sumus.features.bias import BIAS_SHARE, bias_feature
 from sumus.features.filters import GaborBank, PhaseBank, ScatterBank
 from sumus.features.pictures import Whitened
 from sumus.features.random import RandomConvolutions, RandomProjection
@@ -38,7 +39,7 @@ from sumus.purity import (
     require_pure,
 )
 
-__all__ = ["BIAS_SHARE", "FeatureMap", "bias_feature", "bounded", "feature_map"]
+__all__ = ["FeatureMap", "bounded", "feature_map"]
 
 Floats = npt.NDArray[np.float32]
 Transform = Callable[[torch.Tensor], torch.Tensor]
@@ -48,8 +49,6 @@ _BANKS: Final[dict[str, Callable[[Sequence[int]], Transform]]] = {
     "scatter": ScatterBank,
 }
 _BATCH = 100  # records that are in flight at once
-BIAS_SHARE = 0.25
-"""The bias feature over the bound of a record's norm."""
 
 
 @final
@@ -250,8 +249,3 @@ def bounded(
     out[:, :-1] = values * (room / lengths)
     out[:, -1] = bias_feature(bound)
     return out
-
-
-def bias_feature(bound: float) -> float:
-    """b, the last number of every record that `bounded` returns, as it is stored."""
-    return float(np.float32(bound * (1.0 - 2.0**-20) * BIAS_SHARE))

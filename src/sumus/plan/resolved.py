@@ -256,6 +256,9 @@ def _with_class_weights(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     if weights is None or plan.training.task != "classification":
         return plan
     field, fix = "training.class_weights", "Give one weight for each class, by name or in order."
+    if facts.labels.columns:
+        rule = "must be left out beside data.label_columns, whose labels are all yes or no"
+        raise PlanError(field, weights, rule, "Remove it, or learn one label (data.label_column).")
     if not isinstance(weights, tuple):
         strange = sorted(set(weights) ^ set(names))
         if strange:
@@ -408,6 +411,13 @@ def _resolve_bins(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     """One sum over all records, once: as many numbers as two moments of a record have."""
     training = plan.training
+    outputs, matrices = (
+        plan.task.outputs(facts.labels, training.model),
+        plan.task.moment_matrices(training.model),
+    )
+    if matrices == 1 and plan.task.target_bound(outputs) is None:
+        rule = f"has no targets for training.task = {plan.task.name}"
+        raise PlanError("training.algorithm", training.algorithm, rule, 'Use "convex-pass".')
     if training.model not in LINEAR_MODELS:
         rule = f"must be {', '.join(LINEAR_MODELS)} for normal-equations (the solution is linear)"
         raise PlanError("training.model", training.model, rule, 'Use "linear".')
@@ -417,8 +427,7 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
         return plan
     features = math.prod(feature_shape(training.features, facts.shape))
     features += training.local_parameters is None  # about a silo's own mean there is no bias
-    outputs = plan.task.outputs(facts.labels, training.model)
-    shape = MomentShape(features, outputs, plan.task.moment_matrices(training.model))
+    shape = MomentShape(features, outputs, matrices)
     return plan.replace("training", coordinates=shape.count)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from sumus.books import RoundEntry, RunFolder, rounded_up
+from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
 from sumus.guarantee import Account, against_participant, records_in_words
 
 __all__ = ["Statement", "most_detected", "statement_of"]
@@ -199,7 +199,8 @@ def _spent_by_all_runs(total: Mapping[str, Any]) -> str:
     epsilon, runs = float(total["epsilon"]), int(total["runs"])
     after = f"on {total['dataset']} after {runs} run{'' if runs == 1 else 's'}, this one included"
     if math.isinf(epsilon):
-        return f"no bound {after}: not all of them added noise"
+        unit = str(total["unit"])
+        return f"no bound for one {unit} {after}: {without_bound(unit)}"
     proved = "" if total["proved"] else ", NOT PROVED in part"
     return (
         f"ε\u00a0≤\u00a0{rounded_up(epsilon)} at δ\u00a0=\u00a0{float(total['delta']):.3g} "

@@ -121,7 +121,7 @@ class Survival(Task):
                 "Sort the cut points.",
             )
         if len(cuts) > _MOST_INTERVALS:
-            rule = f"must hold at most {_MOST_INTERVALS} cut points, got {len(cuts)}"
+            rule = f"must hold at most {_MOST_INTERVALS} cut points"
             raise PlanError("data.intervals", len(cuts), rule, "Cut time less finely.")
         return _cut_at(cuts, declared.start_hazard or _START_HAZARD)
 

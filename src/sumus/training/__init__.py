@@ -1,8 +1,8 @@
 """What a silo computes and what the server does with a sum.
 
 `local` has a local update per algorithm, `noise` draws every silo's share, `sampling` the batches,
-`server` moves the model, `preparation` makes records and model ready, `units` says which rows are
-one person's, `evaluation` measures.
+`server` moves the model, `preparation` makes records and model ready and says which rows are one
+person's, `evaluation` measures.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
         Prepared as Prepared,
         named_model as named_model,
         prepare as prepare,
+        units_of as units_of,
     )
     from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
     from sumus.training.server import Server as Server, released_from as released_from
-    from sumus.training.units import units_of as units_of
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -54,8 +54,7 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
-    preparation="Prepared named_model prepare",
+    preparation="Prepared named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
-    units="units_of",
 )

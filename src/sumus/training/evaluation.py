@@ -41,7 +41,7 @@ from sumus.purity import (
 )
 from sumus.randomness import RandomSource
 from sumus.tasks import Metrics, Task
-from sumus.training.units import require_persons
+from sumus.training.preparation import require_persons
 
 __all__ = ["SecureMetrics", "evaluate"]
 

@@ -33,9 +33,10 @@ Floats = npt.NDArray[np.float64]
 
 def freeze_local(plan: TrainingPlan, model: nn.Module) -> nn.Module:
     """Take local parameters out of the flat vector, in place: they keep their public value."""
-    for name in _local_names(plan, model):
+    local = tuple(_local_names(plan, model))
+    for name in local:
         model.get_parameter(name).requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if local and not any(parameter.requires_grad for parameter in model.parameters()):
         rule = "must leave parameters that are trained together"
         raise PlanError(_FIELD, plan.training.local_parameters, rule, "Name fewer.")
     return model

@@ -17,7 +17,7 @@ from torch import nn
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.features import BIAS_SHARE, bounded, feature_map
-from sumus.gradients import PerRecordGradients
+from sumus.gradients import PerRecordGradients, Units
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
@@ -33,7 +33,7 @@ from sumus.tasks import LabelFacts
 from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
 
-__all__ = ["Prepared", "named_model", "prepare"]
+__all__ = ["Prepared", "named_model", "prepare", "require_persons", "units_of"]
 
 
 @final
@@ -167,3 +167,31 @@ def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.M
     return freeze_local(
         plan, own_copy(model, logits=training.logits) if ":" in training.model else model
     )
+
+
+def units_of(plan: TrainingPlan, records: Records) -> Units:
+    """Persons with the weights of their rows where they are the unit, otherwise rows one by one.
+
+    Guarantee: refuses records that do not say whose they are where persons are protected, and a
+        person with more rows than the plan's public bound, which rounding is accounted for.
+    """
+    if not plan.protects_persons:
+        return Units.single(len(records))
+    require_persons(records)
+    most = plan.rows_per_person
+    if records.rows_per_unit.max(initial=0) > most:
+        raise DataError(
+            f"data.records_per_person = {most} is exceeded by a person's rows. Load the records by "
+            "the plan that is trained."
+        )
+    weights = records.weights(plan.data.person_weighting, most)
+    return Units(records.units, records.persons, weights)
+
+
+def require_persons(records: Records) -> None:
+    """Refuse records that do not say whose they are."""
+    if records.persons is None:
+        raise DataError(
+            'records must say whose they are for privacy.unit = "person". Name '
+            "data.person_column, or pass groups."
+        )

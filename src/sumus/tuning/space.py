@@ -180,6 +180,9 @@ _STATE_NOISE: Final = {"state_noise": {"low": 0.5, "high": 8.0, "log": True}}
 def default_space(plan: TrainingPlan) -> SearchSpace:
     """The space that is searched for the plan's algorithm unless the user gives another."""
     keys = plan.rules.keys
+    if plan.rules.steps == "none":
+        rule = f"must take steps to be tuned: {plan.rules.name} has no rate to search"
+        raise PlanError("training.algorithm", plan.rules.name, rule, "Train it as it is.")
     if not plan.rules.private:
         dimensions = _WITHOUT_NOISE | _SERVER
     elif "training.residual_cap" in keys:

@@ -32,7 +32,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.plan import RULES
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdater
-from sumus.training.units import units_of
+from sumus.training.preparation import units_of
 
 __all__ = ["UPDATERS", "local_updater"]
 

@@ -38,7 +38,7 @@ from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
-from sumus.training.units import units_of
+from sumus.training.preparation import units_of
 
 __all__ = ["UPDATER", "convex_pass"]
 

@@ -19,8 +19,8 @@ from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.local_parameters import LocalPart
 from sumus.training.noise import draw_noise
+from sumus.training.preparation import units_of
 from sumus.training.sampling import poisson_batch
-from sumus.training.units import units_of
 
 __all__ = ["UPDATER"]
 
