@@ -18,7 +18,7 @@ from sumus.report.scales import (
     on_axis,
     round_axis,
 )
-from sumus.report.words import most_detected
+from sumus.report.words import in_the_clear, most_detected
 
 
 def spelled(text: str) -> str:
@@ -103,3 +103,8 @@ def test_quantities_are_shown_in_units_people_read() -> None:
     assert spelled(on_axis(0.4, as_percent)) == "40 %"
     assert spelled(on_axis(0.425, as_percent)) == "42.5 %"
     assert on_axis(0.0, as_seconds) == "0"
+
+
+def test_what_silos_fit_to_training_records_is_said_beside_the_test_records() -> None:
+    assert in_the_clear(fitted=False).startswith("Measured in the clear on test records: simul")
+    assert "with what silos fitted to their training records" in in_the_clear(fitted=True)

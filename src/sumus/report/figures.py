@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.scales import as_bytes, as_number, as_percent, as_seconds
-from sumus.report.words import Statement
+from sumus.report.words import Statement, in_the_clear
 from sumus.tasks import CONFIDENCE, Measure, Task
 
 __all__ = ["Figure", "comparison", "of_run"]
@@ -39,9 +39,12 @@ def of_run(run: RunFolder, rounds: list[RoundEntry], statement: Statement) -> li
     """The figures of one run, in reading order."""
     if not rounds:
         return []
-    task = run.plan.task
+    task, fitted = run.plan.task, run.plan.training.local_parameters is not None
     made = [
-        *(_measure(task, place, rounds) for place in range(min(len(task.measures), _CHARTED))),
+        *(
+            _measure(task, place, rounds, fitted)
+            for place in range(min(len(task.measures), _CHARTED))
+        ),
         _epsilon(run, rounds, statement),
         _fairness(task.headline, rounds),
         _norms(rounds),
@@ -132,12 +135,10 @@ def _worst_silo(measure: Measure) -> Callable[[RoundEntry], float | None]:
     return pick
 
 
-def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
+def _measured_how(task: Task, rounds: list[RoundEntry], fitted: bool) -> str:
     kinds = {entry.metrics_are for entry in rounds if entry.metrics}
     if "simulation-only" in kinds:
-        return (
-            "Measured in the clear on test records: simulation only, not covered by the guarantee."
-        )
+        return in_the_clear(fitted)
     if "secure" in kinds:
         headline = task.headline
         width = max(entry.metrics_plus_minus.get(headline.name, 0.0) for entry in rounds)
@@ -149,7 +150,7 @@ def _measured_how(task: Task, rounds: list[RoundEntry]) -> str:
     return ""
 
 
-def _measure(task: Task, place: int, rounds: list[RoundEntry]) -> Figure | None:
+def _measure(task: Task, place: int, rounds: list[RoundEntry], fitted: bool) -> Figure | None:
     """The figure of one of the task's measures."""
     measure = task.measures[place]
     line = Line(name=measure.shown, points=_points(rounds, _value_of(measure)), colour=place)
@@ -162,7 +163,7 @@ def _measure(task: Task, place: int, rounds: list[RoundEntry]) -> Figure | None:
         within=_SHARE if measure.is_share else None,
         from_zero=not measure.is_share,
     )
-    caption = _measured_how(task, rounds)
+    caption = _measured_how(task, rounds, fitted)
     return Figure(key=measure.name, title=measure.title, chart=chart, legend=(), caption=caption)
 
 

@@ -12,6 +12,7 @@ from sumus.report.charts import Dot, Line, curve_chart
 from sumus.report.figures import Figure
 from sumus.report.histograms import histogram
 from sumus.report.scales import as_number, as_percent
+from sumus.report.words import in_the_clear
 from sumus.tasks import CONFIDENCE, Measure, Task
 
 __all__ = ["MeasureView", "view_of"]
@@ -39,11 +40,14 @@ class MeasureView:
     notes: tuple[str, ...]
 
 
-def view_of(task: Task, entry: RoundEntry, names: Sequence[str] = ()) -> MeasureView:
+def view_of(
+    task: Task, entry: RoundEntry, names: Sequence[str] = (), *, fitted: bool = False
+) -> MeasureView:
     """Of the model that a round released.
 
     Args:
         names: of the classes, where the plan declares them.
+        fitted: silos fit parameters of their own.
     """
     constant = entry.metrics_of_constant
     shown = [*task.measures, *([task.spread] if task.spread is not None else [])]
@@ -70,13 +74,13 @@ def view_of(task: Task, entry: RoundEntry, names: Sequence[str] = ()) -> Measure
         classes=classes,
         confusion=confusion,
         figures=tuple(figure for figure in figures if figure is not None),
-        notes=_notes(task, entry),
+        notes=_notes(task, entry, fitted),
     )
 
 
-def _notes(task: Task, entry: RoundEntry) -> tuple[str, ...]:
+def _notes(task: Task, entry: RoundEntry, fitted: bool) -> tuple[str, ...]:
     notes = [
-        "Measured in the clear on test records: simulation only, not covered by the guarantee."
+        in_the_clear(fitted)
         if entry.metrics_are == "simulation-only"
         else f"± holds with {CONFIDENCE}: noise, bins and the choice of test records included."
     ]

@@ -247,7 +247,8 @@ def _measures(run: RunFolder, rounds: list[RoundEntry]) -> MeasureView | None:
         return None
     data = run.plan.data
     names = (data.categories or {}).get(data.label_column or "", ())
-    return view_of(run.plan.task, measured, names)
+    fitted = run.plan.training.local_parameters is not None
+    return view_of(run.plan.task, measured, names, fitted=fitted)
 
 
 def _baselines(

@@ -12,7 +12,7 @@ from typing import Any, final
 from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
 from sumus.guarantee import Account, against_participant, records_in_words
 
-__all__ = ["Statement", "most_detected", "statement_of"]
+__all__ = ["Statement", "in_the_clear", "most_detected", "statement_of"]
 
 _FALSE_ALARMS = 0.05
 _ACCOUNTANTS = {
@@ -387,3 +387,14 @@ def _strength(epsilon: float) -> str:
 
 def _one_in(delta: float) -> str:
     return f"1 in {1.0 / delta:,.0f}" if 0.0 < delta < 0.5 else f"{delta:g}"
+
+
+def in_the_clear(fitted: bool) -> str:
+    """What numbers without noise were measured on.
+
+    Args:
+        fitted: silos fit parameters of their own, to records that they train on.
+    """
+    beside = ", with what silos fitted to their training records" if fitted else ""
+    rule = "simulation only, not covered by the guarantee."
+    return f"Measured in the clear on test records{beside}: {rule}"
