@@ -49,7 +49,7 @@ class Estimate:
         value = min(max(self.value, low), high)
         left, right = value - (self.value - self.low), value + (self.high - self.value)
         left, right = max(min(self.low, left), low), min(max(self.high, right), high)
-        return Estimate(value, left, right)
+        return Estimate(value, min(left, value), max(right, value))
 
     def widened(self, by: float) -> Estimate:
         """The same with so much more at both ends."""
