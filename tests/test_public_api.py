@@ -170,6 +170,7 @@ PINNED = {
         "SiloDesign",
         "account",
         "account_of",
+        "against_participant",
         "as_table",
         "calibrated",
         "centred_bounds",

@@ -125,6 +125,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()  # nothing was spent
 
 
+@pytest.mark.filterwarnings("ignore:.* in more than 1 silo")
 def test_records_split_silo_by_silo_are_refused_for_persons_of_several(tmp_path: Path) -> None:
     """A person would train in one silo and test in another, and neither ε speaks of both."""
     pair, ids = silo()
