@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.measures import Metrics
+from sumus.tasks.numbers import number_per_record, numbers_of
 from sumus.tasks.regression import Regression
 from sumus.tasks.task import Curvature, Declared, LabelColumn, LabelFacts, Labels, Link, Task
 
@@ -77,13 +78,7 @@ class Counts(Task):
     def read(self, columns: Mapping[str, LabelColumn]) -> Labels:
         """Counts up to their bound, scaled to [0, 1]."""
         column = columns["label_column"]
-        numbers, bounds = column.numbers(), column.bounds
-        absent = np.flatnonzero(np.isnan(numbers))
-        if len(absent):
-            raise DataError(
-                f"data.label_column {column.name!r} has no value in {len(absent)} records, first in "
-                f"record {absent[0] + 1}. Fill them or remove them."
-            )
+        numbers, bounds = numbers_of(column), column.bounds
         if bounds is None:
             raise DataError(
                 f"data.label_column {column.name!r} has no bound. Add {column.name} = [0, most] to "
@@ -96,17 +91,7 @@ class Counts(Task):
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
         """Scaled to [0, 1]."""
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        if labels.ndim != 1:
-            raise DataError(
-                f"{where} must have one count per record, got labels {labels.shape}. Check the pair "
-                "(x, y)."
-            )
-        absent = int(np.isnan(labels.astype(np.float64)).sum())
-        if absent:
-            raise DataError(f"{where} has no count in {absent} records. Fill or remove them.")
-        return self.scale(labels.astype(np.float64))
+        return self.scale(number_per_record(labels, where, called="count"))
 
     def outside(self, labels: npt.NDArray[Any]) -> int:
         """Counts below 0 or beyond the bound."""

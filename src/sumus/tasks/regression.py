@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from sumus.errors import DataError, PlanError
 from sumus.tasks.measures import Measure, Metrics
+from sumus.tasks.numbers import number_per_record, numbers_of
 from sumus.tasks.task import (
     CountShape,
     Curvature,
@@ -106,13 +107,7 @@ class Regression(Task):
     def read(self, columns: Mapping[str, LabelColumn]) -> Labels:
         """Targets within their bounds, scaled to [−1, 1]."""
         column = columns["label_column"]
-        numbers, bounds = column.numbers(), column.bounds
-        absent = np.flatnonzero(np.isnan(numbers))
-        if len(absent):
-            raise DataError(
-                f"data.label_column {column.name!r} has no value in {len(absent)} records, first in "
-                f"record {absent[0] + 1}. Fill them or remove them."
-            )
+        numbers, bounds = numbers_of(column), column.bounds
         if bounds is None:
             raise DataError(
                 f"data.label_column {column.name!r} has no bounds. Add {column.name} = [low, high] "
@@ -125,17 +120,7 @@ class Regression(Task):
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
         """Scaled to [−1, 1]."""
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        if labels.ndim != 1:
-            raise DataError(
-                f"{where} must have one target per record, got labels {labels.shape}. Check the "
-                "pair (x, y)."
-            )
-        absent = int(np.isnan(labels.astype(np.float64)).sum())
-        if absent:
-            raise DataError(f"{where} has no target in {absent} records. Fill or remove them.")
-        return self.scale(labels.astype(np.float64))
+        return self.scale(number_per_record(labels, where, called="target"))
 
     def outside(self, labels: npt.NDArray[Any]) -> int:
         """Targets beyond the bounds."""

@@ -7,20 +7,19 @@ A record adds one unit, u grid steps, to one cell of each of m columns, so what 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
-from sumus.guarantee.algorithms.algorithm import Algorithm
-from sumus.guarantee.claims import ONE_DRAW_ALONE, Setting, Statement, one_draw_per_round
-from sumus.guarantee.layout import Layout, SiloDesign
+from sumus.guarantee.algorithms.one_sum import OneSum
+from sumus.guarantee.claims import ONE_DRAW_ALONE, Statement, one_draw_per_round
+from sumus.guarantee.layout import Layout
 from sumus.noise import Grid
-from sumus.plan import RULES, ResolvedPlan, ResolvedSilo, cells_of
+from sumus.plan import RULES, ResolvedPlan, cells_of
 
 __all__ = ["ALGORITHMS"]
 
 
 @final
-class Describe(Algorithm):
+class Describe(OneSum):
     """One noisy sum of counts, once; the grid's unit is one record in one cell."""
 
     rules = RULES["describe"]
@@ -39,38 +38,9 @@ class Describe(Algorithm):
     def layout(self, resolved: ResolvedPlan) -> Layout:
         return Layout(unit=1.0, step_weights=(1,), update_scale=1.0)
 
-    def silo(self, resolved: ResolvedPlan, silo: ResolvedSilo, grid: Grid) -> SiloDesign:
-        columns = len(cells_of(resolved.plan))
-        return SiloDesign(
-            name=silo.name,
-            learning_rate=silo.learning_rate,
-            clip_norm=grid.clip_norm,
-            resolution=grid.resolution,
-            l2_grid=root_above(columns) * grid.resolution,
-            sampling_rate=1.0,
-            local_steps=1,
-            records=silo.records,
-            variance_ratio=silo.std_factor**2,
-            overfull_rate=0.0,
-        )
-
-    def queries(self, local_steps: int) -> int:
-        return 1
-
-    def longest_update_grid(
-        self,
-        resolved: ResolvedPlan,
-        silo: SiloDesign,
-        *,
-        step_weights: Sequence[int],
-        batch: int,
-        weight_norm: float,
-    ) -> float:
-        """Every record adds a vector of length Δ₂."""
-        return float(silo.records) * silo.l2_grid
-
-    def proved(self, setting: Setting) -> Mapping[str, bool]:
-        return {"describe": True, "local": True}
+    def sensitivity_grid(self, resolved: ResolvedPlan, grid: Grid) -> float:
+        """One unit in one cell of each column: u·√m."""
+        return root_above(len(cells_of(resolved.plan))) * grid.resolution
 
     def headroom(self, resolved: ResolvedPlan) -> float:
         """All records of a silo may be in one cell."""

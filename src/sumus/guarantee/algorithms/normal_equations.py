@@ -9,15 +9,14 @@ them, and C = R². Records (or persons) are put on the grid one by one, so Δ₂
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
 
 from sumus.errors import PlanError
-from sumus.guarantee.algorithms.algorithm import Algorithm
-from sumus.guarantee.claims import ONE_DRAW_ALONE, Setting, Statement, one_draw_per_round
-from sumus.guarantee.layout import Layout, SiloDesign
+from sumus.guarantee.algorithms.one_sum import OneSum
+from sumus.guarantee.claims import ONE_DRAW_ALONE, Statement, one_draw_per_round
+from sumus.guarantee.layout import Layout
 from sumus.noise import Grid
-from sumus.plan import RULES, ResolvedPlan, ResolvedSilo
+from sumus.plan import RULES, ResolvedPlan
 
 __all__ = ["ALGORITHMS", "LARGEST_SILO", "centred_bounds", "longest_moments"]
 
@@ -26,7 +25,7 @@ LARGEST_SILO = 1 << 24
 
 
 @final
-class NormalEquations(Algorithm):
+class NormalEquations(OneSum):
     """One noisy sum of moments, once."""
 
     rules = RULES["normal-equations"]
@@ -44,37 +43,10 @@ class NormalEquations(Algorithm):
     def layout(self, resolved: ResolvedPlan) -> Layout:
         return Layout(unit=longest_moments(resolved), step_weights=(1,), update_scale=1.0)
 
-    def silo(self, resolved: ResolvedPlan, silo: ResolvedSilo, grid: Grid) -> SiloDesign:
-        return SiloDesign(
-            name=silo.name,
-            learning_rate=silo.learning_rate,
-            clip_norm=grid.clip_norm,
-            resolution=grid.resolution,
-            l2_grid=_sensitivity_grid(resolved, grid),
-            sampling_rate=1.0,
-            local_steps=1,
-            records=silo.records,
-            variance_ratio=silo.std_factor**2,
-            overfull_rate=0.0,
-        )
-
-    def queries(self, local_steps: int) -> int:
-        return 1
-
-    def longest_update_grid(
-        self,
-        resolved: ResolvedPlan,
-        silo: SiloDesign,
-        *,
-        step_weights: Sequence[int],
-        batch: int,
-        weight_norm: float,
-    ) -> float:
-        """Every record adds a vector of at most the resolution, and rounding to the grid once."""
-        return float(silo.records) * silo.l2_grid
-
-    def proved(self, setting: Setting) -> Mapping[str, bool]:
-        return {"normal-equations": True, "local": True}
+    def sensitivity_grid(self, resolved: ResolvedPlan, grid: Grid) -> float:
+        """The resolution, and √D more where the sum of a silo is rounded once."""
+        rounded = math.sqrt(resolved.coordinates) if resolved.local_dimension else 0.0
+        return grid.resolution + rounded
 
     def headroom(self, resolved: ResolvedPlan) -> float:
         """Moments add up over a silo's records: n·max(R², R·B)/C at most."""
@@ -115,12 +87,6 @@ def centred_bounds(resolved: ResolvedPlan) -> tuple[float, float]:
         raise PlanError("data.records_per_silo", largest, rule, 'Use "convex-pass".')
     # without the bias feature, a quarter of the bound, that is all a record has left
     return bound * math.sqrt(15.0 / 16.0), _target_bound(resolved)
-
-
-def _sensitivity_grid(resolved: ResolvedPlan, grid: Grid) -> float:
-    """Δ₂ in grid steps: the resolution, and √D more where the sum of a silo is rounded once."""
-    rounded = math.sqrt(resolved.coordinates) if resolved.local_dimension else 0.0
-    return grid.resolution + rounded
 
 
 def _target_bound(resolved: ResolvedPlan) -> float:
