@@ -47,7 +47,7 @@ _LINES = {
     "dates": "{} look like dates and are hashed as text: write them as numbers, such as days or an age",
     "commas": (
         "numbers in {} are written with a decimal comma and are hashed as text: write them with a "
-        "point"
+        'point, or set data.decimal = ","'
     ),
     "repeated": (
         "values of {} repeat: what is protected is one record, not a person with several of them "

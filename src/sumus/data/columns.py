@@ -13,6 +13,7 @@ never depend on the records either.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -57,13 +58,14 @@ class NumberColumn:
 @dataclass(frozen=True)
 class TextColumn:
     """Strings as positions in a list of distinct values; −1 means missing. `declared`: the file's
-    schema lists the values.
+    schema lists the values. `decimal`: the sign between whole numbers and decimals.
     """
 
     name: str
-    values: tuple[str, ...]
+    values: Sequence[str]
     codes: NDArray[np.int32]
     declared: bool = False
+    decimal: str = "."
 
     def __len__(self) -> int:
         return len(self.codes)

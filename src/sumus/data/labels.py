@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
+from sumus.data.words import Words
 from sumus.errors import DataError
 from sumus.tasks import Categories
 
@@ -31,6 +32,7 @@ __all__ = [
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
+_COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d*)?([eE][+-]?\d+)?")
 _NUMBER_SHARE = 0.9  # of the values that are there: above it, the rest is taken for typing errors
 
 
@@ -51,7 +53,7 @@ def as_text(column: Column) -> TextColumn:
     renumbered = np.array(
         [*(numbers.setdefault(value, len(numbers)) for value in short), -1], dtype=np.int32
     )
-    return TextColumn(column.name, tuple(numbers), renumbered[column.codes], column.declared)
+    return replace(column, values=tuple(numbers), codes=renumbered[column.codes])
 
 
 def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -104,9 +106,8 @@ def holds_numbers(column: Column) -> bool:
     """Whether at least nine in ten of the values that are there are numbers."""
     if isinstance(column, NumberColumn):
         return True
-    numeric = np.array([*(_parse(value) is not None for value in column.values), True])[
-        column.codes
-    ]
+    _, readable = _parsed(column)
+    numeric = np.append(readable, True)[column.codes]
     present = column.codes >= 0
     share = float(numeric[present].mean()) if present.any() else 1.0
     return share >= _NUMBER_SHARE
@@ -116,9 +117,7 @@ def readable_numbers(column: Column) -> NumberColumn:
     """A column as numbers, NaN where a value is none."""
     if isinstance(column, NumberColumn):
         return column
-    parsed = (_parse(value) for value in column.values)
-    table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
-    return NumberColumn(column.name, table[column.codes])
+    return NumberColumn(column.name, np.append(_parsed(column)[0], math.nan)[column.codes])
 
 
 def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberColumn:
@@ -131,20 +130,47 @@ def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberCol
     """
     if isinstance(column, NumberColumn):
         return column
-    parsed = [_parse(value) for value in column.values]
-    for place, number in enumerate(parsed):
-        if number is None:
-            where = np.flatnonzero(column.codes == place)
-            fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
-            raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
-    table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
-    return NumberColumn(column.name, table[column.codes])
+    numbers, readable = _parsed(column)
+    if not readable.all():
+        where = np.flatnonzero(column.codes == int(np.argmin(readable)))
+        fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
+        raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
+    return NumberColumn(column.name, np.append(numbers, math.nan)[column.codes])
 
 
-def _parse(text: str) -> float | None:
-    """The number a string holds, NaN for a word that means missing, None for anything else."""
+def _parsed(column: TextColumn) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The number of every distinct value, NaN where there is none, and which values are numbers or
+    mean missing.
+    """
+    values = column.values
+    if isinstance(values, Words) and column.decimal == ".":
+        numbers, plain = values.plain_numbers()
+        rest = np.flatnonzero(~plain)
+        numbers, readable = numbers.copy(), plain.copy()
+        for place in rest:
+            parsed = _parse(values[int(place)])
+            numbers[place] = math.nan if parsed is None else parsed
+            readable[place] = parsed is not None
+        return numbers, readable
+    each = [_parse(value, column.decimal) for value in values]
+    return (
+        np.array([math.nan if number is None else number for number in each], dtype=np.float64),
+        np.array([number is not None for number in each], dtype=np.bool_),
+    )
+
+
+def _parse(text: str, decimal: str = ".") -> float | None:
+    """The number a string holds, NaN for a word that means missing, None for anything else.
+
+    Args:
+        decimal: with a comma, points stand between groups of three digits: 1.234,5.
+    """
     if text.casefold() in _MISSING_NUMBERS:
         return math.nan
+    if decimal == ",":
+        if not _COMMA_NUMBER.fullmatch(text):
+            return None
+        text = text.replace(".", "").replace(",", ".")
     try:
         return float(text)
     except ValueError:
@@ -214,7 +240,8 @@ class LabelledBy:
     def categories(self) -> Categories:
         """The values as names from a list."""
         names, positions = codes_of(as_text(self.column), self.key, self.declared)
-        numeric = all(_parse(name) is not None for name in names)
+        decimal = self.column.decimal if isinstance(self.column, TextColumn) else "."
+        numeric = all(_parse(name, decimal) is not None for name in names)
         return Categories(names, positions, self.declared is not None, numeric)
 
     def numbers(self) -> NDArray[np.float64]:
