@@ -18,18 +18,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.columns import MISSING_WORDS
 from sumus.data.text_blocks import TextBlocks
 from sumus.data.words import Words
 
-__all__ = ["MISSING", "ArrowRows", "arrow_rows", "whole_lines"]
-
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "?"))
-"""Words that mean missing, whatever their case."""
+__all__ = ["ArrowRows", "arrow_rows", "whole_lines"]
 
 _MANY = 20_000  # distinct values that are kept in one buffer
-_LONGEST_MISSING = 4  # letters of the longest word that means missing
 # printable ASCII with blanks around it is stripped alike by everybody
-_ASCII = r"^ *[!-~]([ -~]*[!-~])? *$"
+_ASCII = r"^ *([!-~]([ -~]*[!-~])?)? *$"
 
 
 @final
@@ -62,33 +59,31 @@ class ArrowRows:
 
     def column(self, place: int) -> tuple[Sequence[str], NDArray[np.int32], bool]:
         """Distinct values of a column, the position of every row's value, and whether values are
-        stripped and none of them can mean missing.
+        stripped already and −1 marks the missing ones.
         """
         arrow = importlib.import_module("pyarrow")
         compute = importlib.import_module("pyarrow.compute")
         parts = [part[place] for part in self.parts]
         for part in self.parts:
             part[place] = None
-        if not parts:
-            return (), np.zeros(0, dtype=np.int32), True
         whole = arrow.chunked_array(parts).unify_dictionaries()
         del parts
         words = whole.chunk(0).dictionary
         codes = np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
         codes = codes.astype(np.int32, copy=False)
-        if len(words) < _MANY:
+        plain = len(words) >= _MANY and compute.all(
+            compute.match_substring_regex(words, _ASCII), min_count=0
+        )
+        if not plain or not plain.as_py():
             return tuple(words.to_pylist()), codes, False
         trimmed = compute.utf8_trim(words, characters=" ")
-        if not compute.all(compute.match_substring_regex(words, _ASCII)).as_py():
-            return tuple(words.to_pylist()), codes, False
-        short = compute.less_equal(compute.binary_length(trimmed), _LONGEST_MISSING)
-        odd = [word for word in trimmed.filter(short).to_pylist() if word.casefold() in MISSING]
-        if odd:
-            return tuple(words.to_pylist()), codes, False
-        if trimmed.equals(words):
-            return Words(words), codes, True
-        merged = trimmed.dictionary_encode()
-        return Words(merged.dictionary), merged.indices.to_numpy()[codes], True
+        lower, missing = compute.ascii_lower(trimmed), arrow.array(sorted(MISSING_WORDS))
+        absent = compute.is_in(lower, value_set=missing.cast(words.type))
+        there = compute.if_else(absent, arrow.scalar(None, words.type), trimmed).dictionary_encode()
+        if len(there.dictionary) == len(words):
+            return Words(there.dictionary), codes, True
+        places = there.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+        return Words(there.dictionary), places[codes], True
 
 
 def arrow_rows(blocks: TextBlocks, header: Sequence[str], separator: str, lines: int) -> ArrowRows:

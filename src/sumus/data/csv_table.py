@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.columns import TextColumn
-from sumus.data.csv_arrow import MISSING, arrow_rows, whole_lines
+from sumus.data.columns import MISSING_WORDS, TextColumn
+from sumus.data.csv_arrow import arrow_rows, whole_lines
 from sumus.data.packed import unpacked
 from sumus.data.text_blocks import TextBlocks
 from sumus.errors import DataError
@@ -192,7 +192,7 @@ def _column(
         return TextColumn(name, raw, codes)
     numbers = _numbering()
     stripped = [value.strip() for value in raw]
-    places = [-1 if value.casefold() in MISSING else numbers[value] for value in stripped]
+    places = [-1 if value.casefold() in MISSING_WORDS else numbers[value] for value in stripped]
     return TextColumn(
         name=name, values=tuple(numbers), codes=np.array(places, dtype=np.int32)[codes]
     )

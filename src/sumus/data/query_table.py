@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from sumus.data.arrow_table import arrow_columns
+from sumus.data.arrow_columns import arrow_columns, import_arrow
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.csv_table import columns_of_rows
 from sumus.errors import DataError
@@ -113,7 +113,8 @@ def _by_duckdb(path: Path, query: str, database: Path | None) -> dict[str, Colum
             statements = link.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise DataError(f"{path}: query must be one SELECT statement. Remove the others.")
-            return arrow_columns(path, link.execute(statements[0]).to_arrow_table())
+            table = link.execute(statements[0]).to_arrow_table()
+            return arrow_columns(import_arrow(str(path), "use an SQLite file"), str(path), table)
     except (duckdb.Error, ValueError) as error:
         raise _failed(path, error) from None
 

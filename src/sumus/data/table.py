@@ -30,7 +30,6 @@ from sumus.data.columns import (
     ScaledNumber,
     TextColumn,
 )
-from sumus.data.csv_table import read_csv
 from sumus.data.labels import (
     LabelledBy,
     as_text,
@@ -39,10 +38,10 @@ from sumus.data.labels import (
     number_or_text,
     parse_numbers,
 )
-from sumus.data.parquet_table import read_parquet
 from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
-from sumus.data.table_files import check_kind, locate
+from sumus.data.table_files import locate
+from sumus.data.table_reading import ReadingRules, read_table
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 from sumus.tasks import Task
@@ -105,20 +104,12 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
     """
     path, note = locate(data.path or "", folder)
     try:
-        state = path.stat()
-        table = _read(path, state.st_mtime_ns, state.st_size)
+        table = OwnTable(path, *read_table(path, ReadingRules.of(data)))
     except OSError as error:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
     return table if note is None else dataclasses.replace(table, notes=(note,))
-
-
-@functools.lru_cache(maxsize=2)
-def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
-    """One reading serves facts, check and load; a changed file is read again."""
-    typed = check_kind(path) == "parquet"
-    return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
 def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = False) -> Pool:
@@ -303,7 +294,7 @@ def _undeclared(column: Column) -> tuple[Encoder, str | None]:
             return ScaledNumber(column, *column.bounds), None
         return KnottedNumber(column), "knots"
     if column.declared and column.values:
-        return OneHot(column, column.values), "schema"
+        return OneHot(column, tuple(column.values)), "schema"
     return HashedText(column), "hash"
 
 
