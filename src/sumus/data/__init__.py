@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
+    from sumus.data.frames import columns_of as columns_of
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -69,6 +70,7 @@ __getattr__, __dir__, __all__ = door(
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
+    frames="columns_of",
     loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
