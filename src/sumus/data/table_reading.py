@@ -81,10 +81,14 @@ def _of_folder(
     kinds = {kind_of(file): file for file, *_ in files}
     if len(kinds) > 1:
         names = " and ".join(file.name for file in list(kinds.values())[:2])
-        raise DataError(f"{path}: {names} are of different kinds. Keep files of one kind.")
+        raise DataError(
+            f"data.path: the files of {path} are of different kinds, such as {names}. Keep one kind."
+        )
     (kind,) = kinds
     if kind in ("query", "xlsx"):
-        raise DataError(f"{path} must hold Parquet, Arrow or CSV files. Name a single file.")
+        raise DataError(
+            f"data.path: folder {path} must hold Parquet, Arrow or CSV files. Name a single file."
+        )
     columns = join_tables(path, [file for file, *_ in files], _reader(kind, rules))
     return _with_decimal(columns, rules), kind in ("parquet", "arrow", "stream")
 
