@@ -1,7 +1,7 @@
 """Reads the result of a silo's own query into columns.
 
-    database = "warehouse.duckdb"                      # or an SQLite file; omitted: files of this folder
-    query = "SELECT hospital, age, label FROM visits"
+    database = "warehouse.duckdb"                # or an SQLite file; omitted: DuckDB over files
+    query = "SELECT hospital, age, label FROM visits"    # or FROM '{folder}/visits/*.parquet'
 
 The query stands in a file of the silo, never in a plan: a plan comes from a coordinator, who must not
 be able to choose what is computed on somebody else's database. `data.path` (or `sumus join --data`)
@@ -28,6 +28,8 @@ from sumus.files import RuledTable, key, optional, parse_toml, read_toml, text
 __all__ = ["SiloQuery", "read_query"]
 
 _ROWS_AT_ONCE = 65_536
+_FOLDER = "{folder}"
+_SAYS_VALUES = ("Conversion Error", "Out of Range Error", "Constraint Error", "Invalid Input Error")
 _DUCKDB_RULES = (  # in this order: the last one locks them
     ("autoinstall_known_extensions", "false"),
     ("autoload_known_extensions", "false"),
@@ -44,7 +46,8 @@ class SiloQuery(RuledTable):
 
     document: ClassVar[str] = "query file"
 
-    query: str = key("", text())  # one SELECT statement
+    # one SELECT statement; {folder} is the folder of this file, the only one that is read
+    query: str = key("", text())
     # a DuckDB or SQLite file, relative to this file; omitted: DuckDB over files of this folder
     database: str | None = key(None, optional(text()))
     # instead: an installed Python driver (DB-API 2.0), such as psycopg
@@ -100,6 +103,7 @@ def _by_duckdb(path: Path, query: str, database: Path | None) -> dict[str, Colum
             f"{path} needs duckdb. Run: pip install 'sumus[tables]' (or use an SQLite file)."
         ) from None
     folder = str(path.parent.resolve())
+    query = query.replace(_FOLDER, folder.replace("'", "''"))
     try:
         with (
             duckdb.connect()
@@ -107,13 +111,12 @@ def _by_duckdb(path: Path, query: str, database: Path | None) -> dict[str, Colum
             else duckdb.connect(str(database), read_only=True) as link
         ):
             link.execute("SET allowed_directories = ?", [[folder]])
-            link.execute("SET file_search_path = ?", [folder])
             for rule, value in _DUCKDB_RULES:
                 link.execute(f"SET {rule} = {value}")
             statements = link.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise DataError(f"{path}: query must be one SELECT statement. Remove the others.")
-            table = link.execute(statements[0]).to_arrow_table()
+            table = link.sql(query).to_arrow_table()
             return arrow_columns(import_arrow(str(path), "use an SQLite file"), str(path), table)
     except (duckdb.Error, ValueError) as error:
         raise _failed(path, error) from None
@@ -163,7 +166,10 @@ def _by_driver(path: Path, asked: SiloQuery) -> dict[str, TextColumn]:
             link.rollback()
             link.close()
     except driver.Error as error:
-        raise _failed(path, error) from None
+        raise DataError(
+            f"{path}: the query cannot be run: {type(error).__name__} of {asked.driver}. Try it in "
+            "the database's own program."
+        ) from None
 
 
 def _columns(path: Path, cursor: Any) -> dict[str, TextColumn]:
@@ -182,6 +188,8 @@ def _rows(cursor: Any) -> Iterator[list[str]]:
 
 def _failed(path: Path, error: Exception) -> DataError:
     reason = (str(error).splitlines() or ["it failed"])[0].rstrip(".")
+    if reason.startswith(_SAYS_VALUES):  # a value belongs to somebody
+        reason = reason.partition(":")[0]
     return DataError(f"{path}: the query cannot be run: {reason}. Correct it.")
 
 
