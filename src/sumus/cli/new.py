@@ -162,9 +162,7 @@ def _check_free(out: Path, *, force: bool) -> None:
         raise StorageError(f"{out} is there already. Give --force, or another --out.")
 
 
-def _known(
-    schema: Path | None, bounds: list[str] | None, categories: list[str] | None
-) -> Known:
+def _known(schema: Path | None, bounds: list[str] | None, categories: list[str] | None) -> Known:
     from sumus.drafting import Known, typed_bounds, typed_names
 
     known = Known() if schema is None else Known.load(schema)

@@ -33,9 +33,15 @@ if TYPE_CHECKING:
         TextColumn as TextColumn,
     )
     from sumus.data.decimal_comma import with_decimal_points as with_decimal_points
+    from sumus.data.encoding import (
+        ColumnRule as ColumnRule,
+        Encoding as Encoding,
+        undeclared_feature as undeclared_feature,
+    )
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
+    from sumus.data.frames import columns_of as columns_of
     from sumus.data.labels import (
         as_text as as_text,
         holds_numbers as holds_numbers,
@@ -79,9 +85,11 @@ __getattr__, __dir__, __all__ = door(
     column_warnings="WARNING listed looks_like names_a_person names_an_identifier repeats",
     columns="Column NumberColumn TextColumn",
     decimal_comma="with_decimal_points",
+    encoding="ColumnRule Encoding undeclared_feature",
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
+    frames="columns_of",
     labels="as_text holds_numbers readable_numbers",
     loading="load load_silo public_facts",
     locations="cache_folder",

@@ -87,7 +87,7 @@ def rounded_down(count: int) -> int:
 def gaussian_distance(epsilon: float, delta: float) -> float:
     """μ of the Gaussian pair that is (ε, δ)-private and no more.
 
-        δ = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2)
+    δ = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2)
     """
 
     def beyond(mu: float) -> float:

@@ -345,9 +345,7 @@ def _remarks(
                 "steadier under normal-equations"
             )
     missing = [
-        each.finding.name
-        for each in used
-        if not _is_complete(table.columns[each.finding.name])
+        each.finding.name for each in used if not _is_complete(table.columns[each.finding.name])
     ]
     if missing:
         lines.append(

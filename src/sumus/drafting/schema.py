@@ -39,7 +39,9 @@ class Known:
     def load(cls, path: Path) -> Known:
         """Read a schema file; what is none is refused by the name of its entry."""
         text = read_toml(path, "--schema")
-        return cls.of(_parsed_json(text) if path.suffix == ".json" else parse_toml(text, "--schema"))
+        return cls.of(
+            _parsed_json(text) if path.suffix == ".json" else parse_toml(text, "--schema")
+        )
 
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Known:

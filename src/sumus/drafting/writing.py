@@ -156,7 +156,9 @@ def _data(draft: Draft, plan_name: str) -> list[str]:
         if getattr(data, key) is not None:
             lines += _beside(f"{key} = {toml_value(getattr(data, key))}", why)
     if data.person_column is not None:
-        lines += ["# raise privacy.silos_per_person where one person may have rows in several silos"]
+        lines += [
+            "# raise privacy.silos_per_person where one person may have rows in several silos"
+        ]
     if data.intervals is not None:
         lines += _beside(f"intervals = {toml_value(list(data.intervals))}", "public cut points")
     if data.decimal_comma is not None:
@@ -176,7 +178,9 @@ def _data(draft: Draft, plan_name: str) -> list[str]:
 
 
 def _column(used: Used) -> str:
-    return "\n".join(_beside(f"  {toml_value(used.finding.name)},", f"{used.finding.kind}: {used.how}"))
+    return "\n".join(
+        _beside(f"  {toml_value(used.finding.name)},", f"{used.finding.kind}: {used.how}")
+    )
 
 
 def _bounds(draft: Draft, plan_name: str) -> list[str]:
@@ -259,7 +263,9 @@ def as_json(draft: Draft) -> dict[str, Any]:
             }
             for each in draft.used
         },
-        "left_out": {each.name: {"kind": each.kind, "why": each.left_out} for each in draft.left_out},
+        "left_out": {
+            each.name: {"kind": each.kind, "why": each.left_out} for each in draft.left_out
+        },
         "choices": {
             each.key: {"value": each.value, "reason": each.reason} for each in draft.choices
         },
