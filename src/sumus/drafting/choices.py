@@ -80,7 +80,7 @@ _LENGTH = ()
 
 def rounded_down(count: int) -> int:
     """The next of 1, 2, 5, 10, 20, 50, … that is not above a count; 1 for nothing."""
-    power = 10 ** int(math.log10(max(count, 1)))
+    power: int = 10 ** int(math.log10(max(count, 1)))
     return max(step * power for step in (1, 2, 5) if step * power <= max(count, 1))
 
 
