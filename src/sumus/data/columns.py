@@ -65,7 +65,6 @@ class TextColumn:
     Args:
         declared: the file's schema lists the values.
         untyped: no schema says that this is text; whether it is, or numbers, shows in the values.
-        decimal: the sign between whole numbers and decimals.
     """
 
     name: str
@@ -73,7 +72,6 @@ class TextColumn:
     codes: NDArray[np.int32]
     declared: bool = False
     untyped: bool = False
-    decimal: str = "."
 
     def __len__(self) -> int:
         return len(self.codes)

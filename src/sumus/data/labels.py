@@ -33,7 +33,6 @@ __all__ = [
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
-_COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d*)?([eE][+-]?\d+)?")
 _NUMBER_SHARE = 0.9  # of the values that are there: above it, the rest is taken for typing errors
 
 
@@ -144,7 +143,7 @@ def _parsed(column: TextColumn) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
     mean missing.
     """
     values = column.values
-    if isinstance(values, Words) and column.decimal == ".":
+    if isinstance(values, Words):
         numbers, plain = values.plain_numbers()
         rest = np.flatnonzero(~plain)
         numbers, readable = numbers.copy(), plain.copy()
@@ -153,25 +152,17 @@ def _parsed(column: TextColumn) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
             numbers[place] = math.nan if parsed is None else parsed
             readable[place] = parsed is not None
         return numbers, readable
-    each = [_parse(value, column.decimal) for value in values]
+    each = [_parse(value) for value in values]
     return (
         np.array([math.nan if number is None else number for number in each], dtype=np.float64),
         np.array([number is not None for number in each], dtype=np.bool_),
     )
 
 
-def _parse(text: str, decimal: str = ".") -> float | None:
-    """The number a string holds, NaN for a word that means missing, None for anything else.
-
-    Args:
-        decimal: with a comma, points stand between groups of three digits: 1.234,5.
-    """
+def _parse(text: str) -> float | None:
+    """The number a string holds, NaN for a word that means missing, None for anything else."""
     if text.casefold() in _MISSING_NUMBERS:
         return math.nan
-    if decimal == ",":
-        if not _COMMA_NUMBER.fullmatch(text):
-            return None
-        text = text.replace(".", "").replace(",", ".")
     try:
         return float(text)
     except ValueError:
@@ -241,8 +232,7 @@ class LabelledBy:
     def categories(self) -> Categories:
         """The values as names from a list."""
         names, positions = codes_of(as_text(self.column), self.key, self.declared)
-        decimal = self.column.decimal if isinstance(self.column, TextColumn) else "."
-        numeric = all(_parse(name, decimal) is not None for name in names)
+        numeric = all(_parse(name) is not None for name in names)
         return Categories(names, positions, self.declared is not None, numeric)
 
     def numbers(self) -> NDArray[np.float64]:

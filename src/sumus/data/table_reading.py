@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from sumus.data.columns import Column, TextColumn
+from sumus.data.columns import Column
 from sumus.data.csv_table import read_csv
 from sumus.data.folder_table import join_tables, table_files
 from sumus.data.parquet_table import read_arrow, read_parquet
@@ -27,13 +27,12 @@ class ReadingRules:
     """What a plan says about how its file is written."""
 
     encoding: str | None = None
-    decimal: str | None = None
     sheet: str | None = None
 
     @classmethod
     def of(cls, data: DataPlan) -> ReadingRules:
         """As the plan says."""
-        return cls(data.encoding, data.decimal, data.sheet)
+        return cls(data.encoding, data.sheet)
 
 
 def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool]:
@@ -50,8 +49,7 @@ def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool
         files = table_files(path)
         return _of_folder(path, tuple((file, *_state(file)) for file in files), rules)
     if kind_of(path) == "query":
-        columns, typed = read_query(path)
-        return _with_decimal(columns, rules), typed
+        return read_query(path)
     return _of_file(path, *_state(path), rules)
 
 
@@ -71,7 +69,7 @@ def _of_file(
     path: Path, modified_ns: int, size: int, rules: ReadingRules
 ) -> tuple[dict[str, Column], bool]:
     kind = kind_of(path)
-    return _with_decimal(_reader(kind, rules)(path), rules), kind in ("parquet", "arrow", "stream")
+    return _reader(kind, rules)(path), kind in ("parquet", "arrow", "stream")
 
 
 @functools.lru_cache(maxsize=1)
@@ -90,7 +88,7 @@ def _of_folder(
             f"data.path: folder {path} must hold Parquet, Arrow or CSV files. Name a single file."
         )
     columns = join_tables(path, [file for file, *_ in files], _reader(kind, rules))
-    return _with_decimal(columns, rules), kind in ("parquet", "arrow", "stream")
+    return columns, kind in ("parquet", "arrow", "stream")
 
 
 def _reader(kind: Kind, rules: ReadingRules) -> Callable[[Path], dict[str, Column]]:
@@ -102,12 +100,3 @@ def _reader(kind: Kind, rules: ReadingRules) -> Callable[[Path], dict[str, Colum
         "xlsx": lambda path: dict(read_xlsx(path, sheet=rules.sheet)),
     }
     return readers[kind]
-
-
-def _with_decimal(columns: dict[str, Column], rules: ReadingRules) -> dict[str, Column]:
-    if rules.decimal in (None, "."):
-        return columns
-    return {
-        name: replace(column, decimal=",") if isinstance(column, TextColumn) else column
-        for name, column in columns.items()
-    }

@@ -253,8 +253,6 @@ class DataPlan(RuledTable):
     path: str | None = key(None, optional(text()))
     # of a text file without byte order mark; omitted: utf-8
     encoding: str | None = key(None, optional(choice(*ENCODINGS)), only=_FILE)
-    # what stands between whole numbers and decimals in a text file; omitted: a point
-    decimal: str | None = key(None, optional(choice(".", ",")), only=_FILE)
     # of an Excel workbook; omitted: its first one
     sheet: str | None = key(None, optional(text()), only=_FILE)
     # instead: the name of records given in Python, which no command can load
@@ -282,6 +280,8 @@ class DataPlan(RuledTable):
     intervals: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))), only=_TIMES)
     # feature columns of the file; omitted: all others
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
+    # columns of the file whose numbers are written with a decimal comma: 48,5 or 1.234,5
+    decimal_comma: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
     # how a named data set is dealt to silos
     partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))
     # the smaller, the fewer classes a silo has
