@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "secagg": {"errors", "randomness", "files"},
     "plan": {"errors", "files", "noise", "tasks"},
     "texts": {"errors"},
-    "data": {"errors", "randomness", "tasks", "plan", "texts"},
+    "data": {"errors", "randomness", "files", "tasks", "plan", "texts"},
     "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
     "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},
