@@ -13,9 +13,9 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.parties import Simulation as Simulation
-    from sumus.runs.baselines import without_noise as without_noise
     from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
+    from sumus.runs.plain_plan import without_noise as without_noise
     from sumus.runs.run import train as train
     from sumus.runs.server_run import (
         finish as finish,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    baselines="without_noise",
     described="describe",
     options="RunOptions",
+    plain_plan="without_noise",
     run="Simulation train",
     server_run="finish is_over open_run start_of",
     starting="Start find_start with_start",

@@ -26,13 +26,13 @@ from sumus.books import (
     RunFolder,
     dataset_of,
 )
+from sumus.comparing import baselines_of, compare, constant_baseline, require_simulation
 from sumus.data import FederatedData, data_folder
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import own_copy
-from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.finishing import finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_model, with_records
 from sumus.runs.options import RunOptions
@@ -72,6 +72,7 @@ def train(
     simulation: Simulation | None = None,
     progress: Progress | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
+    comparing: Callable[[int, int], None] | None = None,
 ) -> TrainedRun:
     """Run the whole federation in this process with the real protocol and the real noise.
 
@@ -95,6 +96,7 @@ def train(
         simulation: a public seed for all noise. It voids the guarantee, and the journal says so.
         progress: called after every round.
         begun: called once the guarantee is certified.
+        comparing: called with models done and all models, while others are trained for comparison.
     """
     options, began = options or RunOptions(), time.perf_counter()
     if options.resume:
@@ -108,6 +110,8 @@ def train(
             classes=classes,
             groups=groups,
         )
+    if options.compare:
+        require_simulation(plan)
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)
     design = _designed(with_model(plan, model), data, model)
@@ -143,19 +147,30 @@ def train(
             pass
         in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
         compared = constant_baseline(design.plan, data) if in_the_clear else {}
-        if options.compare:
-            compared |= baselines(design.plan, prepared, threads=options.threads)
+        beside = (
+            compare(
+                design.plan,
+                data,
+                prepared,
+                party.server.released,
+                threads=options.threads,
+                progress=comparing,
+            )
+            if options.compare
+            else ()
+        )
         result = TrainedRun(
             run.path,
             design.plan,
             account,
             loaded_model(party),
             tuple(run.rounds()),
-            compared,
+            compared | baselines_of(beside),
             data.assumptions if account is None else account.assumptions,
             time.perf_counter() - began,
             run.void,
             None if isinstance(releases, NoLedger) else releases.total(),
+            beside,
         )
         finish(run, result.model, result.summary(), telling)
     return result
