@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
     "plan": {"errors", "files", "noise", "tasks"},
-    "data": {"errors", "randomness", "tasks", "plan"},
+    "data": {"errors", "randomness", "files", "tasks", "plan"},
     "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
     "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},

@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from sumus.data.catalogue_entry import NamedSet as NamedSet
     from sumus.data.cells import described as described, described_pool as described_pool
     from sumus.data.column_warnings import WARNING as WARNING, listed as listed
-    from sumus.data.columns import TextColumn as TextColumn
+    from sumus.data.columns import Column as Column, TextColumn as TextColumn
+    from sumus.data.encoding import (
+        ColumnRule as ColumnRule,
+        Encoding as Encoding,
+        undeclared_feature as undeclared_feature,
+    )
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
+    from sumus.data.frames import columns_of as columns_of
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -59,10 +65,12 @@ __getattr__, __dir__, __all__ = door(
     catalogue="CATALOGUE named_set",
     cells="described described_pool",
     column_warnings="WARNING listed",
-    columns="TextColumn",
+    columns="Column TextColumn",
+    encoding="ColumnRule Encoding undeclared_feature",
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
+    frames="columns_of",
     loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",

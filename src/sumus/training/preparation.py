@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from torch import nn
 
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
-from sumus.features import BIAS_SHARE, bounded, feature_map
+from sumus.features import BIAS_SHARE, FeatureMap, bounded, feature_map
 from sumus.gradients import PerRecordGradients, Units
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
@@ -33,7 +33,15 @@ from sumus.tasks import LabelFacts
 from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
 
-__all__ = ["Prepared", "named_model", "prepare", "require_persons", "units_of"]
+__all__ = [
+    "Prepared",
+    "PublicFeatures",
+    "model_behind",
+    "named_model",
+    "prepare",
+    "require_persons",
+    "units_of",
+]
 
 
 @final
@@ -46,6 +54,49 @@ class Prepared:
     data: FederatedData
     model: nn.Module
     first_parameters: npt.NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class PublicFeatures:
+    """The public features of records of one shape.
+
+    Guarantee: row j of the result depends on record j and on the plan alone.
+
+    Args:
+        mapping: the map that `training.features` names.
+        bound: R, the longest that a record becomes with its bias feature; None: as the map leaves
+            it.
+        longest: L, `training.feature_norm`, below which lengths are kept.
+    """
+
+    mapping: FeatureMap
+    bound: float | None
+    longest: float | None
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, shape: tuple[int, ...]) -> Self:
+        """Those of a plan, for records of this shape."""
+        training = plan.training
+        return cls(
+            feature_map(training.features, shape),
+            training.feature_bound if plan.rules.bounded_records else None,
+            training.feature_norm,
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record behind them."""
+        mapped = self.mapping.shape
+        return mapped if self.bound is None else (math.prod(mapped) + 1,)
+
+    def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+        """Features of all records."""
+        x = self.mapping(records)
+        if self.bound is not None:
+            flat = x.reshape(len(x), math.prod(x.shape[1:]))
+            x = bounded(flat, self.bound, longest=self.longest)
+        return np.ascontiguousarray(x, dtype=np.float32)
 
 
 def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None) -> Prepared:
@@ -70,12 +121,12 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         raise PlanError(
             "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
         )
-    mapping = feature_map(training.features, data.shape)
-    shape = (math.prod(mapping.shape) + 1,) if bounds else mapping.shape
+    features = PublicFeatures.of(plan, data.shape)
+    shape = features.shape
     trained = (
         freeze_local(plan, own_copy(model, logits=training.logits))
         if model is not None
-        else _build(plan, shape, data.labels)
+        else model_behind(plan, shape, data.labels)
     )
     kind = InputKind.of(trained, training.vocabulary)
 
@@ -83,14 +134,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         if training.features == "none" and kind.form(torch.from_numpy(records.x[:0])).whole:
             _require_known(records, kind, silo)
             return records
-        x = mapping(records.x)
-        if bounds:
-            x = bounded(
-                x.reshape(len(x), math.prod(x.shape[1:])),
-                training.feature_bound,
-                longest=training.feature_norm,
-            )
-        return replace(records, x=np.ascontiguousarray(x, dtype=np.float32))
+        return replace(records, x=features(records.x))
 
     silos = tuple(
         replace(
@@ -110,7 +154,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     """The model that a plan names, for records of this shape before the plan's features."""
-    return _build(plan, feature_shape(plan.training.features, shape), labels)
+    return model_behind(plan, feature_shape(plan.training.features, shape), labels)
 
 
 def _require_known(records: Records, kind: InputKind, silo: str) -> None:
@@ -145,7 +189,8 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: Label
     plan.task.check_outputs(outputs, labels)
 
 
-def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
+def model_behind(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
+    """The model that a plan names, for records of this shape behind the plan's features."""
     training, task, bounds = plan.training, plan.task, plan.rules.bounded_records
     outputs, start = task.outputs(labels, training.model), task.first_intercept
     if (
