@@ -51,8 +51,8 @@ def mean_loss(design: LinearDesign, weights: Floats) -> float:
 def _losses(design: LinearDesign, z: Floats) -> Floats:
     """φ of every row, over all its outputs."""
     if design.link is Link.SOFTMAX:
-        return _log_sum(z) - z[np.arange(len(z)), design.y]
-    return _loss(design.link, z, design.y).sum(axis=1)
+        return np.asarray(_log_sum(z) - z[np.arange(len(z)), design.y])
+    return np.asarray(_loss(design.link, z, design.y).sum(axis=1))
 
 
 def _loss(link: Link, z: Floats, y: npt.NDArray[Any]) -> Floats:

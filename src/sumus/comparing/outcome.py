@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
 
-from sumus.files import from_json
+from sumus.files import from_json, plain_json
 from sumus.tasks import Measure
 
 __all__ = [
@@ -102,7 +102,8 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self)
+        values: dict[str, Any] = plain_json(asdict(self))
+        return values
 
     @classmethod
     def from_json(cls, stored: object, where: str) -> Self:
