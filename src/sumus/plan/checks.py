@@ -28,6 +28,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_refusals,
         _check_unit,
         _check_persons,
+        _check_loss,
         _check_local_parameters,
         _check_learning_rates,
         _check_selection,
@@ -137,11 +138,30 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    named = {
+        f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories", "texts")
+    }
     for where, names in (named | {"describe.columns": plan.describe.columns}).items():
         if column in (names or ()):
             rule = f"must not be named in {where} (who somebody is stays with the silo)"
             raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
+
+
+def _check_loss(plan: TrainingPlan) -> None:
+    """A loss of one's own: only where each record's gradient is clipped, whatever it is."""
+    name, field = plan.training.loss, "training.loss"
+    if name is None:
+        return
+    if field not in plan.rules.keys:
+        known = " or ".join(rules.name for rules in RULES.values() if field in rules.keys)
+        rule = f"needs clipped gradients, and {plan.training.algorithm} has none of single records"
+        raise PlanError(field, name, rule, f"Use {known}, or leave it out.")
+    if plan.training.local_parameters is not None:
+        rule = "cannot stand beside training.local_parameters (a silo fits them by the task's loss)"
+        raise PlanError(field, name, rule, "Keep one of them.")
+    if plan.training.class_weights is not None:
+        rule = "cannot stand beside training.class_weights (they weigh the task's loss)"
+        raise PlanError(field, name, rule, "Weigh records in the loss.")
 
 
 def _check_local_parameters(plan: TrainingPlan) -> None:
@@ -311,6 +331,7 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
             "must name at least one column and none of them twice",
             fix,
         )
+    _check_texts(data, keys)
     labels_are_names = task.label_declaration == "categories"
     for name in data.named(keys if labels_are_names else keys[-1:]).values():
         if name is not None and name in (data.bounds or {}):
@@ -323,6 +344,23 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
                 rule,
                 f"Remove it, or use data.categories.{name}.",
             )
+
+
+def _check_texts(data: DataPlan, keys: tuple[str, ...]) -> None:
+    """A column of free text is a feature, and has neither bounds nor a list."""
+    named = {
+        **{f"data.{key}": {name} for key, name in data.named(keys).items() if name is not None},
+        "data.bounds": data.bounds or {},
+        "data.categories": data.categories or {},
+    }
+    for name, kind in (data.texts or {}).items():
+        for where, columns in named.items():
+            if name in columns:
+                rule = f"must not name a column of {where}"
+                raise PlanError(f"data.texts.{name}", kind, rule, "Keep one of them.")
+        if data.columns is not None and name not in data.columns:
+            rule = "must be a feature column"
+            raise PlanError(f"data.texts.{name}", kind, rule, "Add it to data.columns.")
 
 
 def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:

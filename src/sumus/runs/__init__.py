@@ -13,6 +13,7 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.parties import Simulation as Simulation
+    from sumus.runs.callbacks import Callback as Callback
     from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
     from sumus.runs.plain_plan import without_noise as without_noise
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    callbacks="Callback",
     described="describe",
     options="RunOptions",
     plain_plan="without_noise",

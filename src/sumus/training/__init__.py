@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         load_flat as load_flat,
     )
     from sumus.training.noise import lifted_sum as lifted_sum
+    from sumus.training.own_loss import GIVEN as GIVEN, own_loss as own_loss
     from sumus.training.preparation import (
         Prepared as Prepared,
         PublicFeatures as PublicFeatures,
@@ -61,6 +62,7 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
+    own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
