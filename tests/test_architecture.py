@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
     "plan": {"errors", "files", "noise", "tasks"},
-    "data": {"errors", "randomness", "tasks", "plan"},
+    "data": {"errors", "randomness", "files", "tasks", "plan"},
     "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
     "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},
@@ -53,6 +53,7 @@ ROOMS: dict[str, set[str]] = {
         "features",
     },
     "describing": {"errors", "files", "tasks", "plan", "data", "guarantee", "books"},
+    "drafting": {"errors", "files", "tasks", "plan", "data", "guarantee"},
     "report": {"errors", "files", "tasks", "plan", "guarantee", "books", "describing"},
     "parties": {
         "tasks",

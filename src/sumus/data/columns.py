@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "MISSING_WORDS",
     "Column",
     "Encoder",
     "HashedText",
@@ -36,6 +37,8 @@ Indices = NDArray[np.int64]
 _STEPS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 1e6)
 KNOTS: NDArray[np.float64] = np.array([*(-step for step in reversed(_STEPS)), 0.0, *_STEPS])
 BUCKETS = 32
+MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "?"))
+"""What stands for a missing value where text is all there is, whatever its case."""
 
 
 @final
@@ -56,14 +59,18 @@ class NumberColumn:
 @final
 @dataclass(frozen=True)
 class TextColumn:
-    """Strings as positions in a list of distinct values; −1 means missing. `declared`: the file's
-    schema lists the values.
+    """Strings as positions in a list of distinct values; −1 means missing.
+
+    Args:
+        declared: the file's schema lists the values.
+        untyped: no schema says that this is text; whether it is, or numbers, shows in the values.
     """
 
     name: str
     values: tuple[str, ...]
     codes: NDArray[np.int32]
     declared: bool = False
+    untyped: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -18,12 +18,11 @@ from typing import TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.columns import TextColumn
+from sumus.data.columns import MISSING_WORDS, TextColumn
 from sumus.errors import DataError
 
 __all__ = ["read_csv"]
 
-_MISSING = frozenset(("", "na", "n/a", "nan", "null", "?"))
 _SEPARATORS = ",;\t|"
 _ROWS_AT_ONCE = 65_536
 
@@ -140,7 +139,7 @@ def _column(name: str, raw: tuple[str, ...], codes: NDArray[np.int32]) -> TextCo
     """Strip values, mark the missing ones and give equal values one number."""
     numbers = _numbering()
     stripped = [value.strip() for value in raw]
-    places = [-1 if value.casefold() in _MISSING else numbers[value] for value in stripped]
+    places = [-1 if value.casefold() in MISSING_WORDS else numbers[value] for value in stripped]
     return TextColumn(
         name=name, values=tuple(numbers), codes=np.array(places, dtype=np.int32)[codes]
     )

@@ -27,6 +27,7 @@ __all__ = [
     "number_or_text",
     "parse_numbers",
     "readable_numbers",
+    "spelt",
 ]
 
 _MISSING_NUMBERS = frozenset(("none", "-", "."))
@@ -42,9 +43,9 @@ def as_text(column: Column) -> TextColumn:
         codes = np.full(len(column.values), -1, dtype=np.int32)
         codes[present] = places
         # only booleans bring their bounds along
-        spelt = _flag_text if column.bounds == (0.0, 1.0) else _number_text
-        return TextColumn(column.name, tuple(spelt(float(value)) for value in values), codes)
-    short = [_spelt(value) for value in column.values]
+        spell = _flag_text if column.bounds == (0.0, 1.0) else _number_text
+        return TextColumn(column.name, tuple(spell(float(value)) for value in values), codes)
+    short = [spelt(value) for value in column.values]
     if short == list(column.values):
         return column
     numbers: dict[str, int] = {}
@@ -61,16 +62,16 @@ def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
         declared: a list of `data.categories`.
         name: of its column, for the error.
     """
-    spelt = tuple(map(_spelt, declared))
-    if len(set(spelt)) < len(spelt):
+    spellings = tuple(map(spelt, declared))
+    if len(set(spellings)) < len(spellings):
         raise DataError(
             f"data.categories.{name} lists one value in two spellings, such as 4 and 4.0. Keep one "
             "of them."
         )
-    return spelt
+    return spellings
 
 
-def _spelt(value: str) -> str:
+def spelt(value: str) -> str:
     """Whole numbers without decimals and booleans with a capital, so that 1 and 1.0, true and TRUE
     are one category.
     """

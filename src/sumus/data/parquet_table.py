@@ -4,40 +4,27 @@ category.
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from sumus.data.columns import Column, NumberColumn, TextColumn
+from sumus.data.arrow_columns import arrow_columns, import_arrow
+from sumus.data.columns import Column
 from sumus.errors import DataError
 
 __all__ = ["read_parquet"]
 
-_MICROSECONDS_A_DAY = 86_400e6
-
 
 def read_parquet(path: Path) -> dict[str, Column]:
-    """All columns of a Parquet file, in file order.
-
-    Numbers stay numbers, booleans are numbers between 0 and 1, dates and times become days since
-    1970, strings stay strings and dictionary types bring their list of categories along.
+    """All columns of a Parquet file, in file order, by the rules of `arrow_columns`.
 
     Args:
         path: the file.
     """
-    try:
-        arrow = importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise DataError(
-            f"{path} is a Parquet file, which needs pyarrow. Run: pip install 'sumus[train]' (or "
-            "save it as CSV)."
-        ) from None
+    what, instead = f"{path} is a Parquet file, which", "save it as CSV"
+    arrow = import_arrow(what, instead)
+    parquet = import_arrow(what, instead, "pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
-            return _columns(arrow, path, file.read())
+            return arrow_columns(arrow, str(path), file.read())
     except (
         OSError,
         ValueError,
@@ -46,73 +33,3 @@ def read_parquet(path: Path) -> dict[str, Column]:
     ) as error:  # arrow's own errors are kinds of these
         reason = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {reason}. Check data.path.") from None
-
-
-def _columns(arrow: Any, path: Path, table: Any) -> dict[str, Column]:
-    if len(set(table.column_names)) != len(table.column_names):
-        raise DataError(f"{path} has two columns of one name. Rename one of them.")
-    return {
-        name: _column(arrow, path, name, table[name].combine_chunks())
-        for name in table.column_names
-    }
-
-
-def _column(arrow: Any, path: Path, name: str, values: Any) -> Column:
-    types = arrow.types
-    if isinstance(values, arrow.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks else arrow.array([], type=values.type)
-    kind = values.type
-    if types.is_dictionary(kind) and _is_text(types, kind.value_type):
-        return _text(name, values, declared=True)
-    if types.is_dictionary(kind):
-        values, kind = values.dictionary_decode(), kind.value_type
-    if _is_text(types, kind):
-        return _text(name, values.dictionary_encode(), declared=False)
-    if types.is_boolean(kind):
-        return NumberColumn(name, _numbers(arrow, values), bounds=(0.0, 1.0))
-    if (
-        types.is_null(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-    ):
-        return NumberColumn(name, _numbers(arrow, values))
-    if types.is_date(kind) or types.is_timestamp(kind):
-        moments = values.cast(arrow.timestamp("us"), safe=False).cast(arrow.int64())
-        return NumberColumn(name, _numbers(arrow, moments) / _MICROSECONDS_A_DAY)
-    raise DataError(
-        f"{path}: column {name!r} has type {kind}, which is no feature. Remove it or convert it to "
-        "numbers or text."
-    )
-
-
-def _is_text(types: Any, kind: Any) -> bool:
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or getattr(types, "is_string_view", types.is_string)(kind)
-    )
-
-
-def _numbers(arrow: Any, values: Any) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    as_double = values.cast(arrow.float64(), safe=False)
-    return np.asarray(as_double.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _text(name: str, values: Any, *, declared: bool) -> TextColumn:
-    codes = np.asarray(
-        values.indices.cast("int32").fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int32
-    )
-    words = values.dictionary.to_pylist()
-    # equal and missing entries of a dictionary are legal; each value gets one number here
-    numbers: dict[str, int] = {}
-    places = [
-        -1 if word is None or not word.strip() else numbers.setdefault(word.strip(), len(numbers))
-        for word in words
-    ]
-    return TextColumn(
-        name=name,
-        values=tuple(numbers),
-        codes=np.array([*places, -1], dtype=np.int32)[codes],
-        declared=declared,
-    )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import TextColumn
+from sumus.data.encoding import Encoding
 from sumus.data.partition import deal, split, split_by_record
 from sumus.data.persons import PersonRules, by_person
 from sumus.data.silos import FederatedData, Records, SiloRecords
@@ -43,6 +44,7 @@ class Pool:
         columns: of a table, those that make features; of a description, those that are described.
         numbers: of a description, the columns that hold numbers.
         persons: whose every record is, where persons are the unit of privacy.
+        encoding: of a table, the rules that `encode` follows.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Pool:
     columns: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     persons: TextColumn | None = None
+    encoding: Encoding | None = None
 
 
 def federate(
@@ -195,4 +198,5 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         remarks=pool.remarks,
         columns=pool.columns,
         numbers=pool.numbers,
+        encoding=pool.encoding,
     )

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.encoding import Encoding
 from sumus.errors import DataError
 from sumus.plan import PublicFacts
 from sumus.tasks import LabelFacts
@@ -170,6 +171,7 @@ class FederatedData:
         same_part_everywhere: a person of several silos trains in all of them or in none.
         columns: of a table, those that make features; of a description, those that are described.
         numbers: of a description, the columns that hold numbers.
+        encoding: of a table, how its rows became features; None: records were arrays.
     """
 
     name: str
@@ -182,6 +184,7 @@ class FederatedData:
     same_part_everywhere: bool = False
     columns: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         if not self.silos:

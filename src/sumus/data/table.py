@@ -16,28 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sumus.data.column_warnings import WARNING, column_warnings, listed, repeated_persons
 from sumus.data.columns import (
     Column,
-    Encoder,
-    HashedText,
-    KnottedNumber,
     NumberColumn,
-    OneHot,
-    ScaledNumber,
     TextColumn,
 )
 from sumus.data.csv_table import read_csv
+from sumus.data.decimal_comma import with_decimal_points
+from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
     LabelledBy,
     as_text,
-    canonical,
     codes_of,
     number_or_text,
-    parse_numbers,
 )
 from sumus.data.parquet_table import read_parquet
 from sumus.data.persons import identifiers
@@ -66,7 +58,6 @@ _ROWS_ALONE = (
     'data.person_column is {} and privacy.unit = "record": what is protected is one row, not a '
     'person with several of them (privacy.unit = "person" protects all rows of a person)'
 )
-_ROWS_AT_ONCE = 8192  # rows that are encoded while they are in the cache
 
 
 @final
@@ -111,7 +102,17 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
+    table = _with_decimal_points(table, data)
     return table if note is None else dataclasses.replace(table, notes=(note,))
+
+
+def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
+    """The table with the numbers of `data.decimal_comma` as a computer writes them."""
+    named = {
+        name: with_decimal_points(table.column(name, "data.decimal_comma"))
+        for name in data.decimal_comma or ()
+    }
+    return dataclasses.replace(table, columns=table.columns | named) if named else table
 
 
 @functools.lru_cache(maxsize=2)
@@ -152,7 +153,8 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = F
     silo_names, silo_of = codes_of(silos, "data.silo_column", declared.get(silo_column))
     labels = task.read(columns)
     reserved = frozenset({silo_column, *named.values(), *filter(None, [data.person_column])})
-    encoders, assumptions, remarks = _encoders(table, data, reserved, persons=persons)
+    encoding, read, assumptions, remarks = _encoding(table, data, reserved, persons=persons)
+    encoders = encoding.encoders(read)
     whose = None
     if data.person_column is not None:
         column = table.column(data.person_column, "data.person_column")
@@ -168,14 +170,15 @@ def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = F
     return Pool(
         name=table.path.name,
         labels=labels,
-        encode=functools.partial(_encode, encoders),
-        shape=(sum(encoder.width for encoder in encoders),),
+        encode=functools.partial(encode_rows, encoders),
+        shape=(encoding.width,),
         silo_names=silo_names,
         silo_of=silo_of,
         assumptions=(*assumptions, *labels.assumptions),
         remarks=(*remarks, *beyond_bounds(labels.clamped, listed(list(named.values())))),
-        columns=_features(table, data, reserved),
+        columns=encoding.names,
         persons=whose,
+        encoding=encoding,
     )
 
 
@@ -220,26 +223,16 @@ def require_silos(names: tuple[str, ...], records: int, column: str) -> None:
         )
 
 
-def _encode(encoders: list[Encoder], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    ends = np.cumsum([encoder.width for encoder in encoders])
-    out = np.zeros((len(rows), int(ends[-1])), dtype=np.float32)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        block = slice(start, start + _ROWS_AT_ONCE)
-        for encoder, end in zip(encoders, ends, strict=True):
-            encoder.write(rows[block], out[block, end - encoder.width : end])
-    return out
-
-
 def _features(table: OwnTable, data: DataPlan, reserved: frozenset[str]) -> tuple[str, ...]:
     """The columns that the plan names, otherwise all but those of silos, labels and persons."""
     return data.columns or tuple(name for name in table.columns if name not in reserved)
 
 
-def _encoders(
+def _encoding(
     table: OwnTable, data: DataPlan, reserved: frozenset[str], *, persons: bool
-) -> tuple[list[Encoder], list[str], list[str]]:
-    """One encoder per feature column, a line for each thing that had to be assumed, and remarks for
-    the silo's own eyes.
+) -> tuple[Encoding, dict[str, Column], list[str], list[str]]:
+    """The rule of every feature column, the columns as they are encoded, a line for each thing that
+    had to be assumed, and remarks for the silo's own eyes.
 
     Args:
         reserved: columns of silos, labels and persons.
@@ -256,7 +249,7 @@ def _encoders(
             f"{data.label_column!r}. Add one."
         )
     found: dict[str, list[str]] = {"kind": [], "typed": [], "knots": [], "hash": [], "schema": []}
-    encoders: list[Encoder] = []
+    rules: list[ColumnRule] = []
     unlisted: list[str] = []
     kinds = {name: column for name, column in table.columns.items() if name not in reserved}
     for name in names:
@@ -265,23 +258,20 @@ def _encoders(
                 f"data.columns must not name the silo or label column, got {name!r}. Remove it."
             )
         column = table.column(name, "data.columns")
-        if name in categories:
-            text, spelt = as_text(column), canonical(categories[name], name)
-            encoders.append(OneHot(text, spelt))
-            if text.values and not set(text.values) & set(spelt):
+        rule = ColumnRule.declared(name, data)
+        if rule is not None:
+            text = as_text(column).values if rule.categories else ()
+            if text and not set(text) & set(rule.categories):
                 unlisted.append(name)
+            rules.append(rule)
             continue
-        if isinstance(column, TextColumn) and not table.typed and name not in bounds:
+        if isinstance(column, TextColumn) and not table.typed:
             found["kind"].append(name)
-        if name in bounds:
-            low, high = bounds[name]
-            encoders.append(ScaledNumber(parse_numbers(column, f"data.bounds.{name}"), low, high))
-            continue
         if table.typed:
             found["typed"].append(name)
         kinds[name] = column if table.typed else number_or_text(column)
-        encoder, why = _undeclared(kinds[name])
-        encoders.append(encoder)
+        rule, why = _undeclared(kinds[name])
+        rules.append(rule)
         if why:
             found[why].append(name)
     declared = frozenset({*bounds, *categories})
@@ -293,18 +283,19 @@ def _encoders(
         persons=persons,
     )
     remarks = [_UNLISTED.format(listed(unlisted))] if unlisted else []
-    return encoders, [*_assumption_lines(found), *doubts], remarks
+    return Encoding(tuple(rules)), kinds, [*_assumption_lines(found), *doubts], remarks
 
 
-def _undeclared(column: Column) -> tuple[Encoder, str | None]:
-    """The public encoder of a column the plan says nothing about, and which assumption it needs."""
+def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
+    """The public rule of a column the plan says nothing about, and which assumption it needs."""
     if isinstance(column, NumberColumn):
         if column.bounds is not None:
-            return ScaledNumber(column, *column.bounds), None
-        return KnottedNumber(column), "knots"
+            low, high = column.bounds
+            return ColumnRule(column.name, "scaled", low=low, high=high), None
+        return ColumnRule(column.name, "knotted"), "knots"
     if column.declared and column.values:
-        return OneHot(column, column.values), "schema"
-    return HashedText(column), "hash"
+        return ColumnRule(column.name, "one-hot", categories=column.values), "schema"
+    return ColumnRule(column.name, "hashed"), "hash"
 
 
 def _assumption_lines(found: dict[str, list[str]]) -> list[str]:

@@ -21,11 +21,15 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.features.backbones import extract as extract, load_backbone as load_backbone
     from sumus.features.bias import BIAS_SHARE as BIAS_SHARE, bias_feature as bias_feature
-    from sumus.features.maps import bounded as bounded, feature_map as feature_map
+    from sumus.features.maps import (
+        FeatureMap as FeatureMap,
+        bounded as bounded,
+        feature_map as feature_map,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     backbones="extract load_backbone",
     bias="BIAS_SHARE bias_feature",
-    maps="bounded feature_map",
+    maps="FeatureMap bounded feature_map",
 )

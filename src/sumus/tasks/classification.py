@@ -287,6 +287,21 @@ class Classification(Task):
         """The most likely class."""
         return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """The most likely class by its name, and the probability of each; classes that are named
+        0, 1, 2, … come as whole numbers.
+        """
+        import torch
+
+        logits = outputs.double()
+        if outputs.shape[1] == 1:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        classes, names = self.predict(outputs).numpy(), labels.names
+        said = classes if names == _numbered(len(names)).names else np.array(names)[classes]
+        shares = logits.softmax(dim=1).numpy()
+        each = {f"probability:{name}": shares[:, place] for place, name in enumerate(names)}
+        return {"prediction": said, **each}
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

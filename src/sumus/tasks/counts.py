@@ -163,6 +163,10 @@ class Counts(Task):
         """What is expected, as targets are stored."""
         return outputs[:, 0].clamp(max=0.0).exp()
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """The expected number."""
+        return {"prediction": self.most * self.predict(outputs).double().numpy()}
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

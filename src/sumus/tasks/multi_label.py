@@ -163,6 +163,14 @@ class MultiLabel(Task):
         """Yes where the odds are better than even."""
         return (outputs > 0).long()
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """Of every label 1 for yes and 0 for no, and the probability of yes."""
+        answers, shares = self.predict(outputs).numpy(), outputs.double().sigmoid().numpy()
+        columns = {f"prediction:{name}": answers[:, k] for k, name in enumerate(self.columns)}
+        return columns | {
+            f"probability:{name}": shares[:, k] for k, name in enumerate(self.columns)
+        }
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

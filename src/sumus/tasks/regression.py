@@ -201,6 +201,10 @@ class Regression(Task):
         """Within the bounds, as targets are stored."""
         return outputs[:, 0].clamp(-1.0, 1.0)
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """The number in its own units."""
+        return {"prediction": self.middle + self.half * self.predict(outputs).double().numpy()}
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

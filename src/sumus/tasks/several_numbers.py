@@ -169,6 +169,13 @@ class SeveralNumbers(Task):
         """Within the bounds, as targets are stored."""
         return outputs.clamp(-1.0, 1.0)
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """Each number in its own units."""
+        return {
+            f"prediction:{name}": task.predictions(outputs[:, k : k + 1], labels)["prediction"]
+            for k, (name, task) in enumerate(zip(self.columns, self.each, strict=True))
+        }
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

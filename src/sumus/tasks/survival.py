@@ -257,6 +257,17 @@ class Survival(Task):
         last = outputs.shape[1]
         return (2 * half + 1).clamp(max=2 * last)
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """The chance that it happens by the last cut point, `risk`, and that it has not happened by
+        each of them, `survival:<time>`.
+        """
+        from torch.nn import functional
+
+        hazards = functional.softplus(outputs.double()).cumsum(1)  # −log of what survives
+        survival = (-hazards).exp().numpy()
+        curve = {f"survival:{cut:.12g}": survival[:, j] for j, cut in enumerate(self.intervals)}
+        return {"risk": (-(-hazards[:, -1]).expm1()).numpy(), **curve}
+
     def curvature(
         self, model: str, *, feature_bound: float, residual_cap: float
     ) -> Curvature | None:

@@ -419,6 +419,18 @@ class Task(Loss):
     def predict(self, outputs: Tensor) -> Tensor:
         """The predicted label of every record."""
 
+    def predictions(self, outputs: Tensor, labels: LabelFacts) -> dict[str, npt.NDArray[Any]]:
+        """What is said of every record as named columns, in the labels' own names and units.
+
+        A column is `prediction` or, of a class, `probability:<class>`; several labels have
+        `prediction:<label>` each.
+
+        Args:
+            outputs: of the model, (records, outputs), none of them NaN.
+            labels: what is public about them.
+        """
+        return {"prediction": self.predict(outputs).numpy()}
+
     # -- measures
 
     def counted_classes(self, labels: LabelFacts) -> int | None:

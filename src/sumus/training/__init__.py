@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sumus.training.evaluation import (
         SecureMetrics as SecureMetrics,
         evaluate as evaluate,
+        outputs_of as outputs_of,
     )
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     )
     from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
     from sumus.training.noise import lifted_sum as lifted_sum
+    from sumus.training.own_loss import GIVEN as GIVEN, own_loss as own_loss
     from sumus.training.preparation import (
         Prepared as Prepared,
+        PublicFeatures as PublicFeatures,
+        model_behind as model_behind,
         named_model as named_model,
         prepare as prepare,
         units_of as units_of,
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
-    evaluation="SecureMetrics evaluate",
+    evaluation="SecureMetrics evaluate outputs_of",
     local="local_updater",
     local__plain_steps="plain_steps",
     local__update="LocalUpdate LocalUpdater",
@@ -54,7 +58,8 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
-    preparation="Prepared named_model prepare units_of",
+    own_loss="GIVEN own_loss",
+    preparation="Prepared PublicFeatures model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
 )

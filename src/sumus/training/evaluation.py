@@ -41,11 +41,13 @@ from sumus.purity import (
 )
 from sumus.randomness import RandomSource
 from sumus.tasks import Metrics, Task
+from sumus.training.models import flat_parameters
 from sumus.training.preparation import require_persons
 
-__all__ = ["SecureMetrics", "evaluate"]
+__all__ = ["SecureMetrics", "evaluate", "outputs_of"]
 
 _COUNTED = 4096  # records whose counts are in memory at once
+_TOGETHER = 4096  # records whose outputs are computed at once, where no guarantee covers them
 
 
 def evaluate(
@@ -54,7 +56,7 @@ def evaluate(
     records: Records,
     *,
     task: Task,
-    chunk: int = 4096,
+    chunk: int = _TOGETHER,
     vocabulary: int | None = None,
 ) -> Metrics:
     """The task's measures of a model on records, in the clear; a person's rows weigh 1 together."""
@@ -63,6 +65,31 @@ def evaluate(
     scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
     weights = None if records.persons is None else records.weights("mean")
     return task.metrics(*scores, weights=weights)
+
+
+def outputs_of(
+    model: nn.Module,
+    x: npt.NDArray[np.float32 | np.int64],
+    *,
+    task: Task,
+    vocabulary: int | None = None,
+) -> torch.Tensor:
+    """The outputs of a model for one record or more, as `evaluate` computes them.
+
+    Args:
+        x: records behind the plan's features.
+        task: whose loss a module of one's own is examined with.
+    """
+    blank = np.zeros((len(x), *task.label_shape), dtype=task.label_type)
+    parameters = flat_parameters(model).double().numpy()
+
+    def told(outputs: _Outputs, part: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
+        return [outputs.outputs(part)]
+
+    (outputs,) = _in_chunks(
+        told, task, model, parameters, Records(x, blank), vocabulary=vocabulary, chunk=_TOGETHER
+    )
+    return outputs
 
 
 def one_row_each(records: Records, source: RandomSource) -> Records:
@@ -162,6 +189,25 @@ def _scores(
         chunk: records at once, where a record may see its company in the last bits; None: where it
             must not.
     """
+    columns = _in_chunks(
+        _Outputs.measure, task, model, parameters, records, vocabulary=vocabulary, chunk=chunk
+    )
+    return [column.numpy() for column in columns]
+
+
+def _in_chunks(
+    told: Callable[[_Outputs, torch.Tensor, torch.Tensor], list[torch.Tensor]],
+    task: Task,
+    model: nn.Module,
+    parameters: npt.NDArray[np.float64],
+    records: Records,
+    *,
+    vocabulary: int | None,
+    chunk: int | None,
+) -> list[torch.Tensor]:
+    """What is told of each record, given a chunk of them and their labels; `chunk`: see
+    `_scores`.
+    """
     kind = InputKind.of(model, vocabulary)
     stored, y = torch.from_numpy(records.x), torch.from_numpy(records.y)
     weights = named_parameters(model, torch.tensor(parameters, dtype=kind.dtype))
@@ -174,10 +220,10 @@ def _scores(
         y = torch.cat([y, y.new_zeros(padding, *y.shape[1:])])
         starts = range(0, len(x), outputs.chunk)
         parts = [
-            outputs.measure(x[start : start + outputs.chunk], y[start : start + outputs.chunk])
+            told(outputs, x[start : start + outputs.chunk], y[start : start + outputs.chunk])
             for start in starts
         ]
-    return [torch.cat(column)[: len(records)].numpy() for column in zip(*parts, strict=True)]
+    return [torch.cat(column)[: len(records)] for column in zip(*parts, strict=True)]
 
 
 @final

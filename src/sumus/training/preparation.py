@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,14 @@ from torch import nn
 
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
-from sumus.features import BIAS_SHARE, bounded, feature_map
-from sumus.gradients import PerRecordGradients, Units
+from sumus.features import BIAS_SHARE, FeatureMap, bounded, feature_map
+from sumus.gradients import OwnLoss, PerRecordGradients, Units
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
     Form,
     InputKind,
+    RecordLoss,
     is_chain,
     own_copy,
     refuse_mixing_layers,
@@ -32,8 +33,17 @@ from sumus.purity import (
 from sumus.tasks import LabelFacts
 from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
+from sumus.training.own_loss import own_loss
 
-__all__ = ["Prepared", "named_model", "prepare", "require_persons", "units_of"]
+__all__ = [
+    "Prepared",
+    "PublicFeatures",
+    "model_behind",
+    "named_model",
+    "prepare",
+    "require_persons",
+    "units_of",
+]
 
 
 @final
@@ -41,21 +51,78 @@ __all__ = ["Prepared", "named_model", "prepare", "require_persons", "units_of"]
 class Prepared:
     """What training needs besides the design: every silo's records behind the public features, and
     the model on top of them.
+
+    Args:
+        loss: given in Python instead of the task's; None: as the plan says.
     """
 
     data: FederatedData
     model: nn.Module
     first_parameters: npt.NDArray[np.float64]
+    loss: RecordLoss | None = None
 
 
-def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None) -> Prepared:
+@final
+@dataclass(frozen=True)
+class PublicFeatures:
+    """The public features of records of one shape.
+
+    Guarantee: row j of the result depends on record j and on the plan alone.
+
+    Args:
+        mapping: the map that `training.features` names.
+        bound: R, the longest that a record becomes with its bias feature; None: as the map leaves
+            it.
+        longest: L, `training.feature_norm`, below which lengths are kept.
+    """
+
+    mapping: FeatureMap
+    bound: float | None
+    longest: float | None
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, shape: tuple[int, ...]) -> Self:
+        """Those of a plan, for records of this shape."""
+        training = plan.training
+        return cls(
+            feature_map(training.features, shape),
+            training.feature_bound if plan.rules.bounded_records else None,
+            training.feature_norm,
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record behind them."""
+        mapped = self.mapping.shape
+        return mapped if self.bound is None else (math.prod(mapped) + 1,)
+
+    def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+        """Features of all records."""
+        x = self.mapping(records)
+        if self.bound is not None:
+            flat = x.reshape(len(x), math.prod(x.shape[1:]))
+            x = bounded(flat, self.bound, longest=self.longest)
+        return np.ascontiguousarray(x, dtype=np.float32)
+
+
+def prepare(
+    plan: TrainingPlan,
+    data: FederatedData,
+    *,
+    model: nn.Module | None = None,
+    loss: RecordLoss | None = None,
+) -> Prepared:
     """Apply the plan's public feature map record by record and build the model (or take a copy of
     the user's).
 
     Guarantee: what happens to a record depends on that record and on the plan alone, so it costs no
         privacy; for `convex-pass` every record, bias feature included, ends with norm at most
-        `feature_bound`. A model that is no pure function of one record is refused (except without
-        privacy, `fedavg`).
+        `feature_bound`. A model or a loss that is no pure function of one record is refused
+        (except without privacy, `fedavg`).
+
+    Args:
+        model: given in Python instead of the one that the plan names.
+        loss: given in Python, which the plan names.
     """
     training = plan.training
     if plan.describes:
@@ -70,12 +137,12 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         raise PlanError(
             "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
         )
-    mapping = feature_map(training.features, data.shape)
-    shape = (math.prod(mapping.shape) + 1,) if bounds else mapping.shape
+    features = PublicFeatures.of(plan, data.shape)
+    shape = features.shape
     trained = (
         freeze_local(plan, own_copy(model, logits=training.logits))
         if model is not None
-        else _build(plan, shape, data.labels)
+        else model_behind(plan, shape, data.labels)
     )
     kind = InputKind.of(trained, training.vocabulary)
 
@@ -83,14 +150,7 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
         if training.features == "none" and kind.form(torch.from_numpy(records.x[:0])).whole:
             _require_known(records, kind, silo)
             return records
-        x = mapping(records.x)
-        if bounds:
-            x = bounded(
-                x.reshape(len(x), math.prod(x.shape[1:])),
-                training.feature_bound,
-                longest=training.feature_norm,
-            )
-        return replace(records, x=np.ascontiguousarray(x, dtype=np.float32))
+        return replace(records, x=features(records.x))
 
     silos = tuple(
         replace(
@@ -104,13 +164,14 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
     ready = replace(data, silos=silos, shape=shape)
     first = silos[0].train
     form = kind.form(torch.from_numpy(first.x[:0]), torch.from_numpy(first.y[:0]))
-    _require_fit(plan, trained, form, data.labels)
-    return Prepared(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
+    _require_fit(plan, trained, form, data.labels, own_loss(plan, loss))
+    first_parameters = flat_parameters(trained).numpy().astype(np.float64)
+    return Prepared(ready, trained, first_parameters, loss)
 
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     """The model that a plan names, for records of this shape before the plan's features."""
-    return _build(plan, feature_shape(plan.training.features, shape), labels)
+    return model_behind(plan, feature_shape(plan.training.features, shape), labels)
 
 
 def _require_known(records: Records, kind: InputKind, silo: str) -> None:
@@ -127,15 +188,19 @@ def _require_known(records: Records, kind: InputKind, silo: str) -> None:
         )
 
 
-def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts) -> None:
+def _require_fit(
+    plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts, loss: OwnLoss | None
+) -> None:
     """Try the model on made-up records: what does not fit or cannot be certified is found before a
     round is entered into any ledger.
     """
     require_precision(model)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
-    if plan.rules.private and not is_chain(model):
-        gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
+    if plan.rules.private and (loss is not None or not is_chain(model)):
+        gradients = PerRecordGradients(
+            model, loss=loss or plan.task, vocabulary=training.vocabulary
+        )
         outputs = gradients.examine(form)
     else:
         if plan.rules.private:
@@ -145,7 +210,8 @@ def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: Label
     plan.task.check_outputs(outputs, labels)
 
 
-def _build(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
+def model_behind(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
+    """The model that a plan names, for records of this shape behind the plan's features."""
     training, task, bounds = plan.training, plan.task, plan.rules.bounded_records
     outputs, start = task.outputs(labels, training.model), task.first_intercept
     if (
