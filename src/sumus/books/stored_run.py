@@ -31,9 +31,19 @@ from sumus.plan import TrainingPlan
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["JOURNAL", "ORIGIN", "StoredRun", "digest_of", "parsed_plan", "pretty", "read_plan"]
+__all__ = [
+    "EVIDENCE",
+    "JOURNAL",
+    "ORIGIN",
+    "StoredRun",
+    "digest_of",
+    "parsed_plan",
+    "pretty",
+    "read_plan",
+]
 
 JOURNAL = "journal.jsonl"
+EVIDENCE = "evidence.jsonl"
 ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
 
 
@@ -95,6 +105,11 @@ class StoredRun:
     @property
     def silos(self) -> tuple[str, ...]:
         return self.header.silos
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether silos signed for sums of this run: across machines only."""
+        return (self.path / EVIDENCE).exists()
 
     @property
     def started(self) -> str:
