@@ -46,8 +46,8 @@ def show_comparison(console: Console, run: TrainedRun) -> None:
     tested = sum(silo.test for silo in run.comparison[0].silos)
     unit = run.comparison[0].unit
     console.print(
-        f"[dim]± holds with {CONFIDENCE} for the choice of the {tested:,} test {unit}s, differences "
-        "in pairs; not for another draw of noise or of training records. Models without privacy "
+        f"[dim]± holds with {CONFIDENCE} for the choice of the {tested:,} test {unit}s, "
+        "differences in pairs; not for another draw of noise or of training records. Models without privacy "
         "were tuned on training records, saw them in the clear and belong to this simulation.",
         highlight=False,
     )

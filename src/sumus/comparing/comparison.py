@@ -55,8 +55,8 @@ def require_simulation(plan: TrainingPlan) -> None:
         raise PlanError(
             "--compare",
             "true",
-            'cannot stand beside evaluation.metrics = "secure": baselines without privacy belong to '
-            "a simulation",
+            'cannot stand beside evaluation.metrics = "secure": models without privacy belong '
+            "to a simulation",
             'Leave it out, or set evaluation.metrics = "simulation".',
         )
 

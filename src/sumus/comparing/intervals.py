@@ -1,14 +1,14 @@
 """What the choice of test records leaves open, of measures and of their differences alike.
 
-Test units (persons with all their rows) fall into G groups by a public draw. A measure θ is computed
-without each group, and
+Test units (persons with all their rows) fall into G groups by a public draw. A measure θ is
+computed without each group, and
 
-    Var θ ≈ (G − 1)/G·Σ_g (θ_(−g) − mean)²        the grouped jackknife (Quenouille 1956, Tukey 1958)
+    Var θ ≈ (G − 1)/G·Σ_g (θ_(−g) − mean)²        the grouped jackknife (Quenouille 1956)
 
 holds for smooth measures: shares, R², mean errors, ranks (AUROC, c-index). The groups are the same
 for every model, so that the interval of a difference is a paired one: what makes a test record hard
-for all models drops out. A share is given at least the width of Wilson's interval, which a jackknife
-without a single error does not see.
+for all models drops out. A share is given at least the width of Wilson's interval, which a
+jackknife without a single error does not see.
 """
 
 from __future__ import annotations

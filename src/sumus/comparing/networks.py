@@ -51,7 +51,7 @@ class _Module:
 class NetworkFamily:
     """Modules of one kind, all from the same first parameters.
 
-    The learning rate is chosen with the first records that are fitted (all silos together) and kept.
+    The learning rate is chosen with the first records that are fitted (all silos together).
 
     Args:
         model: with the plan's first parameters; it is copied, never changed.
@@ -141,5 +141,6 @@ class NetworkFamily:
             optimizer.zero_grad()
             outputs = model(kind.cast(torch.from_numpy(records.x[rows])))
             losses = self.task.loss(outputs, torch.from_numpy(records.y[rows]))
-            (losses * torch.from_numpy(weights[rows]).to(losses.dtype)).mean().backward()  # type: ignore[no-untyped-call]
+            mean = (losses * torch.from_numpy(weights[rows]).to(losses.dtype)).mean()
+            mean.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
