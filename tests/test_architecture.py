@@ -54,6 +54,16 @@ ROOMS: dict[str, set[str]] = {
     },
     "describing": {"errors", "files", "tasks", "plan", "data", "guarantee", "books"},
     "report": {"errors", "files", "tasks", "plan", "guarantee", "books", "describing"},
+    "predicting": {
+        "errors",
+        "files",
+        "tasks",
+        "plan",
+        "data",
+        "purity",
+        "books",
+        "training",
+    },
     "parties": {
         "tasks",
         "errors",
@@ -81,6 +91,8 @@ ROOMS: dict[str, set[str]] = {
         "describing",
         "report",
         "parties",
+        "predicting",
+        "tasks",
     },
     "engines": {"errors", "randomness", "files", "secagg", "plan", "books", "parties", "runs"},
     "tuning": {
@@ -141,6 +153,7 @@ HEAVY = {
         "gradients",
         "features",
         "training",
+        "predicting",
         "parties",
         "runs",
         "tuning",

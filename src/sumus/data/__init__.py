@@ -24,18 +24,21 @@ if TYPE_CHECKING:
     from sumus.data.encoding import (
         ColumnRule as ColumnRule,
         Encoding as Encoding,
+        encode_rows as encode_rows,
         undeclared_feature as undeclared_feature,
     )
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
     from sumus.data.frames import columns_of as columns_of
+    from sumus.data.labels import parse_numbers as parse_numbers
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
+    from sumus.data.object_arrays import array_of as array_of
     from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from sumus.data.table import (
         OwnTable as OwnTable,
         label_columns as label_columns,
+        read_table as read_table,
         table_pool as table_pool,
     )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
@@ -66,19 +70,21 @@ __getattr__, __dir__, __all__ = door(
     cells="described described_pool",
     column_warnings="WARNING listed",
     columns="Column TextColumn",
-    encoding="ColumnRule Encoding undeclared_feature",
+    encoding="ColumnRule Encoding encode_rows undeclared_feature",
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
     frames="columns_of",
+    labels="parse_numbers",
     loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
+    object_arrays="array_of",
     objects="UNNAMED from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
-    table="OwnTable label_columns table_pool",
+    table="OwnTable label_columns read_table table_pool",
     table_files="data_folder locate",
 )

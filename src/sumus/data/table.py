@@ -43,6 +43,7 @@ __all__ = [
     "beyond_bounds",
     "label_columns",
     "open_table",
+    "read_table",
     "require_silos",
     "table_pool",
     "undeclared_label",
@@ -94,14 +95,23 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         folder: of the plan's file, where a relative path starts.
     """
     path, note = locate(data.path or "", folder)
+    table = read_table(path, f"data.path {data.path!r}")
+    return table if note is None else dataclasses.replace(table, notes=(note,))
+
+
+def read_table(path: Path, what: str) -> OwnTable:
+    """Read a file by itself, whatever plan there is.
+
+    Args:
+        what: the caller's name for it, for errors.
+    """
     try:
         state = path.stat()
-        table = _read(path, state.st_mtime_ns, state.st_size)
+        return _read(path, state.st_mtime_ns, state.st_size)
     except OSError as error:
         raise DataError(
-            f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
+            f"{what} cannot be read: {error.strerror or error}. Give another file."
         ) from None
-    return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
 @functools.lru_cache(maxsize=2)

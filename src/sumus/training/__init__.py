@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sumus.training.preparation import (
         Prepared as Prepared,
         PublicFeatures as PublicFeatures,
+        in_front as in_front,
         model_behind as model_behind,
         named_model as named_model,
         prepare as prepare,
@@ -57,7 +58,7 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
-    preparation="Prepared PublicFeatures model_behind named_model prepare units_of",
+    preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
 )
