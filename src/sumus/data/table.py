@@ -23,6 +23,7 @@ from sumus.data.columns import (
     TextColumn,
 )
 from sumus.data.csv_table import read_csv
+from sumus.data.decimal_comma import with_decimal_points
 from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
     LabelledBy,
@@ -95,7 +96,7 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         folder: of the plan's file, where a relative path starts.
     """
     path, note = locate(data.path or "", folder)
-    table = read_table(path, f"data.path {data.path!r}")
+    table = _with_decimal_points(read_table(path, f"data.path {data.path!r}"), data)
     return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
@@ -112,6 +113,15 @@ def read_table(path: Path, what: str) -> OwnTable:
         raise DataError(
             f"{what} cannot be read: {error.strerror or error}. Give another file."
         ) from None
+
+
+def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
+    """The table with the numbers of `data.decimal_comma` as a computer writes them."""
+    named = {
+        name: with_decimal_points(table.column(name, "data.decimal_comma"))
+        for name in data.decimal_comma or ()
+    }
+    return dataclasses.replace(table, columns=table.columns | named) if named else table
 
 
 @functools.lru_cache(maxsize=2)

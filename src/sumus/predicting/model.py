@@ -147,6 +147,7 @@ class Model:
             encoding=self.encoding,
             shape=self.facts.shape,
             undeclared=undeclared_feature(self.plan.data) if named else None,
+            decimal_comma=self.plan.data.decimal_comma or (),
         )
 
     def __call__(self, records: torch.Tensor) -> Any:

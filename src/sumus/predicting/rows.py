@@ -10,7 +10,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data import Column, Encoding, array_of, columns_of, encode_rows, parse_numbers
+from sumus.data import (
+    Column,
+    Encoding,
+    array_of,
+    columns_of,
+    encode_rows,
+    parse_numbers,
+    with_decimal_points,
+)
 from sumus.errors import DataError
 
 __all__ = ["EncodedRows", "RowCounts", "records_of"]
@@ -89,7 +97,12 @@ class EncodedRows:
 
 
 def records_of(
-    x: Any, *, encoding: Encoding | None, shape: tuple[int, ...], undeclared: str | None
+    x: Any,
+    *,
+    encoding: Encoding | None,
+    shape: tuple[int, ...],
+    undeclared: str | None,
+    decimal_comma: Sequence[str] = (),
 ) -> EncodedRows:
     """The records of a table, a frame or an array.
 
@@ -98,6 +111,7 @@ def records_of(
         encoding: the run's; None: it was trained on arrays.
         shape: of one record.
         undeclared: the key without which the run's plan does not say how rows are encoded.
+        decimal_comma: columns whose numbers are written with one, where they are text.
     """
     if undeclared is not None:
         raise DataError(
@@ -112,6 +126,9 @@ def records_of(
             f"the model was trained on the columns {_listed(encoding.names)}, got "
             f"{type(x).__name__}. Pass a frame, or a mapping of these names to arrays."
         )
+    for name in decimal_comma:
+        if name in columns:
+            columns[name] = with_decimal_points(columns[name])
     return _of_columns(columns, encoding)
 
 
