@@ -6,7 +6,7 @@ runs/digits-20261115T204436Z-1a2b3c4d/
   checkpoint.npz     state after the last committed round, replaced atomically, with its SHA-256
   evidence.jsonl     across machines: every sum's certificate, signed by server and silos
   model.pt           the released weights, once the run is finished
-  model.json         how rows become records and outputs become labels, likewise; the summary knows its SHA-256
+  model.json         how rows become records and outputs labels, likewise; the journal has its hash
   summary.json       the result, likewise
   report.html        `sumus report`
 """

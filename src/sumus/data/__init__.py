@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
+    from sumus.data.fetched.weights import (
+        WEIGHTS as WEIGHTS,
+        prepare_weights as prepare_weights,
+        weights_folder as weights_folder,
+    )
     from sumus.data.frames import columns_of as columns_of
     from sumus.data.labels import (
         as_text as as_text,
@@ -77,10 +82,10 @@ if TYPE_CHECKING:
         OwnTable as OwnTable,
         label_columns as label_columns,
         open_table as open_table,
-        read_table as read_table,
         table_pool as table_pool,
     )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
+    from sumus.data.table_reading import ReadingRules as ReadingRules, read_table as read_table
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -93,6 +98,7 @@ __getattr__, __dir__, __all__ = door(
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
+    fetched__weights="WEIGHTS prepare_weights weights_folder",
     frames="columns_of",
     labels="as_text holds_numbers parse_numbers readable_numbers",
     loading="load load_silo public_facts",
@@ -104,6 +110,7 @@ __getattr__, __dir__, __all__ = door(
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
-    table="OwnTable label_columns open_table read_table table_pool",
+    table="OwnTable label_columns open_table table_pool",
     table_files="data_folder locate",
+    table_reading="ReadingRules read_table",
 )

@@ -22,7 +22,6 @@ from sumus.data.columns import (
     NumberColumn,
     TextColumn,
 )
-from sumus.data.csv_table import read_csv
 from sumus.data.decimal_comma import with_decimal_points
 from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
@@ -31,10 +30,10 @@ from sumus.data.labels import (
     codes_of,
     number_or_text,
 )
-from sumus.data.parquet_table import read_parquet
 from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
-from sumus.data.table_files import check_kind, locate
+from sumus.data.table_files import locate
+from sumus.data.table_reading import ReadingRules, read_table
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 from sumus.tasks import Task
@@ -44,7 +43,6 @@ __all__ = [
     "beyond_bounds",
     "label_columns",
     "open_table",
-    "read_table",
     "require_silos",
     "table_pool",
     "undeclared_label",
@@ -96,23 +94,14 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         folder: of the plan's file, where a relative path starts.
     """
     path, note = locate(data.path or "", folder)
-    table = _with_decimal_points(read_table(path, f"data.path {data.path!r}"), data)
-    return table if note is None else dataclasses.replace(table, notes=(note,))
-
-
-def read_table(path: Path, what: str) -> OwnTable:
-    """Read a file by itself, whatever plan there is.
-
-    Args:
-        what: the caller's name for it, for errors.
-    """
     try:
-        state = path.stat()
-        return _read(path, state.st_mtime_ns, state.st_size)
+        table = OwnTable(path, *read_table(path, ReadingRules.of(data)))
     except OSError as error:
         raise DataError(
-            f"{what} cannot be read: {error.strerror or error}. Give another file."
+            f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
+    table = _with_decimal_points(table, data)
+    return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
 def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
@@ -122,13 +111,6 @@ def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
         for name in data.decimal_comma or ()
     }
     return dataclasses.replace(table, columns=table.columns | named) if named else table
-
-
-@functools.lru_cache(maxsize=2)
-def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
-    """One reading serves facts, check and load; a changed file is read again."""
-    typed = check_kind(path) == "parquet"
-    return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
 def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = False) -> Pool:
@@ -247,10 +229,13 @@ def _encoding(
         reserved: columns of silos, labels and persons.
         persons: whether persons are the unit.
     """
-    bounds, categories = data.bounds or {}, data.categories or {}
-    for key, named in (("data.bounds", bounds), ("data.categories", categories)):
-        for name in named:
-            table.column(name, f"{key}.{name}")
+    declared = {
+        name: f"data.{key}.{name}"
+        for key in ("bounds", "categories", "texts")
+        for name in getattr(data, key) or {}
+    }
+    for name, key in declared.items():
+        table.column(name, key)
     names = _features(table, data, reserved)
     if not names:
         raise DataError(
@@ -283,11 +268,10 @@ def _encoding(
         rules.append(rule)
         if why:
             found[why].append(name)
-    declared = frozenset({*bounds, *categories})
     doubts = column_warnings(
         kinds,
         features=tuple(names),
-        declared=declared,
+        declared=frozenset(declared),
         may_look=data.columns is None,
         persons=persons,
     )
@@ -303,7 +287,7 @@ def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
             return ColumnRule(column.name, "scaled", low=low, high=high), None
         return ColumnRule(column.name, "knotted"), "knots"
     if column.declared and column.values:
-        return ColumnRule(column.name, "one-hot", categories=column.values), "schema"
+        return ColumnRule(column.name, "one-hot", categories=tuple(column.values)), "schema"
     return ColumnRule(column.name, "hashed"), "hash"
 
 

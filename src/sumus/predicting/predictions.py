@@ -1,4 +1,4 @@
-"""What a model says of rows: named columns, in the rows' order, with what was odd about the rows."""
+"""What a model says of rows: named columns in the rows' order, and what was odd about the rows."""
 
 from __future__ import annotations
 

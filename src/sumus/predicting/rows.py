@@ -168,10 +168,11 @@ def _placed(columns: Mapping[str, Column], shape: tuple[int, ...]) -> NDArray[np
     names = [f"x{place}" for place in range(int(np.prod(shape)))]
     wrong = next((name for name in columns if name not in names), None)
     if wrong is not None or len(columns) != len(names):
+        named = "" if wrong is None else f", one of them {wrong!r}"
         raise DataError(
             f"the model was trained on arrays of shape {shape}, whose columns go by x0 … "
-            f"{names[-1]}, got {len(columns)} columns{'' if wrong is None else f' with {wrong!r}'}. "
-            "Pass an array, or a table with those names."
+            f"{names[-1]}, got {len(columns)} columns{named}. Pass an array, or a table with those "
+            "names."
         )
     read = [parse_numbers(columns[name], f"column {name}", "Correct it.").values for name in names]
     table = np.stack(read, axis=1)
