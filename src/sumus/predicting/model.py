@@ -128,8 +128,8 @@ class Model:
         """Named columns for every row, with what was odd about the rows.
 
         Args:
-            x: a frame (pandas, Polars, Arrow), a mapping of names to arrays, rows as dictionaries; an
-                array, where the run was trained on arrays.
+            x: a frame (pandas, Polars, Arrow), a mapping of names to arrays, rows as dictionaries;
+                an array, where the run was trained on arrays.
         """
         rows = self.rows(x)
         columns = self.plan.task.predictions(self._outputs(rows), self.labels)
