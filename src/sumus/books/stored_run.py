@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sumus.guarantee import Account
 
 __all__ = [
+    "EVIDENCE",
     "JOURNAL",
     "MODEL_FACTS",
     "ORIGIN",
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 JOURNAL = "journal.jsonl"
+EVIDENCE = "evidence.jsonl"
 MODEL_FACTS = "model.json"
 ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
 
@@ -107,6 +109,11 @@ class StoredRun:
     @property
     def silos(self) -> tuple[str, ...]:
         return self.header.silos
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether silos signed for sums of this run: across machines only."""
+        return (self.path / EVIDENCE).exists()
 
     @property
     def started(self) -> str:

@@ -105,8 +105,8 @@ class ModelFacts:
         if known != FORMAT:
             by = entries.get("sumus") if isinstance(entries, dict) else None
             raise StorageError(
-                f"{path} has format {known!r:.20} (sumus {by!r:.20}), this version reads {FORMAT}. Use "
-                "the version that wrote it."
+                f"{path} has format {known!r:.20} (sumus {by!r:.20}), this version reads {FORMAT}. "
+                "Use the version that wrote it."
             )
         return from_json(cls, entries, where=str(path))
 
@@ -120,8 +120,8 @@ class ModelFacts:
         if content is None:
             version = run.versions.get("sumus", "?")
             raise StorageError(
-                f"{run.path} was finished by sumus {version}, which wrote no {MODEL_FACTS}: how rows "
-                "are encoded is not known. Train it with this version."
+                f"{run.path} was finished by sumus {version}, which wrote no {MODEL_FACTS}: how "
+                "rows are encoded is not known. Train it with this version."
             )
         return cls.from_bytes(content, run.path / MODEL_FACTS)
 
