@@ -75,6 +75,16 @@ ROOMS: dict[str, set[str]] = {
         "comparing",
         "describing",
     },
+    "predicting": {
+        "errors",
+        "files",
+        "tasks",
+        "plan",
+        "data",
+        "purity",
+        "books",
+        "training",
+    },
     "parties": {
         "tasks",
         "errors",
@@ -103,6 +113,8 @@ ROOMS: dict[str, set[str]] = {
         "describing",
         "report",
         "parties",
+        "predicting",
+        "tasks",
     },
     "engines": {"errors", "randomness", "files", "secagg", "plan", "books", "parties", "runs"},
     "tuning": {
@@ -165,6 +177,7 @@ HEAVY = {
         "features",
         "training",
         "comparing",
+        "predicting",
         "parties",
         "runs",
         "tuning",

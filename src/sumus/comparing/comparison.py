@@ -7,6 +7,7 @@ is refused, and nothing of it is ever sent by a silo.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -233,7 +234,7 @@ def _family(
     if outputs is not None and LinearFamily.fits(plan.task, outputs):
         plain = plan.training.features == "none"
         return LinearFamily(plan.task, outputs), (data if plain else prepared.data).silos
-    first = prepared.first_parameters
+    first, model = prepared.first_parameters, copy.deepcopy(model)
     load_flat(model, torch.tensor(first if local is None else local.joined(first)))
     family = NetworkFamily(plan.task, model, plan.training.vocabulary)
     return family, prepared.data.silos

@@ -34,7 +34,7 @@ from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import RecordLoss, own_copy
 from sumus.runs.callbacks import Callbacks, Told
-from sumus.runs.finishing import finish, loaded_model
+from sumus.runs.finishing import facts_of, finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_loss, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.progress import shown
@@ -171,11 +171,16 @@ def train(
             if options.compare
             else ()
         )
+        module = loaded_model(party)
+        facts = facts_of(
+            design.plan, module, labels=data.labels, shape=data.shape, encoding=data.encoding
+        )
         result = TrainedRun(
             run.path,
             design.plan,
             account,
-            loaded_model(party),
+            module,
+            facts,
             tuple(run.rounds()),
             compared | baselines_of(beside),
             data.assumptions if account is None else account.assumptions,
@@ -184,7 +189,7 @@ def train(
             None if isinstance(releases, NoLedger) else releases.total(),
             beside,
         )
-        finish(run, result.model, result.summary(), telling)
+        finish(run, module, facts, result.summary(), telling)
     told.finished(result)
     return result
 
