@@ -30,13 +30,16 @@ if TYPE_CHECKING:
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
     from sumus.data.frames import columns_of as columns_of
+    from sumus.data.given_tables import GivenTable as GivenTable, given_table as given_table
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
+        load_table as load_table,
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
-    from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.object_names import UNNAMED as UNNAMED
+    from sumus.data.objects import from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
         cifar10_images as cifar10_images,
@@ -71,10 +74,12 @@ __getattr__, __dir__, __all__ = door(
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
     frames="columns_of",
-    loading="load load_silo public_facts",
+    given_tables="GivenTable given_table",
+    loading="load load_silo load_table public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
-    objects="UNNAMED from_arrays",
+    object_names="UNNAMED",
+    objects="from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
