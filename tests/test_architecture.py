@@ -53,6 +53,7 @@ ROOMS: dict[str, set[str]] = {
         "features",
     },
     "describing": {"errors", "files", "tasks", "plan", "data", "guarantee", "books"},
+    "drafting": {"errors", "files", "tasks", "plan", "data", "guarantee"},
     "report": {"errors", "files", "tasks", "plan", "guarantee", "books", "describing"},
     "parties": {
         "tasks",

@@ -14,6 +14,7 @@ import sumus
 PINNED = {
     "sumus": [
         "Account",
+        "Callback",
         "Description",
         "NoiseDesign",
         "RunOptions",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
     from sumus.runs import (
+        Callback as Callback,
         RunOptions as RunOptions,
         Simulation as Simulation,
         TrainedRun as TrainedRun,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = [
     "Account",
+    "Callback",
     "Description",
     "NoiseDesign",
     "RunOptions",
@@ -57,7 +59,7 @@ __getattr__ = door(
     errors="SumusError",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
-    runs="RunOptions Simulation TrainedRun describe train",
+    runs="Callback RunOptions Simulation TrainedRun describe train",
 )[0]
 
 

@@ -162,7 +162,8 @@ class Focal:
 
     def __call__(self, logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         chance = logits.softmax(1).gather(1, y[:, None])
-        return ((1 - chance) ** self.gamma * nn.functional.cross_entropy(logits, y)).sum()
+        entropy = nn.functional.cross_entropy(logits, y, reduction="none")
+        return ((1 - chance[:, 0]) ** self.gamma * entropy).sum()
 
 
 def test_a_loss_need_not_be_hashable_and_is_recorded_again_when_it_is_changed() -> None:

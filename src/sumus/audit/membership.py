@@ -170,7 +170,7 @@ def _half(
         train = pool.records.take(chosen[:most])
         silos.append(replace(silo, train=train, validation=nothing, test=nothing))
     return Prepared(
-        replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters
+        replace(bench.data, silos=tuple(silos)), bench.model, bench.first_parameters, bench.loss
     ), had
 
 

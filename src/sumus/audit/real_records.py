@@ -85,6 +85,7 @@ def audit_real_records(
         replace(bench.data, silos=(first, *bench.data.silos[1:])),
         bench.model,
         bench.first_parameters,
+        bench.loss,
     )
     held = Records(own.x[rows], wrong[rows])
     losses = _CanaryLosses(design.plan.task, ready, held, canaried)

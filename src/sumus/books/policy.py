@@ -11,7 +11,7 @@ allowed_plan_hashes = []         # empty or omitted: any plan
 max_round_gap = 100              # rounds that an invitation may be ahead of the last one answered
 units = ["record"]
 roster_fingerprint = "…"         # of the roster that this silo's people compared with the others'
-allowed_models = ["clinic.nets:Net"]  # models and features of a plan that are not Sumus's own
+allowed_models = ["clinic.nets:Net"]  # models, features and losses of a plan that are not Sumus's own
 require_post_quantum = false     # true: every neighbour's key exchange must include ML-KEM-768
 
 policy = Policy.load("policy.toml")
@@ -97,7 +97,7 @@ class Policy(RuledTable):
     )  # of the roster that this silo takes part in, compared with the others outside of any network; `sumus join` needs it
     allowed_models: tuple[str, ...] = key(
         (), names(text())
-    )  # models and feature maps that a plan may name beside Sumus's own, as "package.module:Class"; nothing else is imported
+    )  # models, feature maps and losses that a plan may name beside Sumus's own, as "package.module:Class"; nothing else is imported
     require_post_quantum: bool = key(
         False, flag()
     )  # refuse keys of silos whose pairs would rest on X25519 alone, without ML-KEM-768
@@ -143,7 +143,8 @@ class Policy(RuledTable):
         not listed; asks nothing of that code, so call it before anything is imported.
         """
         training = plan.training
-        for field, name in (("model", training.model), ("features", training.features)):
+        for field in ("model", "features", "loss"):
+            name = getattr(training, field) or ""
             if ":" in name and name not in self.allowed_models:
                 raise PolicyError(
                     f"training.{field} of the plan is {name!r}, code that this silo's policy does "

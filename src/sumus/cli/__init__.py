@@ -47,6 +47,7 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
+        "new": Command("a commented plan for a table of your own", "sumus.cli.new"),
         "train": Command(
             "run a federation in this process with the real protocol", "sumus.cli.train"
         ),

@@ -68,6 +68,10 @@ def describe_command(
             help="Write the describing plan, for `sumus federation`, and count nothing.",
         ),
     ] = None,
+    fill: Annotated[
+        bool,
+        typer.Option("--fill", help="Write the bounds that are learned into PLAN; the rest stays."),
+    ] = False,
     resume: Annotated[
         Path | None, typer.Option(help="Continue this run folder exactly where it stopped.")
     ] = None,
@@ -96,6 +100,7 @@ def describe_command(
     differential privacy and secure aggregation; and bounds for the plan.
     """
     asked = _Asked(epsilon, _split(columns), _split(numbers), bins)
+    _check_fill(fill, path, write, seed)
     console = screen(stderr=json_)
     if path is not None and path.is_dir():
         _refuse_beside("PLAN or RUN", path, set_, asked, write, resume)
@@ -137,7 +142,24 @@ def describe_command(
         simulation=None if seed is None else Simulation(seed),
         begun=begun,
     )
-    _show(console, description, report=report, as_json=json_)
+    filled = None
+    if fill and path is not None:
+        from sumus.describing import fill_bounds
+
+        filled = fill_bounds(path, description)
+    _show(console, description, report=report, as_json=json_, filled=filled)
+
+
+def _check_fill(fill: bool, path: Path | None, write: Path | None, seed: int | None) -> None:
+    """Before anything is counted: bounds go into a plan's own file, and only where they are
+    private.
+    """
+    if fill and (path is None or path.is_dir() or write is not None):
+        rule = "needs a plan's file to write into"
+        raise PlanError("--fill", None if path is None else str(path), rule, "Name a plan.")
+    if fill and seed is not None:
+        rule = "cannot stand beside --seed (bounds from public noise are not private)"
+        raise PlanError("--fill", True, rule, "Remove one of them.")
 
 
 @final
@@ -206,13 +228,21 @@ def show_run(
     _show(console, Description.of_run(run), report=report, as_json=as_json)
 
 
-def _show(console: Console, description: Description, *, report: bool, as_json: bool) -> None:
+def _show(
+    console: Console,
+    description: Description,
+    *,
+    report: bool,
+    as_json: bool,
+    filled: dict[str, tuple[float, float]] | None = None,
+) -> None:
     bounds = description.write()
     page = _write_page(description) if report else None
     if as_json:
         shown = description.as_json()
         files = {"bounds_file": str(bounds), "page": None if page is None else str(page)}
-        print_json(shown | files)
+        added = {} if filled is None else {"filled": {k: list(v) for k, v in filled.items()}}
+        print_json(shown | files | added)
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("column", "missing", "typical", "bounds"):
@@ -232,6 +262,9 @@ def _show(console: Console, description: Description, *, report: bool, as_json: 
         "beyond its bounds counts as the bound",
         highlight=False,
     )
+    if filled is not None:
+        told = ", ".join(filled) or "none could be told from the noise"
+        console.print(f"bounds written into the plan: {told}", highlight=False, markup=False)
     console.print()
     console.print(f"bounds  {bounds}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"run     {description.path}", highlight=False, soft_wrap=True, markup=False)

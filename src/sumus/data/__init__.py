@@ -19,8 +19,20 @@ if TYPE_CHECKING:
     from sumus.data.catalogue import CATALOGUE as CATALOGUE, named_set as named_set
     from sumus.data.catalogue_entry import NamedSet as NamedSet
     from sumus.data.cells import described as described, described_pool as described_pool
-    from sumus.data.column_warnings import WARNING as WARNING, listed as listed
-    from sumus.data.columns import Column as Column, TextColumn as TextColumn
+    from sumus.data.column_warnings import (
+        WARNING as WARNING,
+        listed as listed,
+        looks_like as looks_like,
+        names_a_person as names_a_person,
+        names_an_identifier as names_an_identifier,
+        repeats as repeats,
+    )
+    from sumus.data.columns import (
+        Column as Column,
+        NumberColumn as NumberColumn,
+        TextColumn as TextColumn,
+    )
+    from sumus.data.decimal_comma import with_decimal_points as with_decimal_points
     from sumus.data.encoding import (
         ColumnRule as ColumnRule,
         Encoding as Encoding,
@@ -31,6 +43,11 @@ if TYPE_CHECKING:
     from sumus.data.fetched.tables import RECIPES as RECIPES
     from sumus.data.frames import columns_of as columns_of
     from sumus.data.given_tables import GivenTable as GivenTable, given_table as given_table
+    from sumus.data.labels import (
+        as_text as as_text,
+        holds_numbers as holds_numbers,
+        readable_numbers as readable_numbers,
+    )
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
@@ -59,6 +76,7 @@ if TYPE_CHECKING:
     from sumus.data.table import (
         OwnTable as OwnTable,
         label_columns as label_columns,
+        open_table as open_table,
         table_pool as table_pool,
     )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
@@ -67,14 +85,16 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     catalogue="CATALOGUE named_set",
     cells="described described_pool",
-    column_warnings="WARNING listed",
-    columns="Column TextColumn",
+    column_warnings="WARNING listed looks_like names_a_person names_an_identifier repeats",
+    columns="Column NumberColumn TextColumn",
+    decimal_comma="with_decimal_points",
     encoding="ColumnRule Encoding undeclared_feature",
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
     frames="columns_of",
     given_tables="GivenTable given_table",
+    labels="as_text holds_numbers readable_numbers",
     loading="load load_silo load_table public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
@@ -84,6 +104,6 @@ __getattr__, __dir__, __all__ = door(
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
-    table="OwnTable label_columns table_pool",
+    table="OwnTable label_columns open_table table_pool",
     table_files="data_folder locate",
 )

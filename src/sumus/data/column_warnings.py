@@ -14,7 +14,16 @@ import numpy as np
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
 
-__all__ = ["WARNING", "column_warnings", "listed", "repeated_persons"]
+__all__ = [
+    "WARNING",
+    "column_warnings",
+    "listed",
+    "looks_like",
+    "names_a_person",
+    "names_an_identifier",
+    "repeated_persons",
+    "repeats",
+]
 
 WARNING = "warning: "
 """How a line begins that is no assumption but a doubt."""
@@ -27,6 +36,7 @@ _ID_NAME = re.compile(
     rf"(^|.*[^a-z])(id|uuid|guid|mrn|ssn|pid)|{_PEOPLE}([ _.-]?(no|nr|num|number|key|code))?",
     re.IGNORECASE,
 )
+_PERSON_NAME = re.compile(rf"(.*[^a-z])?({_PEOPLE}|pid|mrn|ssn)", re.IGNORECASE)
 _ID_CAMEL = re.compile(r".*[a-z]I[dD]")
 _TIME = r"([T ]\d{1,2}:\d{2}.*)?"
 _DATE = re.compile(
@@ -46,8 +56,8 @@ _LINES = {
     ),
     "dates": "{} look like dates and are hashed as text: write them as numbers, such as days or an age",
     "commas": (
-        "numbers in {} are written with a decimal comma and are hashed as text: write them with a "
-        "point"
+        "numbers in {} are written with a decimal comma and are hashed as text: name them in "
+        "data.decimal_comma, or write them with a point"
     ),
     "repeated": (
         "values of {} repeat: what is protected is one record, not a person with several of them "
@@ -80,18 +90,18 @@ def column_warnings(
     """
     doubts: dict[str, list[str]] = {kind: [] for kind in _LINES}
     for name, column in columns.items():
-        identifies = _names_an_identifier(name)
+        identifies = names_an_identifier(name)
         if identifies and name in features:
             doubts["identifiers"].append(name)
         if identifies and (name in declared or not may_look):
             doubts["people"].append(name)
-        elif identifies and _repeats(column):
+        elif identifies and repeats(column):
             doubts["repeated"].append(name)
         if (
             name in features
             and name not in declared
             and not identifies
-            and (kind := _kind(column)) is not None
+            and (kind := looks_like(column)) is not None
         ):
             doubts[kind].append(name)
     told = [kind for kind in _LINES if not (persons and kind in ("repeated", "people"))]
@@ -123,11 +133,18 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _names_an_identifier(name: str) -> bool:
+def names_an_identifier(name: str) -> bool:
+    """Whether a column is called like an identifier, such as id, caseId or patient_no."""
     return bool(_ID_NAME.fullmatch(name.strip()) or _ID_CAMEL.fullmatch(name.strip()))
 
 
-def _repeats(column: Column) -> bool:
+def names_a_person(name: str) -> bool:
+    """Whether a column is called like the identifier of a person, such as patient_id."""
+    return bool(_PERSON_NAME.match(name.strip())) and names_an_identifier(name)
+
+
+def repeats(column: Column) -> bool:
+    """Whether a value stands in several records."""
     values = (
         column.values[~np.isnan(column.values)]
         if isinstance(column, NumberColumn)
@@ -136,8 +153,10 @@ def _repeats(column: Column) -> bool:
     return len(np.unique(values)) < len(values)
 
 
-def _kind(column: Column) -> str | None:
-    """What an undeclared column looks like, if it looks wrong."""
+def looks_like(column: Column) -> str | None:
+    """What an undeclared column looks like, if it looks wrong: identifiers, dates, commas (decimal
+    ones), or distinct (a text of its own in almost every record).
+    """
     if isinstance(column, NumberColumn):
         values = column.values
         # 1, 2, 3, …

@@ -22,6 +22,7 @@ from sumus.data.columns import (
     TextColumn,
 )
 from sumus.data.csv_table import read_csv
+from sumus.data.decimal_comma import with_decimal_points
 from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
     LabelledBy,
@@ -113,7 +114,17 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
+    table = _with_decimal_points(table, data)
     return table if note is None else dataclasses.replace(table, notes=(note,))
+
+
+def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
+    """The table with the numbers of `data.decimal_comma` as a computer writes them."""
+    named = {
+        name: with_decimal_points(table.column(name, "data.decimal_comma"))
+        for name in data.decimal_comma or ()
+    }
+    return dataclasses.replace(table, columns=table.columns | named) if named else table
 
 
 @functools.lru_cache(maxsize=2)

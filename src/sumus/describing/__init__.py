@@ -7,6 +7,7 @@ sum says.
 | `estimates` | ratios, quantiles and spreads of noisy counts, each with the interval that its noise allows |
 | `columns` | what is said of one column |
 | `description` | a run's sum read as statistics, and the bounds that follow from it |
+| `filling` | these bounds in the plan's own file |
 
 A description is a plan like any other (`training.algorithm = "describe"`), so everything else is
 where it is for training: cells in `sumus.plan`, values in `sumus.data`, proof in `sumus.guarantee`,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sumus.describing.deriving import describing_plan as describing_plan, written as written
     from sumus.describing.description import Description as Description
     from sumus.describing.estimates import Estimate as Estimate
+    from sumus.describing.filling import fill_bounds as fill_bounds
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -31,4 +33,5 @@ __getattr__, __dir__, __all__ = door(
     deriving="describing_plan written",
     description="Description",
     estimates="Estimate",
+    filling="fill_bounds",
 )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         scales as scales,
     )
     from sumus.gradients.layers import LAYERS as LAYERS
-    from sumus.gradients.losses import record_loss as record_loss
+    from sumus.gradients.losses import OwnLoss as OwnLoss, record_loss as record_loss
     from sumus.gradients.moments import add_moments as add_moments
     from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
@@ -44,7 +44,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     examination="made_up_parameters",
     kernels="outer_norms2 run_pass scales",
-    losses="record_loss",
+    losses="OwnLoss record_loss",
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",

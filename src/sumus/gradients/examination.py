@@ -26,6 +26,7 @@ from sumus.purity import (
     Form,
     InputKind,
     examine,
+    examine_loss,
     is_isolated,
     made_up_labels,
     require_precision,
@@ -136,7 +137,12 @@ class ExaminedModel:
         function.
         """
         if isinstance(self.path, VmapPath):
-            return examine(self._model, self.kind, form, self._record_loss)
+            asked = (self._model, self.kind, form, self._record_loss)
+            label_type = getattr(torch, self.loss.label_type)
+            if isinstance(self.loss, OwnLoss):
+                examine_loss(*asked, label_type)
+                return examine(*asked, label_type)
+            return examine(*asked)
         return try_out(self._model, self.kind.records(1, form)).shape[1]
 
     def computed_at(

@@ -32,17 +32,27 @@ def _mean_loss(loss: Loss) -> RecordLoss:
 class OwnLoss(Loss):
     """A user's function (outputs, label) → scalar, called with one made-up record at a time.
 
-    It has no link, so only the general path takes it; its labels are whole numbers, of any shape.
+    It has no link, so only the general path takes it.
+
+    Args:
+        function: a pure function of one record's outputs (1, K) and label (1, …).
+        labels: whose labels these are, as a task stores and checks them; None: whole numbers of any
+            shape, each one of the classes.
     """
 
-    def __init__(self, function: RecordLoss) -> None:
-        self.function = function
+    def __init__(self, function: RecordLoss, labels: Loss | None = None) -> None:
+        self.function, self._labels = function, labels
+        if labels is not None:
+            self.label_type = labels.label_type  # type: ignore[misc]
 
     def link(self, outputs: int) -> None:
         """None is known."""
 
     def check(self, labels: npt.NDArray[Any], outputs: int) -> None:
-        """Every number of a label is one of the classes."""
+        """As the labels' task does, or every number of a label is one of the classes."""
+        if self._labels is not None:
+            self._labels.check(labels, outputs)
+            return
         if len(labels) and not labels.size:
             raise DataError(
                 f"labels must hold a number a record, got shape {labels.shape}. Check the data set."

@@ -273,7 +273,7 @@ def federation_in_process(
     """
     agreement, updates = Agreement(design=design, certified=None), LocalUpdates(threads)
     works = [
-        LocalWork(design, silo, records, prepared.model)
+        LocalWork(design, silo, records, prepared.model, prepared.loss)
         for silo, records in zip(design.silos, prepared.data.silos, strict=True)
     ]
     summing = SumsInProcess(

@@ -28,6 +28,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_refusals,
         _check_unit,
         _check_persons,
+        _check_loss,
         _check_local_parameters,
         _check_learning_rates,
         _check_selection,
@@ -142,6 +143,23 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
         if column in (names or ()):
             rule = f"must not be named in {where} (who somebody is stays with the silo)"
             raise PlanError("data.person_column", column, rule, f"Remove it from {where}.")
+
+
+def _check_loss(plan: TrainingPlan) -> None:
+    """A loss of one's own: only where each record's gradient is clipped, whatever it is."""
+    name, field = plan.training.loss, "training.loss"
+    if name is None:
+        return
+    if field not in plan.rules.keys:
+        known = " or ".join(rules.name for rules in RULES.values() if field in rules.keys)
+        rule = f"needs clipped gradients, and {plan.training.algorithm} has none of single records"
+        raise PlanError(field, name, rule, f"Use {known}, or leave it out.")
+    if plan.training.local_parameters is not None:
+        rule = "cannot stand beside training.local_parameters (a silo fits them by the task's loss)"
+        raise PlanError(field, name, rule, "Keep one of them.")
+    if plan.training.class_weights is not None:
+        rule = "cannot stand beside training.class_weights (they weigh the task's loss)"
+        raise PlanError(field, name, rule, "Weigh records in the loss.")
 
 
 def _check_local_parameters(plan: TrainingPlan) -> None:

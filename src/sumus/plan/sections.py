@@ -117,6 +117,9 @@ class TrainingSectionPlan(RuledTable):
     model: str = key("softmax", text())
     # own models that return a tuple or dict: position or key of the logits
     logits: str | None = key(None, optional(name_or_place()))
+    # instead of the task's: a function of one record's outputs and label, as
+    # "package.module:function"; its gradients are clipped like any
+    loss: str | None = key(None, optional(text()), only=algorithms_with("training.loss"))
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
     features: str = key("none", text())  # public fixed feature map in front of the model
@@ -269,6 +272,8 @@ class DataPlan(RuledTable):
     # arrays given in Python: every feature gets a second one that says whether it is missing (NaN);
     # tables have them always; omitted: a missing value is refused
     missing: str | None = key(None, optional(choice("flag")))
+    # columns of the file whose numbers are written with a decimal comma: 48,5 or 1.234,5
+    decimal_comma: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
     # how a named data set is dealt to silos
     partition: str = key("iid", choice("iid", "shards", "dirichlet", "natural"))
     # the smaller, the fewer classes a silo has

@@ -12,6 +12,7 @@ graph of torch operators, and only that graph touches real records:
 | caches that depend on a record's shape are filled before | `warm_up` |
 | one record's operators are recorded, each allowed, each constant owned | `recording`, `effects`, `constants` |
 | the recording is made to take chunks | `chunks` |
+| a loss of a user's own: one number, pure, of several records their sum or mean | `own_loss` |
 | all of this once per module, loss and form | `certified` |
 | the machine is tested: a record's bits do not depend on its company | `isolation` |
 | weights are given as arguments, on any thread | `stateless` |
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         certified_gradients as certified_gradients,
         certified_logits as certified_logits,
         examine as examine,
+        examine_loss as examine_loss,
         try_out as try_out,
         verdict as verdict,
     )
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    certified="CHUNK RecordLoss certified_gradients certified_logits examine try_out verdict",
+    certified="CHUNK RecordLoss certified_gradients certified_logits examine examine_loss try_out verdict",
     chains="fresh_chain is_chain layers_of",
     checks="bits_of require_apart require_pure same_bits",
     chunks="ChunkFunction chunk_function",

@@ -25,6 +25,7 @@ from sumus.purity.chunks import ChunkFunction, chunk_function
 from sumus.purity.held_state import held
 from sumus.purity.isolation import refuse_mixing_layers
 from sumus.purity.made_up import Form, InputKind, made_up_labels
+from sumus.purity.own_loss import require_pure_loss
 from sumus.purity.recording import first_line, operators_only
 from sumus.purity.stateless import call_with, copy_of, named_parameters, renew_copies
 from sumus.purity.warm_up import warm_up
@@ -34,6 +35,7 @@ __all__ = [
     "certified_gradients",
     "certified_logits",
     "examine",
+    "examine_loss",
     "made_up_weights",
     "try_out",
     "verdict",
@@ -78,7 +80,35 @@ def try_out(model: nn.Module, x: torch.Tensor, weights: Weights | None = None) -
     return outputs
 
 
-def examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) -> int:
+def examine_loss(
+    model: nn.Module,
+    kind: InputKind,
+    form: Form,
+    loss: RecordLoss,
+    label_type: torch.dtype,
+) -> None:
+    """Refuse a loss of a user's own that is no pure function of one record's outputs and label
+    (`require_pure_loss`).
+
+    Args:
+        label_type: of labels, as they are stored.
+    """
+
+    def make() -> bool:
+        outputs = try_out(model, kind.records(1, form)).shape[1]
+        require_pure_loss(loss, outputs=outputs, form=form, dtype=kind.dtype, label_type=label_type)
+        return True
+
+    _kept(model, ("loss", kind, form, label_type), make, loss)
+
+
+def examine(
+    model: nn.Module,
+    kind: InputKind,
+    form: Form,
+    loss: RecordLoss,
+    label_type: torch.dtype = torch.int64,
+) -> int:
     """The number of outputs of a model that is a pure function of one record.
 
     Guarantee: forward pass and gradient of made-up records, computed one by one in changing order,
@@ -90,11 +120,19 @@ def examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) -> 
         kind: of its input.
         form: of a record.
         loss: whose gradient is taken.
+        label_type: of the labels that it is called with.
     """
-    return _kept(model, ("examine", kind, form), lambda: _examine(model, kind, form, loss), loss)
+    return _kept(
+        model,
+        ("examine", kind, form, label_type),
+        lambda: _examine(model, kind, form, loss, label_type),
+        loss,
+    )
 
 
-def _examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) -> int:
+def _examine(
+    model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss, label_type: torch.dtype
+) -> int:
     refuse_mixing_layers(model)
     x, weights = kind.records(RECORDS, form), made_up_weights(model)
     leaves = {name: value.clone().requires_grad_() for name, value in weights.items()}
@@ -102,7 +140,7 @@ def _examine(model: nn.Module, kind: InputKind, form: Form, loss: RecordLoss) ->
     def compute(record: int) -> list[torch.Tensor]:
         with torch.enable_grad():
             logits = try_out(model, x[record : record + 1].clone(), leaves)
-            y = made_up_labels(RECORDS, form, logits.shape[1])[record : record + 1]
+            y = made_up_labels(RECORDS, form, logits.shape[1])[record : record + 1].to(label_type)
             try:
                 gradients = torch.autograd.grad(
                     loss(logits, y), list(leaves.values()), allow_unused=True

@@ -14,6 +14,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.parties import Simulation as Simulation
     from sumus.runs.baselines import without_noise as without_noise
+    from sumus.runs.callbacks import Callback as Callback
     from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
     from sumus.runs.run import train as train
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     baselines="without_noise",
+    callbacks="Callback",
     described="describe",
     options="RunOptions",
     run="Simulation train",

@@ -123,7 +123,7 @@ def without_noise(plan: TrainingPlan, *, sampling_rate: float, local_steps: int)
             "training", dimension=shared + kept, local_parameters=None, local_dimension=None
         )
     plain = replace(plan, silo={}).replace(
-        "training", algorithm="fedavg", sampling_rate=sampling_rate, learning_rate=rate, learning_rates=None,
+        "training", algorithm="fedavg", loss=None, sampling_rate=sampling_rate, learning_rate=rate, learning_rates=None,
         server_learning_rate=1.0, server_optimizer="sgd", server_momentum=0.0, iterate_average=0.0,
     )  # fmt: skip
     plain = plain.replace("noise", mechanism="skellam", removable=False).replace(

@@ -24,8 +24,9 @@ from sumus.data import (
 from sumus.errors import PlanError
 from sumus.files import name_of_file
 from sumus.plan import TrainingPlan
+from sumus.training import GIVEN
 
-__all__ = ["Given", "class_of", "with_model", "with_records"]
+__all__ = ["Given", "class_of", "with_loss", "with_model", "with_records"]
 
 _SPLIT_IS_PUBLIC = (
     "which records train and which test was decided beforehand and is taken as public"
@@ -347,7 +348,19 @@ def with_model(plan: TrainingPlan, model: object | None) -> TrainingPlan:
     """The plan with the class of a module of one's own in the place of the model that it names."""
     if model is None:
         return plan
-    return plan.replace("training", model=f"{class_of(model)} (given in Python)")
+    return plan.replace("training", model=f"{class_of(model)} {GIVEN}")
+
+
+def with_loss(plan: TrainingPlan, loss: object | None) -> TrainingPlan:
+    """The plan with the name of a loss of one's own, if one was given."""
+    if loss is None:
+        return plan
+    named = plan.training.loss
+    own = loss if hasattr(loss, "__qualname__") else type(loss)
+    given = f"{own.__module__}.{own.__qualname__} {GIVEN}"
+    if named not in (None, given):
+        raise PlanError("loss", given, f"must be the plan's {named}", "Leave one of them out.")
+    return plan.replace("training", loss=given)
 
 
 def class_of(model: object) -> str:

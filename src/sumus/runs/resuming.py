@@ -10,7 +10,7 @@ from sumus.books import RunFolder
 from sumus.data import OtherCountError
 from sumus.errors import GuaranteeError, PlanError
 from sumus.plan import TrainingPlan
-from sumus.training import require_same
+from sumus.training import GIVEN, require_same
 
 __all__ = ["as_it_began", "how_to_resume", "plan_to_resume"]
 
@@ -22,7 +22,13 @@ def how_to_resume(run: RunFolder) -> str:
     run.
     """
     again = [
-        f"{what}=…" for what, own in (("model", run.own_model), ("silos", run.records_are)) if own
+        f"{what}=…"
+        for what, own in (
+            ("model", run.own_model),
+            ("silos", run.records_are),
+            ("loss", _own_loss(run)),
+        )
+        if own
     ]
     call = "describe" if run.plan.describes else "train"
     if not again:
@@ -31,6 +37,10 @@ def how_to_resume(run: RunFolder) -> str:
         f'sumus.{call}({", ".join(again)}, options=RunOptions(resume=Path("{run.path}"))) with the '
         "same objects"
     )
+
+
+def _own_loss(run: RunFolder) -> bool:
+    return (run.plan.training.loss or "").endswith(GIVEN)
 
 
 @contextmanager
@@ -48,7 +58,9 @@ def as_it_began(path: Path | None) -> Iterator[None]:
         ) from None
 
 
-def plan_to_resume(path: Path, *, seed: int | None, silos: object, model: object) -> TrainingPlan:
+def plan_to_resume(
+    path: Path, *, seed: int | None, silos: object, model: object, loss: object = None
+) -> TrainingPlan:
     """The plan of a run that is continued.
 
     Guarantee: raises unless seed, records and model are given or left out as when the run began,
@@ -60,12 +72,14 @@ def plan_to_resume(path: Path, *, seed: int | None, silos: object, model: object
         silos: records given in Python, if any; that they are the same is checked where they are
             loaded.
         model: likewise.
+        loss: likewise.
     """
     run = RunFolder.open(path)
     begun = {
         "seed": (seed, run.void is not None, "a public seed"),
         "silos": (silos, run.records_are is not None, "records given in Python"),
         "model": (model, run.own_model is not None, "a model given in Python"),
+        "loss": (loss, _own_loss(run), "a loss given in Python"),
     }
     for field_name, (value, had, what) in begun.items():
         if had != (value is not None):

@@ -31,11 +31,13 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
-from sumus.purity import own_copy
+from sumus.purity import RecordLoss, own_copy
 from sumus.runs.baselines import baselines, constant_baseline
+from sumus.runs.callbacks import Callbacks, Told
 from sumus.runs.finishing import finish, loaded_model
-from sumus.runs.given_in_python import Given, class_of, with_model, with_records
+from sumus.runs.given_in_python import Given, class_of, with_loss, with_model, with_records
 from sumus.runs.options import RunOptions
+from sumus.runs.progress import shown
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
 from sumus.runs.room import require_room
 from sumus.runs.secret import secret_of
@@ -73,7 +75,9 @@ def train(
     missing: str | None = None,
     options: RunOptions | None = None,
     simulation: Simulation | None = None,
-    progress: Progress | None = None,
+    loss: RecordLoss | None = None,
+    callbacks: Callbacks | None = None,
+    progress: Progress | bool | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
 ) -> TrainedRun:
     """Run the whole federation in this process with the real protocol and the real noise.
@@ -101,13 +105,19 @@ def train(
         missing: "flag" where arrays may hold NaN (`data.missing`).
         options: speed, paths and books.
         simulation: a public seed for all noise. It voids the guarantee, and the journal says so.
-        progress: called after every round.
+        loss: instead of the task's, for algorithms that clip single records: a pure function of one
+            record's outputs (1, K) and label (1, …), which returns one number; what cannot be
+            certified is refused. Measures stay the task's.
+        callbacks: a `Callback`, a function of a round's entry, or several of them; what they raise
+            costs no round.
+        progress: True shows the rounds, False does not, None shows them in notebooks; a function is
+            called with design and entry after every round, and what it raises stops the run.
         begun: called once the guarantee is certified.
     """
     options, began = options or RunOptions(), time.perf_counter()
     if options.resume:
         seed = None if simulation is None else simulation.seed
-        plan = plan_to_resume(options.resume, seed=seed, silos=silos, model=model)
+        plan = plan_to_resume(options.resume, seed=seed, silos=silos, model=model, loss=loss)
     with as_it_began(options.resume):
         plan, data = with_records(
             plan or TrainingPlan.load(DEFAULT_PLAN),
@@ -123,20 +133,22 @@ def train(
         )
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)
-    design = _designed(with_model(plan, model), data, model)
+    design = _designed(with_loss(with_model(plan, model), loss), data, model)
     require_room(design)
     if start is not None:
         start.require_fit(design, void=None if simulation is None else _VOID)
     account = certify(design) if design.resolved.rules.private else None
     if begun is not None:
         begun(design, account, data)
-    prepared = _prepared(design, data, model, start)
+    prepared = _prepared(design, data, model, start, loss)
     epsilon = LiveEpsilon(design) if account is not None else _nothing_promised
     open_releases = _releases(design, account, options, simulation, epsilon)
     run = _opened(design, account, options, simulation, open_releases, data, model, start)
     if silos is None and not options.resume:
         run.note_data_folder(data_folder(plan))
-    with _kept(run):
+    told = Told(callbacks)
+    with _kept(run), _progress_shown(progress, told):
+        told.run_begins(design.plan, account)
         resumed = options.resume is not None
         releases = open_releases if isinstance(open_releases, NoLedger) else open_releases(run.name)
         party = federation_in_process(
@@ -151,7 +163,7 @@ def train(
             vanishing=options.vanishing,
             epsilon=epsilon,
         )
-        telling = _telling(design, run, progress)
+        telling = (*_telling(design, run, progress), told)
         for _ in party.train(run, telling=telling):
             pass
         in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
@@ -171,6 +183,7 @@ def train(
             None if isinstance(releases, NoLedger) else releases.total(),
         )
         finish(run, result.model, result.summary(), telling)
+    told.finished(result)
     return result
 
 
@@ -208,10 +221,14 @@ def _start(plan: TrainingPlan, options: RunOptions) -> Start | None:
 
 
 def _prepared(
-    design: NoiseDesign, data: FederatedData, model: nn.Module | None, start: Start | None
+    design: NoiseDesign,
+    data: FederatedData,
+    model: nn.Module | None,
+    start: Start | None,
+    loss: RecordLoss | None,
 ) -> Prepared:
     """Records and model, ready; refuses a model of another size than the plan accounts for."""
-    prepared = prepare(design.plan, data, model=model)
+    prepared = prepare(design.plan, data, model=model, loss=loss)
     if len(prepared.first_parameters) != design.resolved.dimension:
         rule = (
             f"{design.resolved.dimension} parameters, the model has "
@@ -326,11 +343,26 @@ class _Calling:
         """See `Telling.run_ends`."""
 
 
-def _telling(design: NoiseDesign, run: RunFolder, progress: Progress | None) -> tuple[Telling, ...]:
+def _telling(
+    design: NoiseDesign, run: RunFolder, progress: Progress | bool | None
+) -> tuple[Telling, ...]:
     """The loggers that the plan names, whose packages are imported only then, and `progress`."""
     loggers: tuple[Telling, ...] = ()
     if design.plan.report.loggers:
         from sumus.report import open_loggers
 
         loggers = tuple(map(_Logging, open_loggers(design.plan, run.path)))
-    return loggers if progress is None else (*loggers, _Calling(design, progress))
+    return (*loggers, _Calling(design, progress)) if callable(progress) else loggers
+
+
+@contextmanager
+def _progress_shown(progress: Progress | bool | None, told: Told) -> Iterator[None]:
+    """A bar among the callbacks, where it is wanted, which goes away however the run ends."""
+    bar = None if callable(progress) else shown(progress)
+    if bar is not None:
+        told.add(bar)
+    try:
+        yield
+    finally:
+        if bar is not None:
+            bar.close()

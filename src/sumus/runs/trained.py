@@ -9,7 +9,7 @@ from typing import Any, final
 
 from torch import nn
 
-from sumus.books import DatasetTotal, RoundEntry
+from sumus.books import DatasetTotal, RoundEntry, RunFolder
 from sumus.guarantee import Account, as_table, labelled
 from sumus.parties import summary_of
 from sumus.plan import TrainingPlan
@@ -94,6 +94,18 @@ class TrainedRun:
             "assumptions": list(self.assumptions),
             "ledger": None if self.spent is None else asdict(self.spent),
         }
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the run's page and return where it is (`sumus report`).
+
+        Args:
+            path: of the page; omitted: report.html in the run's folder.
+        """
+        from sumus.report import write_report
+
+        page = self.path / "report.html" if path is None else Path(path)
+        write_report([RunFolder.open(self.path)], page)
+        return page
 
     def _repr_html_(self) -> str:
         bound = (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
     from sumus.training.noise import lifted_sum as lifted_sum
+    from sumus.training.own_loss import GIVEN as GIVEN, own_loss as own_loss
     from sumus.training.preparation import (
         Prepared as Prepared,
         PublicFeatures as PublicFeatures,
@@ -57,6 +58,7 @@ __getattr__, __dir__, __all__ = door(
     machine_arithmetic="arithmetic require_same",
     models="flat_parameters load_flat",
     noise="lifted_sum",
+    own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",

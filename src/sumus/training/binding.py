@@ -23,6 +23,7 @@ from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, 
 from sumus.tasks import Task
 from sumus.training.local import UPDATERS
 from sumus.training.local.plain_steps import mean_loss
+from sumus.training.own_loss import own_loss
 from sumus.training.preparation import Prepared
 
 __all__ = ["bound_to"]
@@ -74,7 +75,8 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
     if not UPDATERS[training.algorithm].per_record and is_chain(model):
         yield _plain_gradient(model, plan.task, x, y)
         return
-    gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
+    loss = own_loss(plan, bench.loss) or plan.task
+    gradients = PerRecordGradients(model, loss=loss, vocabulary=training.vocabulary)
     yield gradients.digest(x, y)
     firsts = [records for records in train if len(records)][:CHUNK]
     if firsts:

@@ -17,12 +17,13 @@ from torch import nn
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.features import BIAS_SHARE, FeatureMap, bounded, feature_map
-from sumus.gradients import PerRecordGradients, Units
+from sumus.gradients import OwnLoss, PerRecordGradients, Units
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
     Form,
     InputKind,
+    RecordLoss,
     is_chain,
     own_copy,
     refuse_mixing_layers,
@@ -32,6 +33,7 @@ from sumus.purity import (
 from sumus.tasks import LabelFacts
 from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
+from sumus.training.own_loss import own_loss
 
 __all__ = [
     "Prepared",
@@ -49,11 +51,15 @@ __all__ = [
 class Prepared:
     """What training needs besides the design: every silo's records behind the public features, and
     the model on top of them.
+
+    Args:
+        loss: given in Python instead of the task's; None: as the plan says.
     """
 
     data: FederatedData
     model: nn.Module
     first_parameters: npt.NDArray[np.float64]
+    loss: RecordLoss | None = None
 
 
 @final
@@ -99,14 +105,24 @@ class PublicFeatures:
         return np.ascontiguousarray(x, dtype=np.float32)
 
 
-def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None = None) -> Prepared:
+def prepare(
+    plan: TrainingPlan,
+    data: FederatedData,
+    *,
+    model: nn.Module | None = None,
+    loss: RecordLoss | None = None,
+) -> Prepared:
     """Apply the plan's public feature map record by record and build the model (or take a copy of
     the user's).
 
     Guarantee: what happens to a record depends on that record and on the plan alone, so it costs no
         privacy; for `convex-pass` every record, bias feature included, ends with norm at most
-        `feature_bound`. A model that is no pure function of one record is refused (except without
-        privacy, `fedavg`).
+        `feature_bound`. A model or a loss that is no pure function of one record is refused
+        (except without privacy, `fedavg`).
+
+    Args:
+        model: given in Python instead of the one that the plan names.
+        loss: given in Python, which the plan names.
     """
     training = plan.training
     if plan.describes:
@@ -148,8 +164,9 @@ def prepare(plan: TrainingPlan, data: FederatedData, *, model: nn.Module | None 
     ready = replace(data, silos=silos, shape=shape)
     first = silos[0].train
     form = kind.form(torch.from_numpy(first.x[:0]), torch.from_numpy(first.y[:0]))
-    _require_fit(plan, trained, form, data.labels)
-    return Prepared(ready, trained, flat_parameters(trained).numpy().astype(np.float64))
+    _require_fit(plan, trained, form, data.labels, own_loss(plan, loss))
+    first_parameters = flat_parameters(trained).numpy().astype(np.float64)
+    return Prepared(ready, trained, first_parameters, loss)
 
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
@@ -171,15 +188,19 @@ def _require_known(records: Records, kind: InputKind, silo: str) -> None:
         )
 
 
-def _require_fit(plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts) -> None:
+def _require_fit(
+    plan: TrainingPlan, model: nn.Module, form: Form, labels: LabelFacts, loss: OwnLoss | None
+) -> None:
     """Try the model on made-up records: what does not fit or cannot be certified is found before a
     round is entered into any ledger.
     """
     require_precision(model)
     training = plan.training
     kind = InputKind.of(model, training.vocabulary)
-    if plan.rules.private and not is_chain(model):
-        gradients = PerRecordGradients(model, loss=plan.task, vocabulary=training.vocabulary)
+    if plan.rules.private and (loss is not None or not is_chain(model)):
+        gradients = PerRecordGradients(
+            model, loss=loss or plan.task, vocabulary=training.vocabulary
+        )
         outputs = gradients.examine(form)
     else:
         if plan.rules.private:

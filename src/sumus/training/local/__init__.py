@@ -32,6 +32,7 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.plan import RULES
 from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdater
+from sumus.training.own_loss import own_loss
 from sumus.training.preparation import units_of
 
 __all__ = ["UPDATERS", "local_updater"]
@@ -65,8 +66,8 @@ def local_updater(
         another size than the plan's, are refused: all of it enters the sensitivity.
 
     Args:
-        loss: instead of the task's, for the algorithms that clip single records, which hold for
-            any.
+        loss: instead of what the plan says, for the algorithms that clip single records, which
+            hold for any.
     """
     units = units_of(design.plan, records)
     count, counted = units.count, "persons" if design.plan.protects_persons else "records"
@@ -75,4 +76,6 @@ def local_updater(
             f"silo {silo.name} has {count} {counted}, more than the public bound "
             f"{silo.records} of data.records_per_silo."
         )
-    return UPDATERS[design.resolved.rules.name](design, silo, records, model, loss=loss)
+    return UPDATERS[design.resolved.rules.name](
+        design, silo, records, model, loss=loss or own_loss(design.plan)
+    )

@@ -13,10 +13,12 @@ from torch import nn
 
 from sumus.data import FederatedData, SiloRecords
 from sumus.guarantee import NoiseDesign, SiloDesign
+from sumus.purity import RecordLoss
 from sumus.randomness import RandomSource
 from sumus.training.evaluation import SecureMetrics
 from sumus.training.local import local_updater
 from sumus.training.local.update import LocalUpdate
+from sumus.training.own_loss import own_loss
 from sumus.training.preparation import prepare
 
 __all__ = ["LocalWork"]
@@ -31,13 +33,20 @@ class LocalWork:
         silo: the silo in the plan.
         records: the silo's own, behind the plan's feature map.
         model: as the plan names it.
+        loss: given in Python, which the plan names.
     """
 
     def __init__(
-        self, design: NoiseDesign, silo: SiloDesign, records: SiloRecords, model: nn.Module
+        self,
+        design: NoiseDesign,
+        silo: SiloDesign,
+        records: SiloRecords,
+        model: nn.Module,
+        loss: RecordLoss | None = None,
     ) -> None:
         self._design, self._model, self._test = design, model, records.test
-        self._update = local_updater(design, silo, records.train, model)
+        own = own_loss(design.plan, loss)
+        self._update = local_updater(design, silo, records.train, model, loss=own)
 
     @classmethod
     def of_silo(cls, design: NoiseDesign, name: str, data: FederatedData) -> LocalWork:
