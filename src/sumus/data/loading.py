@@ -14,6 +14,7 @@ from sumus.data.silos import FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
 from sumus.data.table import (
     OwnTable,
+    in_decimal_points,
     label_columns,
     open_table,
     table_pool,
@@ -66,7 +67,7 @@ def load_table(plan: TrainingPlan, table: OwnTable) -> FederatedData:
         plan: the plan.
         table: its columns, those of silos and labels among them.
     """
-    pool = _own_pool(plan, table)
+    pool = _own_pool(plan, in_decimal_points(table, plan.data))
     _check_silos(plan, pool)
     return federate_by_record(pool, plan)
 

@@ -185,6 +185,13 @@ def _in_order(
                     "by name."
                 )
             plain.append(given)
+        if not isinstance(silos, list | tuple) and (
+            hasattr(silos, "__getitem__") or not hasattr(silos, "__iter__")
+        ):
+            raise DataError(
+                f"silos must be one table, or hold one object per silo in a list or by name, got "
+                f"{type(silos).__name__}. Write silos=[…]."
+            )
         return list(silos), plain, names
     if names is not None:
         raise DataError(

@@ -41,6 +41,7 @@ from sumus.tasks import Task
 __all__ = [
     "OwnTable",
     "beyond_bounds",
+    "in_decimal_points",
     "label_columns",
     "open_table",
     "require_silos",
@@ -114,11 +115,11 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
-    table = _with_decimal_points(table, data)
+    table = in_decimal_points(table, data)
     return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
-def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
+def in_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
     """The table with the numbers of `data.decimal_comma` as a computer writes them."""
     named = {
         name: with_decimal_points(table.column(name, "data.decimal_comma"))

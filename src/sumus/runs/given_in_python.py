@@ -49,6 +49,7 @@ _OF_FILES = (
     "event_column",
     "person_column",
     "columns",
+    "decimal_comma",
     "categories",
 )
 
