@@ -21,7 +21,6 @@ from sumus.data.columns import (
     NumberColumn,
     TextColumn,
 )
-from sumus.data.csv_table import read_csv
 from sumus.data.decimal_comma import with_decimal_points
 from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
@@ -30,10 +29,10 @@ from sumus.data.labels import (
     codes_of,
     number_or_text,
 )
-from sumus.data.parquet_table import read_parquet
 from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
-from sumus.data.table_files import check_kind, locate
+from sumus.data.table_files import locate
+from sumus.data.table_reading import ReadingRules, read_table
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 from sumus.tasks import Task
@@ -109,8 +108,7 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
     """
     path, note = locate(data.path or "", folder)
     try:
-        state = path.stat()
-        table = _read(path, state.st_mtime_ns, state.st_size)
+        table = OwnTable(path, *read_table(path, ReadingRules.of(data)))
     except OSError as error:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
@@ -126,13 +124,6 @@ def in_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
         for name in data.decimal_comma or ()
     }
     return dataclasses.replace(table, columns=table.columns | named) if named else table
-
-
-@functools.lru_cache(maxsize=2)
-def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
-    """One reading serves facts, check and load; a changed file is read again."""
-    typed = check_kind(path) == "parquet"
-    return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
 def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = False) -> Pool:
@@ -251,10 +242,13 @@ def _encoding(
         reserved: columns of silos, labels and persons.
         persons: whether persons are the unit.
     """
-    bounds, categories = data.bounds or {}, data.categories or {}
-    for key, named in (("data.bounds", bounds), ("data.categories", categories)):
-        for name in named:
-            table.column(name, f"{key}.{name}")
+    declared = {
+        name: f"data.{key}.{name}"
+        for key in ("bounds", "categories", "texts")
+        for name in getattr(data, key) or {}
+    }
+    for name, key in declared.items():
+        table.column(name, key)
     names = _features(table, data, reserved)
     if not names:
         raise DataError(
@@ -288,11 +282,10 @@ def _encoding(
         rules.append(rule)
         if why:
             found[why].append(name)
-    declared = frozenset({*bounds, *categories})
     doubts = column_warnings(
         kinds,
         features=tuple(names),
-        declared=declared,
+        declared=frozenset(declared),
         may_look=data.columns is None,
         persons=persons,
     )
@@ -313,7 +306,7 @@ def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
             return ColumnRule(column.name, "scaled", low=low, high=high), None
         return ColumnRule(column.name, "knotted"), "knots"
     if column.declared and column.values:
-        return ColumnRule(column.name, "one-hot", categories=column.values), "schema"
+        return ColumnRule(column.name, "one-hot", categories=tuple(column.values)), "schema"
     return ColumnRule(column.name, "hashed"), "hash"
 
 
