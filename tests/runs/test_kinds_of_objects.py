@@ -43,7 +43,7 @@ HOLES[[3, 40], [1, 2]] = np.nan
 FRAME = pd.DataFrame(
     {
         "hospital": np.array(["Bergen", "Oslo", "Tromsø"])[np.arange(RECORDS) % 3],
-        "age": np.where(np.arange(RECORDS) % 17 == 3, np.nan, 50 + 10 * X[:, 0]),
+        "age": np.where(np.arange(RECORDS) % 17 == 3, np.nan, 50 + 10 * X[:, 0].astype(float)),
         "ward": np.array(["east", "west"])[RNG.integers(0, 2, RECORDS)],
         "smoker": X[:, 1] > 0,
         "outcome": WORDS,
@@ -379,7 +379,7 @@ def test_missing_values_of_arrays_need_a_word_that_names_the_way() -> None:
     hidden = seen(planned, silos=pairs(masked, Y))[1]
     assert all_records(hidden) == all_records(data)
     images = HOLES.reshape(RECORDS, 2, 2)
-    with pytest.raises(DataError, match="one list of features"):
+    with pytest.raises(DataError, match="a list of features"):
         train(planned, silos=pairs(images, Y), options=options())
     with pytest.raises(DataError, match="not finite"):
         train(planned, silos=pairs(np.where(np.isnan(HOLES), np.inf, X), Y), options=options())

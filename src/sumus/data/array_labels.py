@@ -27,8 +27,8 @@ def labels_of(
     """Labels of all silos together, with what is public about them, and those of each silo.
 
     Names of classes are the declared ones in their order; where none are declared, all that are
-    there, sorted, under the rule of a table's label column: that is an assumption, and refused where
-    they look like a quantity or one of them is rare. Booleans are the classes False and True, as in
+    there, sorted, under the rule of a table's label column: that is an assumption, and refused
+    where they look like a quantity or one of them is rare. Booleans are the classes False and True, as in
     a file.
 
     Guarantee: labels that are declared follow from the declaration; a label beyond it is refused by

@@ -73,7 +73,7 @@ def given_table(silos: Any, *, silo: str | None, label: str | None) -> GivenTabl
     if whole is not None:
         if silo is None:
             raise DataError(
-                "silos is one table, so a column must say whose record each one is. Name it: silo=, "
+                "silos is one table, so a column must say whose record each one is. Name it: silo= "
                 "or data.silo_column of the plan."
             )
         table = OwnTable(Path(_ONE_TABLE), whole, typed=True, notes=notes, called="table")
@@ -140,7 +140,7 @@ def _is_beside(given: Any) -> bool:
 def _labelled(
     given: Any, where: str, label: str
 ) -> tuple[dict[str, Column] | None, tuple[str, ...]]:
-    """A silo's columns, its labels among them where they stand beside; None where it is no table."""
+    """A silo's columns, with labels that stand beside them; None where it is no table."""
     given, notes = without_loader(given)
     columns = _table(given, where)
     if columns is not None or not _is_beside(given):

@@ -20,8 +20,8 @@ _MISSING_RULE = (
 
 
 def array_of(given: Any, title: str) -> NDArray[Any]:
-    """A numpy array of an array, a tensor (through detach, cpu and numpy), a sparse matrix or nested
-    lists; what a mask hides is NaN.
+    """A numpy array of an array, a tensor (through detach, cpu and numpy), a sparse matrix or
+    nested lists; what a mask hides is NaN.
     """
     kind = f"{getattr(given, 'layout', '')} {getattr(given, 'dtype', '')}".strip()
     if isinstance(given, np.ma.MaskedArray):
@@ -93,7 +93,7 @@ def features_of(
     if missing == "flag":
         if values.ndim != 2:
             raise DataError(
-                f'data.missing = "flag" is for records that are one list of features, silo {title!r} '
+                f'data.missing = "flag" is for records that are a list of features, silo {title!r} '
                 f"has records of shape {values.shape[1:]}. Fill in missing values."
             )
         flagged = np.concatenate([np.where(absent, np.float32(0.0), values), absent], axis=1)

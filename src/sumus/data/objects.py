@@ -1,5 +1,5 @@
-"""Federated data from python objects that are no tables: arrays, tensors, datasets, loaders; without
-importing torch.
+"""Federated data from python objects that are no tables: arrays, tensors, datasets, loaders;
+without importing torch.
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ def from_arrays(
     An object is a pair (x, y) of arrays, tensors, sparse matrices or lists, a dataset with a length
     whose items are pairs (x, y), or a loader of such a dataset.
 
-    Guarantee: records keep their values (as float32, whole numbers as they are); with `tests` every training record trains or
-        validates, without it the test part is split off. Either way a record's part follows from
-        that record alone: one more or less moves no other. With `groups` the same holds of persons
-        with all their rows, of which no more than `records_per_person` are used.
+    Guarantee: records keep their values (as float32, whole numbers as they are); with `tests` every
+        training record trains or validates, without it the test part is split off. Either way a
+        record's part follows from that record alone: one more or less moves no other. With `groups`
+        the same holds of persons with all their rows, of which no more than `records_per_person`
+        are used.
 
     Args:
         silos: training records, one object per silo; or a mapping of the silos' names to their
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
-        groups: whose every row is, one array of identifiers (text or whole numbers) per silo, likewise: all
-            rows with one identifier are one person. For plans with `privacy.unit = "person"`.
+        groups: whose every row is, one array of identifiers (text or whole numbers) per silo,
+            likewise: all rows with one identifier are one person. For plans with `privacy.unit = "person"`.
         test_groups: of the test records, where these are given; nobody may train and test.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
         task: what is learned from the labels, as the plan declares them.

@@ -49,8 +49,8 @@ def describe(
         columns: that are described; omitted: features and labels. Records given in Python have
             x0, x1, … and label, tables their own columns.
         numbers: columns of numbers without bounds, where that is not to be read off the file.
-        silos: python objects, as for `train`; likewise `silo`, `label`, `name`, `classes`, `groups`,
-            `options`, `simulation` and `begun`. Missing values are counted as such.
+        silos: python objects, as for `train`; likewise `silo`, `label`, `name`, `classes`,
+            `groups`, `options`, `simulation` and `begun`. Missing values are counted as such.
     """
     options = options or RunOptions()
     described = (
