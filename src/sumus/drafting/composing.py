@@ -47,9 +47,9 @@ class Used:
         if self.bounds is not None:
             return "scaled to its bounds"
         if self.categories is not None or (self.by_type and self.finding.kind == "category"):
-            return "one feature for each on its list, and one for all others"
+            return "a feature for each on its list, one for others"
         if self.finding.is_number:
-            return "no bounds, so piecewise linear at fixed knots up to ±10⁶"
+            return "no bounds, so piecewise linear at fixed knots"
         if self.by_type:
             return "yes or no"
         return "no list, so hashed into 2 × 32 buckets"

@@ -72,7 +72,7 @@ class Finding:
 _LEFT_OUT: dict[str, str] = {
     "identifier": "an identifier says nothing about a new record",
     "date": "a date is no number here: add a column such as days or an age",
-    "free text": "sentences are no categories: see docs/tasks.md, or add columns of what they say",
+    "free text": "sentences are no categories: add columns of what they say",
     "constant": "one value in all records tells them apart by nothing",
     "mixed": "some of its values are no numbers: correct them, or list all as categories",
 }
@@ -86,7 +86,8 @@ def finding_of(column: Column, *, dated: bool = False) -> Finding:
         dated: the file's own type says that it holds dates.
     """
     kind: Kind = "date" if dated else _kind(column)
-    return Finding(column.name, kind, _LEFT_OUT.get(kind))
+    unwritable = None if column.name.isprintable() else "no plan can hold its name: rename it"
+    return Finding(column.name, kind, _LEFT_OUT.get(kind) or unwritable)
 
 
 def _kind(column: Column) -> Kind:

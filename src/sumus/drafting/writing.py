@@ -173,8 +173,9 @@ def _data(draft: Draft, plan_name: str) -> list[str]:
             lines += _comment(
                 f"{shown(each.name)} ({each.kind}): {each.left_out}", first="  - ", rest="    "
             )
-    lines += ["", *_bounds(draft, plan_name)]
-    return [*lines, "", *_categories(draft)]
+    for part in (_bounds(draft, plan_name), _categories(draft)):
+        lines += ["", *part] if len(part) > 1 else []
+    return lines
 
 
 def _column(used: Used) -> str:
