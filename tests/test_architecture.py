@@ -33,7 +33,8 @@ ROOMS: dict[str, set[str]] = {
     "accounting": {"errors", "files", "noise"},
     "secagg": {"errors", "randomness", "files"},
     "plan": {"errors", "files", "noise", "tasks"},
-    "data": {"errors", "randomness", "files", "tasks", "plan"},
+    "texts": {"errors"},
+    "data": {"errors", "randomness", "files", "tasks", "plan", "texts"},
     "guarantee": {"errors", "files", "noise", "tasks", "accounting", "plan", "data"},
     "purity": {"errors"},
     "gradients": {"errors", "randomness", "files", "noise", "tasks", "purity"},
@@ -138,6 +139,7 @@ TOP = {"", "__main__"}  # the package's own door and the command line's
 HEAVY = {
     "torch": {
         "tasks",
+        "texts",
         "purity",
         "gradients",
         "features",

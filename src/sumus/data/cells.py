@@ -186,7 +186,8 @@ def _numbers_of(
     """Columns that hold numbers, and what had to be read off the file to know that."""
     if plan.describe.numbers is not None:
         return plan.describe.numbers, []
-    declared = {*(plan.data.bounds or {}), *(plan.data.categories or {})}
+    data = plan.data
+    declared = {*(data.bounds or {}), *(data.categories or {}), *(data.texts or {})}
     if plan.data.intervals:
         declared |= {*described_labels(plan)}
     undeclared = [name for name in columns if name not in declared]

@@ -52,7 +52,7 @@ _LINES = {
     ),
     "distinct": (
         "almost every record has a text of its own in {} (identifiers, names, free text): leave "
-        "them out of data.columns"
+        "them out of data.columns, or name free text in data.texts"
     ),
     "dates": "{} look like dates and are hashed as text: write them as numbers, such as days or an age",
     "commas": (

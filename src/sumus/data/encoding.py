@@ -31,6 +31,7 @@ from sumus.data.columns import (
     TextColumn,
 )
 from sumus.data.labels import as_text, canonical, parse_numbers, spelt
+from sumus.data.text_vectors import TEXT_WIDTHS, TextVectors
 from sumus.errors import DataError, StorageError
 from sumus.files import from_json, plain_json
 from sumus.plan import DataPlan
@@ -49,7 +50,7 @@ class ColumnRule:
 
     Args:
         name: of the column.
-        kind: the encoder: "scaled", "knotted", "one-hot" or "hashed".
+        kind: the encoder: "scaled", "knotted", "one-hot", "hashed", or a map of `data.texts`.
         low: of a scaled column, public; likewise `high`.
         categories: of a one-hot column, in the order of their features.
     """
@@ -68,6 +69,7 @@ class ColumnRule:
             "one-hot": bounds == (None, None)
             and 0 < len(self.categories) == len(set(self.categories)),
             "hashed": bounds == (None, None) and not self.categories,
+            **dict.fromkeys(TEXT_WIDTHS, bounds == (None, None) and not self.categories),
         }
         if not sound.get(self.kind, False):
             raise StorageError(
@@ -80,13 +82,16 @@ class ColumnRule:
     def width(self) -> int:
         """Features that the column becomes."""
         widths = {"scaled": 2, "knotted": len(KNOTS) + 1, "hashed": 2 * BUCKETS + 1}
+        widths |= {kind: width + 1 for kind, width in TEXT_WIDTHS.items()}
         return widths.get(self.kind, len(self.categories) + 1)
 
     @classmethod
     def declared(cls, name: str, data: DataPlan) -> Self | None:
-        """The rule that a plan's `data.categories` or `data.bounds` give a column; None where they
-        say nothing of it.
+        """The rule that a plan's `data.texts`, `data.categories` or `data.bounds` give a column;
+        None where they say nothing of it.
         """
+        if name in (data.texts or {}):
+            return cls(name, (data.texts or {})[name])
         categories, bounds = (data.categories or {}).get(name), (data.bounds or {}).get(name)
         if categories is not None:
             return cls(name, "one-hot", categories=canonical(categories, name))
@@ -104,7 +109,7 @@ class ColumnRule:
             key = f"data.bounds.{self.name}" if self.kind == "scaled" else f"column {self.name}"
             return parse_numbers(_flags_as_numbers(column), key, fix)
         text = as_text(column) if isinstance(column, NumberColumn) else column
-        if self.kind == "hashed":
+        if not self.categories:
             return replace(text, name=self.name)
         # a value that is spelt like a category is one; otherwise 1.0 is 1 and TRUE is True
         spellings = {spelt(category): category for category in reversed(self.categories)}
@@ -121,6 +126,8 @@ class ColumnRule:
             if self.low is not None and self.high is not None:
                 return ScaledNumber(values, self.low, self.high)
             return KnottedNumber(values)
+        if self.kind in TEXT_WIDTHS:
+            return TextVectors(values, self.kind)
         return OneHot(values, self.categories) if self.categories else HashedText(values)
 
     def missing(self, values: Column) -> Mask:
@@ -177,8 +184,8 @@ class Encoding:
 
     @classmethod
     def of_plan(cls, data: DataPlan) -> Self | None:
-        """The encoding where the plan alone says it: feature columns listed, each with bounds or
-        categories; None otherwise.
+        """The encoding where the plan alone says it: feature columns listed, each with bounds,
+        categories or a map of texts; None otherwise.
         """
         if undeclared_feature(data) is not None:
             return None
@@ -232,7 +239,7 @@ def undeclared_feature(data: DataPlan) -> str | None:
     """
     if data.columns is None:
         return "data.columns"
-    listed = {*(data.bounds or {}), *(data.categories or {})}
+    listed = {*(data.bounds or {}), *(data.categories or {}), *(data.texts or {})}
     return next(
         (
             f"data.bounds.{name} or data.categories.{name}"

@@ -210,16 +210,14 @@ def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -
     if plan.describes:
         check_declared(plan)
         return
-    listed, bounded = data.categories or {}, data.bounds or {}
+    declared = {*(data.categories or {}), *(data.bounds or {}), *(data.texts or {})}
     missing = undeclared_label(data, plan.task)
     if missing is not None:
         rule = f"data.{missing} must list the classes when a silo reads its own file only"
         raise DataError(f"{rule}. Add it to the plan.")
     reserved = {data.silo_column, data.person_column, *label_columns(data, plan.task).values()}
     features = data.columns or tuple(name for name in columns if name not in reserved)
-    open_columns = (
-        [] if typed else [name for name in features if name not in listed and name not in bounded]
-    )
+    open_columns = [] if typed else [name for name in features if name not in declared]
     if data.columns is None or open_columns:
         what = (
             f"declare column {open_columns[0]!r} in data.bounds or data.categories"

@@ -238,10 +238,13 @@ def _encoding(
         reserved: columns of silos, labels and persons.
         persons: whether persons are the unit.
     """
-    bounds, categories = data.bounds or {}, data.categories or {}
-    for key, named in (("data.bounds", bounds), ("data.categories", categories)):
-        for name in named:
-            table.column(name, f"{key}.{name}")
+    declared = {
+        name: f"data.{key}.{name}"
+        for key in ("bounds", "categories", "texts")
+        for name in getattr(data, key) or {}
+    }
+    for name, key in declared.items():
+        table.column(name, key)
     names = _features(table, data, reserved)
     if not names:
         raise DataError(
@@ -274,11 +277,10 @@ def _encoding(
         rules.append(rule)
         if why:
             found[why].append(name)
-    declared = frozenset({*bounds, *categories})
     doubts = column_warnings(
         kinds,
         features=tuple(names),
-        declared=declared,
+        declared=frozenset(declared),
         may_look=data.columns is None,
         persons=persons,
     )

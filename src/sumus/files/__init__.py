@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         digest as digest,
         flag as flag,
         name_or_place as name_or_place,
+        named_choices as named_choices,
         names as names,
         number as number,
         optional as optional,
@@ -66,7 +67,10 @@ __getattr__, __dir__, __all__ = door(
     doors="door",
     machine_code="compiled",
     named="object_at",
-    rules="bit_count choice digest flag name_or_place names number optional table text weights whole",
+    rules=(
+        "bit_count choice digest flag name_or_place named_choices names number optional table text "
+        "weights whole"
+    ),
     streams="receive_sized send_sized",
     tables="RuledTable closest key parse_toml read_toml toml_value",
     values="from_json plain_json",

@@ -235,6 +235,24 @@ def table(kind: str) -> Rule:
     return Rule(check)
 
 
+def named_choices(*options: str) -> Rule:
+    """A table from column names to one of a few words."""
+    one = choice(*options)
+
+    def check(name: str, value: Any) -> Mapping[str, str]:
+        if not isinstance(value, Mapping) or not value:
+            rule = "must be a table from column names to words"
+            raise PlanError(name, value, rule, f'Write {{column = "{options[0]}"}}.')
+        return MappingProxyType(
+            {
+                str(column): one.check(f"{name}.{column}", each)
+                for column, each in sorted(value.items())
+            }
+        )
+
+    return Rule(check)
+
+
 def weights() -> Rule:
     """Positive numbers, in a list or by name."""
     positive = number(low=1e-6, high=1e6)

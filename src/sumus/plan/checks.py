@@ -138,7 +138,9 @@ def _check_person_column(plan: TrainingPlan, column: str) -> None:
             raise PlanError(
                 "data.person_column", column, f"must differ from data.{key}", "Name two columns."
             )
-    named = {f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories")}
+    named = {
+        f"data.{key}": getattr(data, key) for key in ("columns", "bounds", "categories", "texts")
+    }
     for where, names in (named | {"describe.columns": plan.describe.columns}).items():
         if column in (names or ()):
             rule = f"must not be named in {where} (who somebody is stays with the silo)"
@@ -329,6 +331,7 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
             "must name at least one column and none of them twice",
             fix,
         )
+    _check_texts(data, keys)
     labels_are_names = task.label_declaration == "categories"
     for name in data.named(keys if labels_are_names else keys[-1:]).values():
         if name is not None and name in (data.bounds or {}):
@@ -341,6 +344,23 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
                 rule,
                 f"Remove it, or use data.categories.{name}.",
             )
+
+
+def _check_texts(data: DataPlan, keys: tuple[str, ...]) -> None:
+    """A column of free text is a feature, and has neither bounds nor a list."""
+    named = {
+        **{f"data.{key}": {name} for key, name in data.named(keys).items() if name is not None},
+        "data.bounds": data.bounds or {},
+        "data.categories": data.categories or {},
+    }
+    for name, kind in (data.texts or {}).items():
+        for where, columns in named.items():
+            if name in columns:
+                rule = f"must not name a column of {where}"
+                raise PlanError(f"data.texts.{name}", kind, rule, "Keep one of them.")
+        if data.columns is not None and name not in data.columns:
+            rule = "must be a feature column"
+            raise PlanError(f"data.texts.{name}", kind, rule, "Add it to data.columns.")
 
 
 def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:

@@ -10,7 +10,7 @@ from sumus.errors import PlanError
 __all__ = ["TABLES", "parse_value", "steps_to"]
 
 # keys that hold a table, whose entries `--set` reaches by name
-TABLES = ("data.bounds", "data.categories")
+TABLES = ("data.bounds", "data.categories", "data.texts")
 
 
 def steps_to(dotted: str, value: object) -> list[str]:

@@ -16,6 +16,7 @@ from sumus.files import (
     flag,
     key,
     name_or_place,
+    named_choices,
     names,
     number,
     optional,
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 MECHANISMS = (*LAWS, "poisson-binomial")
+TEXTS = ("minilm", "words")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
@@ -296,6 +298,9 @@ class DataPlan(RuledTable):
     categories: Mapping[str, tuple[str, ...]] | None = key(
         None, optional(table("categories")), only=_FILE
     )
+    # column of free text → the public map that makes numbers of it: "minilm", a frozen network whose
+    # weights `sumus data prepare minilm` fetches, or "words", a hash of its words
+    texts: Mapping[str, str] | None = key(None, optional(named_choices(*TEXTS)), only=_FILE)
 
     def named(self, keys: Iterable[str]) -> dict[str, str | None]:
         """The columns that these keys name, a list entry by entry."""

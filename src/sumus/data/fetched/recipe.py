@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
-__all__ = ["Recipe", "Table", "Value"]
+__all__ = ["Package", "Recipe", "Table", "Value"]
 
 Value = str | int | float | None
 Table = dict[str, list[Value]]
 """Columns of equal length by name; None: no value."""
+
+
+class Package(Protocol):
+    """A package's file: what asks for it, and name, version, SHA-256 and kind as pip knows them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def package(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def built(self) -> bool: ...
 
 
 @final
