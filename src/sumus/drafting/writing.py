@@ -190,10 +190,6 @@ def _bounds(draft: Draft, plan_name: str) -> list[str]:
         f"{_key(name)} = {toml_value(list(ends))}"
         for name, ends in (draft.plan.data.bounds or {}).items()
     ]
-    if draft.needs_bounds is not None:
-        lines += _comment(
-            f"{shown(draft.needs_bounds)} is learned, and needs bounds before anything trains."
-        )
     if draft.unbounded:
         names = ", ".join(map(shown, draft.unbounded))
         lines += _comment(f"Not known: {names}. Write what is public knowledge, or learn them with")
@@ -272,7 +268,6 @@ def as_json(draft: Draft) -> dict[str, Any]:
         },
         "unbounded": list(draft.unbounded),
         "unlisted": list(draft.unlisted),
-        "needs_bounds": draft.needs_bounds,
         "read_off": [{"fact": fact, "avoid": fix} for fact, fix in read_off(draft)],
         "account": draft.account.as_json(),
     }
