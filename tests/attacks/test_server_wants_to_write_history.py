@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from oracles.secagg_federation import read
 from parties.test_blame import lies, wrong_share_of_the_last
-from sumus.books import RunFolder
+from sumus.books import EVIDENCE, RunFolder
 from sumus.cli import main
 from sumus.errors import StorageError
 from sumus.files import Chain
 from sumus.parties import audit_evidence
-from sumus.parties.evidence import _ORIGIN, EVIDENCE, EvidenceAudit
+from sumus.parties.evidence import _ORIGIN, EvidenceAudit
 from sumus.randomness import RandomSource
 from sumus.secagg import DroppedSet, Identity, Roster, SetCertificate
 from support.local_federation import LocalFederation, plan

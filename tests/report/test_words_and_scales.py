@@ -9,6 +9,7 @@ import math
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from sumus.report.meaning import most_detected
 from sumus.report.scales import (
     as_bytes,
     as_number,
@@ -18,7 +19,7 @@ from sumus.report.scales import (
     on_axis,
     round_axis,
 )
-from sumus.report.words import in_the_clear, most_detected
+from sumus.report.words import in_the_clear
 
 
 def spelled(text: str) -> str:

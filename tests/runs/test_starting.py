@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -102,7 +103,10 @@ def test_the_ledger_goes_on_and_journal_account_and_report_say_where_it_began(
     write_report([RunFolder.open(second.path)], page)
     text = page.read_text()
     assert f"released by {first.path.name} after round 2" in text
-    assert "on digits after 2 runs, this one included" in text
+    assert "Ledger of digits" in text
+    assert re.search(
+        r"With this run</th><td class=\"n\">ε\u00a0≤\u00a02[^<]*</td><td class=\"n\">2</td>", text
+    )
 
 
 def test_a_plan_finds_the_model_that_it_names_among_the_runs(tmp_path: Path) -> None:

@@ -27,6 +27,18 @@ _FLAGS = [
     "--disable-dev-shm-usage",
 ]
 
+_KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    "Escape": 27,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+}
+PAPERS = {"A4": (8.27, 11.69), "Letter": (8.5, 11.0)}
+"""Width and height in inches."""
+
 
 def chromium() -> str | None:
     """The installed browser, if there is one."""
@@ -45,9 +57,7 @@ class Browser:
     from its descriptor 4.
     """
 
-    def __init__(
-        self, profile: Path, *, width: int = 1280, height: int = 900, dark: bool = False
-    ) -> None:
+    def __init__(self, profile: Path, *, width: int = 1280, height: int = 900) -> None:
         command_read, self._commands = os.pipe()
         self._events, event_write = os.pipe()
         program = chromium()
@@ -75,10 +85,7 @@ class Browser:
         for domain in ("Runtime", "Log", "Page", "Network"):
             self.call(f"{domain}.enable")
         self.resize(width, height)
-        self.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
-        )
+        self.prefer()
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +117,18 @@ class Browser:
             mobile=False,
         )
 
+    def prefer(self, *, dark: bool = False, media: str = "") -> None:
+        """What the reader's system asks of pages; no medium: the one that they are shown on."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+    def press(self, key: str) -> None:
+        """One key, held and let go."""
+        known = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
+        typed = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **known, **typed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **known)
+
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
@@ -119,15 +138,22 @@ class Browser:
     def point_at(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def picture(self) -> bytes:
-        """A PNG of the window."""
-        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+    def picture(self, *, height: int | None = None) -> bytes:
+        """A PNG of the window, or of so much of the page."""
+        if height is None:
+            return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+        width = self.evaluate("document.documentElement.clientWidth")
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        answer = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        return base64.b64decode(answer["data"])
 
-    def printed(self) -> bytes:
-        """The page as a PDF, as its style sheet wants it."""
-        return base64.b64decode(
-            self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"]
+    def printed(self, paper: str = "A4") -> bytes:
+        """The page as a PDF on a paper."""
+        width, height = PAPERS[paper]
+        answer = self.call(
+            "Page.printToPDF", paperWidth=width, paperHeight=height, printBackground=True
         )
+        return base64.b64decode(answer["data"])
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._call(method, session=self._session, **parameters)

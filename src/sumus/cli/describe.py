@@ -275,8 +275,9 @@ def _show(
 def _write_page(description: Description) -> Path | None:
     if importlib.util.find_spec("jinja2") is None:
         return None  # the report extra is not installed
+    from sumus.cli.report import evidence_of
     from sumus.report import write_description
 
-    page = description.path / "description.html"
-    write_description(description, page)
+    page, run = description.path / "description.html", RunFolder.open(description.path)
+    write_description(description, page, evidence=evidence_of([run]).get(run.path))
     return page

@@ -342,9 +342,10 @@ def _report(run: RunFolder) -> Path | None:
     """The run's page, where the report extra is installed."""
     if importlib.util.find_spec("jinja2") is None:
         return None
+    from sumus.cli.report import evidence_of
     from sumus.report import write_report
 
-    write_report([run], run.path / "report.html")
+    write_report([run], run.path / "report.html", evidence=evidence_of([run]))
     return run.path / "report.html"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,10 @@ from sumus.books import RunFolder
 from sumus.cli.options import AsJson, print_json
 from sumus.errors import PlanError, StorageError
 
-__all__ = ["report_command"]
+if TYPE_CHECKING:
+    from sumus.parties import EvidenceAudit
+
+__all__ = ["evidence_of", "report_command"]
 
 
 def report_command(
@@ -38,7 +42,7 @@ def report_command(
     as_json: AsJson = False,
 ) -> None:
     """One self-contained HTML page: the guarantee in words, every round, the plan and the hash
-    chain. Needs no network.
+    chain; of a run across machines also who signed. Two sheets on paper. Needs no network.
     """
     paths = list(dict.fromkeys(path.resolve() for path in runs))
     folders = [RunFolder.open(path) for path in paths]
@@ -51,7 +55,7 @@ def report_command(
         raise StorageError(f"{page} is a folder. Name a file, for example {page / 'report.html'}.")
     from sumus.report import write_report
 
-    write_report(folders, page)
+    write_report(folders, page, evidence=evidence_of(folders))
     if as_json:
         heads = [
             {"run": str(folder.path), "head": folder.head, "rounds": len(folder.rounds())}
@@ -62,3 +66,13 @@ def report_command(
         typer.echo(f"{page} ({page.stat().st_size / 1000:.0f} kB)")
     if show:
         webbrowser.open(page.resolve().as_uri())
+
+
+def evidence_of(runs: Sequence[RunFolder]) -> dict[Path, EvidenceAudit]:
+    """What the signed certificates of runs across machines prove, by the run's folder."""
+    signed = [run for run in runs if run.has_evidence]
+    if not signed:
+        return {}
+    from sumus.parties import agree_on, audit_evidence
+
+    return {run.path: audit_evidence(run, agree_on(run.plan)) for run in signed}

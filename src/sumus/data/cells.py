@@ -145,7 +145,7 @@ def _encode(
         part: Column = (
             NumberColumn(column.name, column.values[rows], column.bounds)
             if isinstance(column, NumberColumn)
-            else TextColumn(column.name, column.values, column.codes[rows], column.declared)
+            else replace(column, codes=column.codes[rows])
         )
         out[:, index] = places(part, each)
     return out

@@ -13,6 +13,7 @@ never depend on the records either.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -67,7 +68,7 @@ class TextColumn:
     """
 
     name: str
-    values: tuple[str, ...]
+    values: Sequence[str]
     codes: NDArray[np.int32]
     declared: bool = False
     untyped: bool = False

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
+from sumus.data.words import Words
 from sumus.errors import DataError
 from sumus.tasks import Categories
 
@@ -52,7 +53,7 @@ def as_text(column: Column) -> TextColumn:
     renumbered = np.array(
         [*(numbers.setdefault(value, len(numbers)) for value in short), -1], dtype=np.int32
     )
-    return TextColumn(column.name, tuple(numbers), renumbered[column.codes], column.declared)
+    return replace(column, values=tuple(numbers), codes=renumbered[column.codes])
 
 
 def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -105,9 +106,8 @@ def holds_numbers(column: Column) -> bool:
     """Whether at least nine in ten of the values that are there are numbers."""
     if isinstance(column, NumberColumn):
         return True
-    numeric = np.array([*(_parse(value) is not None for value in column.values), True])[
-        column.codes
-    ]
+    _, readable = _parsed(column)
+    numeric = np.append(readable, True)[column.codes]
     present = column.codes >= 0
     share = float(numeric[present].mean()) if present.any() else 1.0
     return share >= _NUMBER_SHARE
@@ -117,9 +117,7 @@ def readable_numbers(column: Column) -> NumberColumn:
     """A column as numbers, NaN where a value is none."""
     if isinstance(column, NumberColumn):
         return column
-    parsed = (_parse(value) for value in column.values)
-    table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
-    return NumberColumn(column.name, table[column.codes])
+    return NumberColumn(column.name, np.append(_parsed(column)[0], math.nan)[column.codes])
 
 
 def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberColumn:
@@ -132,14 +130,33 @@ def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberCol
     """
     if isinstance(column, NumberColumn):
         return column
-    parsed = [_parse(value) for value in column.values]
-    for place, number in enumerate(parsed):
-        if number is None:
-            where = np.flatnonzero(column.codes == place)
-            fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
-            raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
-    table = np.array([*(math.nan if number is None else number for number in parsed), math.nan])
-    return NumberColumn(column.name, table[column.codes])
+    numbers, readable = _parsed(column)
+    if not readable.all():
+        where = np.flatnonzero(column.codes == int(np.argmin(readable)))
+        fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
+        raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
+    return NumberColumn(column.name, np.append(numbers, math.nan)[column.codes])
+
+
+def _parsed(column: TextColumn) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The number of every distinct value, NaN where there is none, and which values are numbers or
+    mean missing.
+    """
+    values = column.values
+    if isinstance(values, Words):
+        numbers, plain = values.plain_numbers()
+        rest = np.flatnonzero(~plain)
+        numbers, readable = numbers.copy(), plain.copy()
+        for place in rest:
+            parsed = _parse(values[int(place)])
+            numbers[place] = math.nan if parsed is None else parsed
+            readable[place] = parsed is not None
+        return numbers, readable
+    each = [_parse(value) for value in values]
+    return (
+        np.array([math.nan if number is None else number for number in each], dtype=np.float64),
+        np.array([number is not None for number in each], dtype=np.bool_),
+    )
 
 
 def _parse(text: str) -> float | None:

@@ -22,7 +22,6 @@ from sumus.data.columns import (
     NumberColumn,
     TextColumn,
 )
-from sumus.data.csv_table import read_csv
 from sumus.data.decimal_comma import with_decimal_points
 from sumus.data.encoding import ColumnRule, Encoding, encode_rows
 from sumus.data.labels import (
@@ -31,10 +30,10 @@ from sumus.data.labels import (
     codes_of,
     number_or_text,
 )
-from sumus.data.parquet_table import read_parquet
 from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
-from sumus.data.table_files import check_kind, locate
+from sumus.data.table_files import locate
+from sumus.data.table_reading import ReadingRules, read_table
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 from sumus.tasks import Task
@@ -96,8 +95,7 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
     """
     path, note = locate(data.path or "", folder)
     try:
-        state = path.stat()
-        table = _read(path, state.st_mtime_ns, state.st_size)
+        table = OwnTable(path, *read_table(path, ReadingRules.of(data)))
     except OSError as error:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
@@ -113,13 +111,6 @@ def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
         for name in data.decimal_comma or ()
     }
     return dataclasses.replace(table, columns=table.columns | named) if named else table
-
-
-@functools.lru_cache(maxsize=2)
-def _read(path: Path, modified_ns: int, size: int) -> OwnTable:
-    """One reading serves facts, check and load; a changed file is read again."""
-    typed = check_kind(path) == "parquet"
-    return OwnTable(path, read_parquet(path) if typed else dict(read_csv(path)), typed)
 
 
 def table_pool(table: OwnTable, data: DataPlan, task: Task, *, persons: bool = False) -> Pool:
@@ -296,7 +287,7 @@ def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
             return ColumnRule(column.name, "scaled", low=low, high=high), None
         return ColumnRule(column.name, "knotted"), "knots"
     if column.declared and column.values:
-        return ColumnRule(column.name, "one-hot", categories=column.values), "schema"
+        return ColumnRule(column.name, "one-hot", categories=tuple(column.values)), "schema"
     return ColumnRule(column.name, "hashed"), "hash"
 
 

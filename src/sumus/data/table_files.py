@@ -6,20 +6,27 @@ from pathlib import Path
 from typing import Literal
 
 from sumus.data.locations import find
+from sumus.data.packed import packing_of, unpacked
+from sumus.data.xlsx_table import is_workbook
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 
-__all__ = ["check_kind", "data_folder", "locate"]
+__all__ = ["Kind", "data_folder", "kind_of", "locate"]
 
-_SHEET = "Save the sheet as CSV (UTF-8) in the program that made it"
-_KINDS = {
-    b"PK\x03\x04": f"is an Excel workbook or another zip archive. {_SHEET}, or unpack it",
-    b"\xd0\xcf\x11\xe0": f"is an old Excel workbook. {_SHEET}",
-    b"BZh": "is packed with bzip2. Unpack it (bunzip2)",
-    b"\xfd7zX": "is packed with xz. Unpack it (unxz)",
-    b"\x28\xb5\x2f\xfd": "is packed with zstandard. Unpack it (unzstd)",
-    b"ARROW1": "is a Feather file. Save it as Parquet or CSV",
-    b"SQLite": "is an SQLite database. Save the table as CSV",
+Kind = Literal["csv", "parquet", "arrow", "stream", "xlsx", "query"]
+_SHEET = "Save the sheet as CSV (UTF-8) or .xlsx in the program that made it"
+_QUERY = 'Name a .toml file of yours that says database = "…" and query = "SELECT …"'
+_KINDS: dict[bytes, Kind] = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "stream",
+}
+_OTHERS = {
+    b"PK\x03\x04": f"is a zip archive and no Excel workbook. Unpack it, or: {_SHEET}",
+    b"PK\x05\x06": "is an empty zip archive. Give a CSV or Parquet file",
+    b"\xd0\xcf\x11\xe0": f"is an old or encrypted Excel workbook. {_SHEET}",
+    b"FEA1": "is a Feather file of version 1. Save it as Parquet",
+    b"SQLite": f"is an SQLite database. {_QUERY}",
     b"%PDF": "is a PDF. Save the table as CSV",
 }
 
@@ -59,7 +66,7 @@ def locate(given: str, folder: Path | None) -> tuple[Path, str | None]:
             f"$SUMUS_DATA.{slashes}"
         )
     file = there[0] if there else other
-    if file is None or not file.is_file():
+    if file is None or not (file.is_file() or file.is_dir()):
         raise DataError(f"data.path {given!r} is not a file. Give a CSV or Parquet file.")
     return file, _surprise(given, file, places, there)
 
@@ -98,19 +105,35 @@ def _surprise(given: str, file: Path, places: list[Path], there: list[Path]) -> 
     return None
 
 
-def check_kind(path: Path) -> Literal["csv", "parquet"]:
-    """Tell a Parquet file from text by its first bytes; refuse what is neither, with the way
+def kind_of(path: Path) -> Kind:
+    """What kind of table a file holds, by its first bytes; what is none is refused, with the way
     out.
     """
     with path.open("rb") as file:
-        first = file.read(8)
-    if first.startswith(b"PAR1"):
-        return "parquet"
-    for magic, told in _KINDS.items():
+        first = file.read(16)
+    for magic, kind in _KINDS.items():
+        if first.startswith(magic):
+            return kind
+    if first.startswith(b"PK\x03\x04") and is_workbook(path):
+        return "xlsx"
+    if first[8:12] == b"DUCK":
+        raise DataError(f"{path} is a DuckDB database. {_QUERY}.")
+    for magic, told in _OTHERS.items():
         if first.startswith(magic):
             raise DataError(f"{path} {told}.")
     if path.suffix.lower() in (".parquet", ".pq"):
         raise DataError(
             f"{path} is named like a Parquet file but is none. Save it again, or rename it to .csv."
         )
-    return "csv"
+    if packing_of(first) is not None:
+        with unpacked(path) as inside:
+            packed = inside.read(16)
+        if any(packed.startswith(magic) for magic in (*_KINDS, *_OTHERS)):
+            raise DataError(f"{path} is a packed file of another kind than text. Unpack it.")
+        if _is_archive(path):
+            raise DataError(f"{path} is a packed archive of files. Unpack it.")
+    return "query" if path.suffix.lower() == ".toml" else "csv"
+
+
+def _is_archive(path: Path) -> bool:
+    return any(suffix.lower() in (".tar", ".tgz", ".tbz", ".txz") for suffix in path.suffixes)

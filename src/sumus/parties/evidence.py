@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from sumus.books import RunFolder
+from sumus.books import EVIDENCE, RunFolder
 from sumus.errors import DataError, PeerProtocolError, StorageError
 from sumus.files import Chain, Link
 from sumus.guarantee import LiveEpsilon
@@ -27,12 +27,11 @@ from sumus.parties.blame import DISAGREED
 from sumus.parties.sums import round_identifier
 from sumus.secagg import Accusation, Roster, SetCertificate, Terms, certified
 
-__all__ = ["EVIDENCE", "Evidence", "EvidenceAudit", "audit_evidence"]
+__all__ = ["Evidence", "EvidenceAudit", "audit_evidence"]
 
 _Blamed = tuple[int, str, str | None]
 """Round, owner, and the holder that disagrees with it; None: the owner is a liar by itself."""
 
-EVIDENCE = "evidence.jsonl"
 _ORIGIN = "sumus evidence 1"
 
 
@@ -87,6 +86,7 @@ class EvidenceAudit:
 
     Args:
         fingerprints: of the rosters that signed, in order.
+        signers: silos whose signatures stand under a certificate that holds, by name.
         certificates: that hold.
         rounds: of the journal.
         accused: who is proved to have disagreed with whom, a line each.
@@ -94,6 +94,7 @@ class EvidenceAudit:
     """
 
     fingerprints: tuple[str, ...]
+    signers: tuple[str, ...]
     certificates: int
     rounds: int
     accused: tuple[str, ...]
@@ -133,6 +134,7 @@ def audit_evidence(
     reading.compare(run)
     return EvidenceAudit(
         fingerprints=tuple(roster.digest().hex() for roster in reading.signing),
+        signers=tuple(sorted(reading.signers)),
         certificates=len(reading.proved),
         rounds=len(run.rounds()),
         accused=tuple(reading.accused()),
@@ -150,6 +152,7 @@ class _Reading:
         self._trusted = {roster.digest() for roster in rosters}
         self.signing: list[Roster] = []
         self.proved: dict[str, tuple[int, str, tuple[str, ...]]] = {}
+        self.signers: set[str] = set()
         self._blamed: set[_Blamed] = set()
 
     def take(self, link: Link) -> None:
@@ -204,6 +207,7 @@ class _Reading:
         identifier = round_identifier(self._agreement.plan, number - 1, invited, purpose)
         if certificate.header.round_id != identifier:
             raise DataError("it is the certificate of another round.")
+        self.signers |= {roster.names[silo] for silo in certificate.signatures}
         self.proved[identifier.hex()] = (number, purpose, _survivors(certificate, roster))
 
     def compare(self, run: RunFolder) -> None:

@@ -40,6 +40,11 @@ __all__ = [
     "vault_folder",
 ]
 
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zst", ".xlsx", ".toml"),
+    *(".parquet", ".pq", ".feather", ".arrow", ".arrows"),
+)
+
 
 def vault_folder(roster: Roster, silo: str, *, state: Path | None = None) -> Path:
     """Where a silo of a federation keeps its vault: below the organisation's state folder, apart
@@ -57,8 +62,8 @@ class Site:
     """Where a silo's records are and which ledger counts them.
 
     Args:
-        data: a CSV or Parquet file of this silo's records, or the name of an embedded data set for
-            trials.
+        data: a file or folder of this silo's records, a file with its own query, or the name of an
+            embedded data set for trials.
         ledgers: the organisation's state folder; None: as the environment says.
     """
 
@@ -84,10 +89,7 @@ class Site:
 
     @property
     def is_file(self) -> bool:
-        return (
-            Path(self.data).suffix.lower() in (".csv", ".parquet", ".pq")
-            or Path(self.data).exists()
-        )
+        return Path(self.data).suffix.lower() in _TABLES or Path(self.data).exists()
 
     @property
     def dataset(self) -> str:

@@ -48,6 +48,12 @@ MECHANISMS = (*LAWS, "poisson-binomial")
 TEXTS = ("minilm", "words")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
+# of text files; a codec may do anything to bytes, so these are all there are
+ENCODINGS = (
+    *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1250", "cp1251", "cp1252"),
+    *("iso8859-2", "iso8859-15", "mac-roman", "shift_jis", "gb18030", "big5", "euc-kr"),
+)
+
 _SOME, _POISSON = ("federation.selection", "fixed", "poisson"), ("federation.selection", "poisson")
 _FILE = ("data.path",)
 _TIMES = ("training.task", "survival")
@@ -244,8 +250,13 @@ class DataPlan(RuledTable):
     """Where records come from and what is publicly known about them."""
 
     name: str | None = key(None, optional(text()))  # a data set of `sumus data list`
-    # instead: a CSV or Parquet file; relative: below the plan's folder
+    # instead: a CSV, Excel, Parquet or Arrow file, a folder of them, or a silo's query file; relative:
+    # below the plan's folder
     path: str | None = key(None, optional(text()))
+    # of a text file without byte order mark; omitted: utf-8
+    encoding: str | None = key(None, optional(choice(*ENCODINGS)), only=_FILE)
+    # of an Excel workbook; omitted: its first one
+    sheet: str | None = key(None, optional(text()), only=_FILE)
     # instead: the name of records given in Python, which no command can load
     objects: str | None = key(None, optional(text()))
     # of the file: whose record it is

@@ -1,5 +1,5 @@
 """Charts as inline SVG: lines, bands and stacked bars over rounds. No script is needed to read
-them; hovering shows the values.
+them; each says in words what it shows, and pointing at it, or the arrow keys, show the values.
 
 Every text goes through `escape`; colours are classes that the page's style sheet resolves for
 light, dark and paper.
@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from markupsafe import Markup, escape
 
 from sumus.report.scales import Axis, Formatter, linear_axis, on_axis, round_axis
+from sumus.report.spoken import drawn_rounds, spoken_bars, spoken_curve, spoken_lines
 
 __all__ = ["Dot", "Line", "bar_chart", "curve_chart", "line_chart"]
 
 _WIDTH, _HEIGHT = 460.0, 250.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54.0, 14.0, 12.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 34.0
 
 
 @final
@@ -91,7 +92,12 @@ def line_chart(
         label: what the chart shows, for readers who cannot see it.
         limit: a value that must not be exceeded, drawn across, with its name.
     """
-    kept = [(line, [(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
+    finite = [[(x, y) for x, y in line.points if math.isfinite(y)] for line in lines]
+    drawn, every = drawn_rounds(finite)
+    kept = [
+        (_thinned(line, drawn), [(x, y) for x, y in points if x in drawn])
+        for line, points in zip(lines, finite, strict=True)
+    ]
     values = [y for _, points in kept for _, y in points] + [
         v for line, _ in kept for _, *both in line.band for v in both if math.isfinite(v)
     ]
@@ -100,7 +106,7 @@ def line_chart(
         round_axis(last),
         linear_axis([*values, *([limit[0]] if limit else [])], from_zero=from_zero, within=within),
     )
-    _axes(drawing, formatter)
+    _axes(drawing, formatter, name=_rounds_name(every))
     for line, _ in kept:
         _band(drawing, line)
     if limit is not None:
@@ -111,9 +117,10 @@ def line_chart(
         x: [(line.name, line.colour, dict(points).get(x)) for line, points in kept]
         for x in sorted({x for _, p in kept for x, _ in p})
     }
+    told = spoken_lines([(line.name, points) for line, points in kept], formatter)
     return _finished(
         drawing,
-        label,
+        f"{label}. {told}.",
         {
             x: [(n, c, formatter(v)) for n, c, v in rows if v is not None]
             for x, rows in shown.items()
@@ -153,7 +160,9 @@ def curve_chart(
         ends = {"y1": _short(drawing.up(low)), "y2": _short(drawing.up(high))}
         drawing.add("line", cls="whisker", x1=x, x2=x, **ends)
         drawing.add("circle", cls="dot c0", cx=x, cy=_short(drawing.up(dot.y)), r=_short(dot.size))
-    return _finished(drawing, label, {})
+    told = [spoken_curve(line.points, names) for line in lines]
+    told += [spoken_curve([(dot.x, dot.y) for dot in dots], names)] if dots else []
+    return _finished(drawing, f"{label}. {'; '.join(told)}.", {})
 
 
 def bar_chart(
@@ -164,13 +173,18 @@ def bar_chart(
     formatter: Formatter,
 ) -> Markup:
     """Stacked bars, one per round; each part is a named list of values."""
+    told = f"{label}. {spoken_bars(rounds, stacks, formatter)}."
+    drawn, every = drawn_rounds([[(float(number), 0.0) for number in rounds]])
+    places = [place for place, number in enumerate(rounds) if number in drawn]
+    rounds = [rounds[place] for place in places]
+    stacks = {name: [part[place] for place in places] for name, part in stacks.items()}
     totals = [math.fsum(part[index] for part in stacks.values()) for index in range(len(rounds))]
     axis = round_axis(max(rounds, default=1))
     drawing = _Drawing(
         Axis(axis.low - 0.6, axis.high + 0.6, axis.ticks), linear_axis(totals, from_zero=True)
     )
-    _axes(drawing, formatter)
-    width = min(26.0, 0.76 * (_WIDTH - _LEFT - _RIGHT) / (drawing.x.high - drawing.x.low))
+    _axes(drawing, formatter, name=_rounds_name(every))
+    width = min(26.0, 0.76 * every * (_WIDTH - _LEFT - _RIGHT) / (drawing.x.high - drawing.x.low))
     for index, number in enumerate(rounds):
         reached = 0.0
         for colour, part in enumerate(stacks.values()):
@@ -191,7 +205,15 @@ def bar_chart(
         ]
         for index, number in enumerate(rounds)
     }
-    return _finished(drawing, label, shown)
+    return _finished(drawing, told, shown)
+
+
+def _thinned(line: Line, drawn: set[float]) -> Line:
+    return replace(line, band=[each for each in line.band if each[0] in drawn])
+
+
+def _rounds_name(every: int) -> str:
+    return "round" if every == 1 else f"round (1 in {every} drawn)"
 
 
 def _axes(drawing: _Drawing, formatter: Formatter, *, name: str = "round") -> None:
@@ -262,24 +284,28 @@ def _finished(
 ) -> Markup:
     """The whole SVG; what the pointer shows travels in an attribute, escaped like every other."""
     drawing.add("line", cls="cursor", x1=0, x2=0, y1=_TOP, y2=_HEIGHT - _BOTTOM)
-    columns = [
-        {"x": round(drawing.across(x), 1), "round": f"{x:g}", "rows": [list(row) for row in rows]}
-        for x, rows in shown.items()
-    ]
+    reachable = {"values": _values(drawing, shown), "tabindex": 0} if shown else {}
     inside = Markup("").join(drawing.parts)
     box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
-    return _tag(
-        "svg",
-        inside,
-        cls="chart",
-        viewBox=box,
-        role="img",
-        label=label,
-        columns=json.dumps(columns, ensure_ascii=False),
+    return _tag("svg", inside, cls="chart", viewBox=box, role="img", label=label, **reachable)
+
+
+def _values(drawing: _Drawing, shown: Mapping[float, Sequence[tuple[str, int, str]]]) -> str:
+    """Names and colours once, then place, round and values of every column; null where a line has
+    none.
+    """
+    names = list(
+        dict.fromkeys((name, colour) for rows in shown.values() for name, colour, _ in rows)
     )
+    columns = []
+    for x, rows in shown.items():
+        told = {(name, colour): value for name, colour, value in rows}
+        columns.append([round(drawing.across(x), 1), f"{x:g}", *(told.get(name) for name in names)])
+    both = {"names": names, "columns": columns}
+    return json.dumps(both, ensure_ascii=False, separators=(",", ":"))
 
 
-_NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "columns": "data-columns"}
+_NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "values": "data-values"}
 
 
 def _tag(name: str, content: str = "", **attributes: object) -> Markup:

@@ -14,12 +14,15 @@ from typing import final
 
 from markupsafe import Markup
 
-from sumus.books import RunFolder, rounded_up
+from sumus.books import RunFolder
 from sumus.describing import ColumnStatistics, Description, Estimate
 from sumus.files import name_of_file, replace_atomically
 from sumus.report import scales
 from sumus.report.histograms import histogram
 from sumus.report.page import rendered
+from sumus.report.sheets import letters_for
+from sumus.report.signatures import EvidenceSummary, signatures_of
+from sumus.report.spent import spent_of
 from sumus.report.words import statement_of
 
 __all__ = ["render_description", "write_description"]
@@ -45,30 +48,36 @@ class ColumnView:
     note: str
 
 
-def write_description(description: Description, path: Path) -> None:
-    """Render the page and write it atomically."""
-    replace_atomically(path, render_description(description).encode())
+def write_description(
+    description: Description, path: Path, *, evidence: EvidenceSummary | None = None
+) -> None:
+    """Render the page and write it atomically.
+
+    Args:
+        evidence: what was checked of the signatures of a run across machines.
+    """
+    replace_atomically(path, render_description(description, evidence=evidence).encode())
 
 
-def render_description(description: Description) -> str:
+def render_description(description: Description, *, evidence: EvidenceSummary | None = None) -> str:
     """The page as text; a changed run is a `StorageError`."""
     run = RunFolder.open(description.path)
-    head, statement = run.verify(), statement_of(run)
-    plan = description.plan
+    run.verify()
+    statement, spent, plan = statement_of(run), spent_of(run), description.plan
     return rendered(
         "description.html",
         description=description,
         run=run,
-        head=head,
         statement=statement,
         title=plan.data.name
         or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or run.name),
         tiles=_tiles(description),
         columns=[_view(column) for column in description.columns.values()],
         bounds=description.bounds_toml,
-        epsilon=None
-        if description.account is None or description.void
-        else rounded_up(description.account.epsilon),
+        promised=None if description.void else description.account,
+        spent=spent,
+        letters=letters_for(statement, rows=len(spent.rows) + 4, bars=0, figures=True),
+        signatures=signatures_of(run, evidence),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
 

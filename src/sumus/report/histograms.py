@@ -119,7 +119,19 @@ def histogram(
             )
         )
     box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
-    return _tag("svg", Markup("").join(parts), cls="chart", viewBox=box, role="img", label=label)
+    told = f"{label}. {_spoken(cells)}."
+    return _tag("svg", Markup("").join(parts), cls="chart", viewBox=box, role="img", label=told)
+
+
+def _spoken(cells: Sequence[tuple[str, float]]) -> str:
+    """The largest cells, or all of a few."""
+    if len(cells) <= _FEW // 2:
+        kept, word = list(cells), "Cells"
+    else:
+        kept, word = sorted(cells, key=lambda cell: -cell[1])[:3], "Largest"
+    return f"{word}: " + ", ".join(
+        f"{name} with {as_number(float(f'{count:.3g}'))}" for name, count in kept
+    )
 
 
 def _few(named: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,15 +20,28 @@ from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
+from sumus.report.facts import extremes_of, health_of, tiles_of, told_as, value_of
 from sumus.report.figures import Figure
 from sumus.report.measures import MeasureView, view_of
+from sumus.report.sheets import ASSUMED, letters_for
+from sumus.report.signatures import EvidenceSummary, SignatureView, signatures_of
+from sumus.report.spent import SpentView, spent_of
 from sumus.report.words import Statement, statement_of
-from sumus.tasks import CONFIDENCE, Measure
+from sumus.tasks import Measure
 
 __all__ = ["render_report", "rendered", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_EXACT = "exact: simulation only"  # no guarantee covers an exact count
+_CONTENTS = (
+    ("What ε means", "means"),
+    ("What it does not protect", "gaps"),
+    ("Assumptions", "assumptions"),
+    ("How well the model does", "measures"),
+    ("What privacy costs", "baselines"),
+    ("Round by round", "rounds"),
+    ("What the data set has spent", "spent"),
+    ("Signatures", "signatures"),
+)
 
 
 @final
@@ -46,7 +58,8 @@ class RunView:
     baselines: list[tuple[str, float, float | None, str]]
     extremes: list[tuple[str, float]]
     health: list[tuple[str, str]]
-    head: str
+    spent: SpentView
+    signatures: SignatureView
     colour: int
 
     @property
@@ -59,6 +72,34 @@ class RunView:
     @property
     def headline(self) -> Measure:
         return self.run.plan.task.headline
+
+    @property
+    def contents(self) -> list[tuple[str, str]]:
+        """(name, anchor) of what a reader may want to jump to."""
+        there = {
+            "assumptions": bool(self.statement.assumptions),
+            "measures": self.measures is not None,
+            "baselines": bool(self.baselines),
+            "rounds": bool(self.figures),
+        }
+        return [(name, anchor) for name, anchor in _CONTENTS if there.get(anchor, True)]
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """Figures that there is room for on paper."""
+        return (self.headline.name, "epsilon")
+
+    @property
+    def letters(self) -> str:
+        """Of the printed page."""
+        told = self.measures
+        listed = 0 if told is None else max(len(told.rows), len(told.classes))
+        return letters_for(
+            self.statement,
+            rows=listed + len(self.spent.rows),
+            bars=len(self.baselines),
+            figures=bool(self.figures),
+        )
 
     def bar(self, score: float) -> float:
         """The length of a baseline's bar, in per cent of the longest that there may be."""
@@ -73,16 +114,28 @@ class RunView:
         return f"{done} of {planned} rounds so far"
 
 
-def write_report(runs: Sequence[RunFolder], path: Path) -> None:
-    """Render the page and write it atomically."""
-    replace_atomically(path, render_report(runs).encode())
+def write_report(
+    runs: Sequence[RunFolder],
+    path: Path,
+    *,
+    evidence: Mapping[Path, EvidenceSummary] | None = None,
+) -> None:
+    """Render the page and write it atomically.
+
+    Args:
+        evidence: what was checked of the signatures of a run across machines, by its folder.
+    """
+    replace_atomically(path, render_report(runs, evidence=evidence).encode())
 
 
-def render_report(runs: Sequence[RunFolder]) -> str:
+def render_report(
+    runs: Sequence[RunFolder], *, evidence: Mapping[Path, EvidenceSummary] | None = None
+) -> str:
     """The page as text. Checks the hash chain of every run first; a changed file is a
     `StorageError`.
     """
-    views = [_view(run, colour) for colour, run in enumerate(runs)]
+    checked = evidence or {}
+    views = [_view(run, colour, checked.get(run.path)) for colour, run in enumerate(runs)]
     return rendered(
         "page.html",
         views=views,
@@ -113,14 +166,18 @@ def rendered(template: str, **values: Any) -> str:
         "seconds": scales.as_seconds,
         "bytes": scales.as_bytes,
         "bound": rounded_up,
-        "told": lambda value, measure, plus_minus=None: _told(measure, value, plus_minus),
-        "value": lambda entry, measure: _value(measure, entry),
+        "told": lambda value, measure, plus_minus=None: told_as(measure, value, plus_minus),
+        "value": lambda entry, measure: value_of(measure, entry),
     }
     style, script = (
         (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
     return environment.get_template(template).render(
-        style=style, script=script, policy=_content_policy(style, script), **values
+        style=style,
+        script=script,
+        policy=_content_policy(style, script),
+        assumed=ASSUMED,
+        **values,
     )
 
 
@@ -167,77 +224,23 @@ def _content_policy(style: str, script: str) -> str:
     )
 
 
-def _view(run: RunFolder, colour: int) -> RunView:
-    head = run.verify()
+def _view(run: RunFolder, colour: int, evidence: EvidenceSummary | None) -> RunView:
+    run.verify()
     rounds, statement = run.rounds(), statement_of(run)
     return RunView(
         run=run,
         rounds=rounds,
         statement=statement,
         figures=figures.of_run(run, rounds, statement),
-        tiles=_tiles(run, rounds),
+        tiles=tiles_of(run, rounds),
         measures=_measures(run, rounds),
         baselines=_baselines(run, rounds),
-        extremes=_extremes(run, rounds),
-        health=_health(run, rounds),
-        head=head,
+        extremes=extremes_of(run, rounds),
+        health=health_of(run, rounds),
+        spent=spent_of(run),
+        signatures=signatures_of(run, evidence),
         colour=colour,
     )
-
-
-def _tiles(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, str]]:
-    """The figures everybody asks for first: (name, value, remark)."""
-    seconds = sum(sum(entry.seconds.values()) for entry in rounds)
-    traffic = sum(entry.bytes_up + entry.bytes_down for entry in rounds)
-    planned = run.plan.federation.silos
-    silos = len(run.silos) if run.silos or planned is None else planned
-    tiles = []
-    measured = next((entry for entry in reversed(rounds) if entry.metrics), None)
-    if measured is not None:
-        last = run.summary is not None and measured.round == rounds[-1].round
-        model = "the released model" if last else f"the model of round {measured.round}"
-        how = (
-            f"{CONFIDENCE}, noisy count"
-            if measured.metrics_are == "secure"
-            else measured.metrics_are
-        )
-        tiles += [
-            (measure.title, _value(measure, measured), f"of {model}, {how}")
-            for measure in _first_measures(run, measured)
-        ]
-    tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
-    tiles.append(
-        (
-            "Silos",
-            f"{silos}",
-            f"{run.plan.noise_contributors} counted for noise"
-            if run.plan.federation.silos
-            else "from the data",
-        )
-    )
-    tiles.append(
-        (
-            "Traffic",
-            scales.as_bytes(traffic),
-            f"{scales.as_bytes(traffic / max(silos, 1))} per silo",
-        )
-    )
-    tiles.append(
-        (
-            "Time",
-            scales.as_seconds(seconds),
-            f"{scales.as_seconds(seconds / max(len(rounds), 1))} per round",
-        )
-    )
-    return tiles
-
-
-def _first_measures(run: RunFolder, entry: RoundEntry) -> list[Measure]:
-    """The measure to read first, and the headline and loss or the like beside it."""
-    task = run.plan.task
-    first = task.leading(entry.metrics, entry.metrics_of_constant)
-    wanted = [first, *(measure for measure in task.measures[:2] if measure is not first)]
-    return [measure for measure in wanted if measure.name in entry.metrics]
 
 
 def _measures(run: RunFolder, rounds: list[RoundEntry]) -> MeasureView | None:
@@ -285,7 +288,7 @@ def _baselines(
     if "alone_mean" in scores:
         spread = ""
         if "alone_min" in scores and "alone_max" in scores:
-            low, high = (_told(measure, scores[key]) for key in ("alone_min", "alone_max"))
+            low, high = (told_as(measure, scores[key]) for key in ("alone_min", "alone_max"))
             spread = f", from {low} to {high}"
         rows.append(
             (
@@ -296,67 +299,3 @@ def _baselines(
             )
         )
     return rows
-
-
-def _extremes(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, float]]:
-    """The last headline measure of each silo, worst first; only the ends of a long list."""
-    last = next((entry.silo_scores for entry in reversed(rounds) if entry.silo_scores), None) or ()
-    names = (
-        run.silos
-        if len(run.silos) == len(last)
-        else tuple(f"silo {index + 1}" for index in range(len(last)))
-    )
-    known = [(name, score) for name, score in zip(names, last, strict=True) if score is not None]
-    better = run.plan.task.headline.larger_is_better
-    ordered = sorted(known, key=lambda pair: pair[1], reverse=not better)
-    return ordered if len(ordered) <= 12 else ordered[:5] + ordered[-5:]
-
-
-def _value(measure: Measure, entry: RoundEntry) -> str:
-    """A measure of a round with its half-width, a dash where it was not measured."""
-    if measure.name not in entry.metrics:
-        return "–"
-    return _told(measure, entry.metrics[measure.name], entry.metrics_plus_minus.get(measure.name))
-
-
-def _told(measure: Measure, value: float, plus_minus: float | None = None) -> str:
-    formatter = scales.as_percent if measure.is_share else scales.as_number
-    return formatter(value, plus_minus)
-
-
-def _health(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str]]:
-    """What an engineer looks at when something seems wrong."""
-    dropped = [name for entry in rounds for name in entry.dropped]
-    headroom = [entry.headroom_bits for entry in rounds if entry.headroom_bits is not None]
-    clipped = [entry.clipped_fraction for entry in rounds if entry.clipped_fraction is not None]
-    clamped = [entry.saturated for entry in rounds if entry.saturated is not None]
-    nonfinite = [entry.nonfinite for entry in rounds if entry.nonfinite is not None]
-    resumed = sum(1 for name, _ in run.events if name == "resumed")
-    lost = (
-        f"{len(dropped)} in {sum(1 for entry in rounds if entry.dropped)} rounds"
-        if dropped
-        else "none"
-    )
-    rows = [
-        ("Drop-outs", f"{lost}; {run.plan.federation.dropouts or 'none'} tolerated in a round"),
-        ("Overflow margin", f"at least {min(headroom):.1f} bits" if headroom else "not measured"),
-        (
-            "Clamped coordinates",
-            f"{sum(clamped):,} ({_EXACT})" if clamped else "known to the silos only",
-        ),
-        (
-            "Gradients not finite",
-            f"{sum(nonfinite):,}, counted as zero ({_EXACT})"
-            if nonfinite
-            else "known to the silos only",
-        ),
-        (
-            "Clipped records",
-            f"{100.0 * statistics.fmean(clipped):.1f} % on average ({_EXACT})"
-            if clipped
-            else "not measured",
-        ),
-        ("Resumed", f"{resumed} times" if resumed > 1 else "once" if resumed else "never"),
-    ]
-    others = sorted({name for name, _ in run.events if name not in ("resumed", "records")})
-    return [*rows, ("Events", ", ".join(others))] if others else rows

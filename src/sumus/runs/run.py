@@ -34,7 +34,7 @@ from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import RecordLoss, own_copy
 from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.callbacks import Callbacks, Told
-from sumus.runs.finishing import finish, loaded_model
+from sumus.runs.finishing import facts_of, finish, loaded_model
 from sumus.runs.given_in_python import class_of, with_loss, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.progress import shown
@@ -157,11 +157,16 @@ def train(
         compared = constant_baseline(design.plan, data) if in_the_clear else {}
         if options.compare:
             compared |= baselines(design.plan, prepared, threads=options.threads)
+        module = loaded_model(party)
+        facts = facts_of(
+            design.plan, module, labels=data.labels, shape=data.shape, encoding=data.encoding
+        )
         result = TrainedRun(
             run.path,
             design.plan,
             account,
-            loaded_model(party),
+            module,
+            facts,
             tuple(run.rounds()),
             compared,
             data.assumptions if account is None else account.assumptions,
@@ -169,7 +174,7 @@ def train(
             run.void,
             None if isinstance(releases, NoLedger) else releases.total(),
         )
-        finish(run, result.model, result.summary(), telling)
+        finish(run, module, facts, result.summary(), telling)
     told.finished(result)
     return result
 

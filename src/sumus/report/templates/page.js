@@ -1,9 +1,9 @@
 "use strict";
-// Hovering a chart shows the values of the nearest round; printing opens what a signed copy should hold.
+// Pointing at a chart, or the arrow keys on it, show the values of one round.
 (() => {
   const tip = document.getElementById("tip");
 
-  const rowOf = ([name, colour, value]) => {
+  const rowOf = ([name, colour], value) => {
     const row = document.createElement("p");
     const dot = document.createElement("i");
     dot.className = "c" + colour;
@@ -15,37 +15,50 @@
     return row;
   };
 
-  for (const chart of document.querySelectorAll("svg.chart")) {
-    const columns = JSON.parse(chart.dataset.columns);
+  for (const chart of document.querySelectorAll("svg.chart[data-values]")) {
+    const { names, columns } = JSON.parse(chart.dataset.values);
     const cursor = chart.querySelector(".cursor");
-    if (!columns.length) continue;
+    let place = columns.length - 1;
+
+    const show = (to) => {
+      place = Math.min(Math.max(to, 0), columns.length - 1);
+      const [at, round, ...values] = columns[place];
+      const box = chart.getBoundingClientRect();
+      const scale = chart.viewBox.baseVal.width / box.width;
+      cursor.setAttribute("x1", at);
+      cursor.setAttribute("x2", at);
+      chart.classList.add("hovered");
+      const heading = document.createElement("p");
+      heading.textContent = "round " + round;
+      const rows = names.flatMap((name, n) => (values[n] === null ? [] : [rowOf(name, values[n])]));
+      tip.replaceChildren(heading, ...rows);
+      tip.hidden = false;
+      const left = box.left + at / scale;
+      const room = document.documentElement.clientWidth;
+      const x = left + 14 + tip.offsetWidth > room ? left - 14 - tip.offsetWidth : left + 14;
+      const y = Math.max(4, box.top + box.height / 2 - tip.offsetHeight - 12);
+      tip.style.transform = `translate(${Math.max(4, x)}px, ${y}px)`;
+    };
+    const hide = () => {
+      chart.classList.remove("hovered");
+      tip.hidden = true;
+    };
 
     chart.addEventListener("pointermove", (event) => {
       const box = chart.getBoundingClientRect();
-      const scale = chart.viewBox.baseVal.width / box.width;
-      const at = (event.clientX - box.left) * scale;
-      const nearest = columns.reduce((a, b) => (Math.abs(b.x - at) < Math.abs(a.x - at) ? b : a));
-      cursor.setAttribute("x1", nearest.x);
-      cursor.setAttribute("x2", nearest.x);
-      chart.classList.add("hovered");
-      const heading = document.createElement("p");
-      heading.className = "round";
-      heading.textContent = "round " + nearest.round;
-      tip.replaceChildren(heading, ...nearest.rows.map(rowOf));
-      tip.hidden = false;
-      const left = box.left + nearest.x / scale;
-      const room = document.documentElement.clientWidth;
-      const x = left + 14 + tip.offsetWidth > room ? left - 14 - tip.offsetWidth : left + 14;
-      const y = Math.max(4, event.clientY - tip.offsetHeight - 12);
-      tip.style.transform = `translate(${Math.max(4, x)}px, ${y}px)`;
+      const at = ((event.clientX - box.left) * chart.viewBox.baseVal.width) / box.width;
+      const far = columns.map((column) => Math.abs(column[0] - at));
+      show(far.indexOf(Math.min(...far)));
     });
-    chart.addEventListener("pointerleave", () => {
-      chart.classList.remove("hovered");
-      tip.hidden = true;
+    chart.addEventListener("pointerleave", hide);
+    chart.addEventListener("blur", hide);
+    chart.addEventListener("keydown", (event) => {
+      const moves = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: columns.length - 1 };
+      if (event.key === "Escape") hide();
+      else if (event.key in moves) {
+        event.preventDefault();
+        show(tip.hidden && event.key.startsWith("Arrow") ? place : moves[event.key]);
+      }
     });
   }
-
-  addEventListener("beforeprint", () => {
-    for (const each of document.querySelectorAll("details[data-print]")) each.open = true;
-  });
 })();

@@ -1,0 +1,217 @@
+"""Reads the result of a silo's own query into columns.
+
+    database = "warehouse.duckdb"                # or an SQLite file; omitted: DuckDB over files
+    query = "SELECT hospital, age, label FROM visits"    # or FROM '{folder}/visits/*.parquet'
+
+The query stands in a file of the silo, never in a plan: a plan comes from a coordinator, who must not
+be able to choose what is computed on somebody else's database. `data.path` (or `sumus join --data`)
+names that file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from sumus.data.arrow_columns import arrow_columns, import_arrow
+from sumus.data.columns import Column, NumberColumn, TextColumn
+from sumus.data.csv_table import columns_of_rows
+from sumus.errors import DataError
+from sumus.files import RuledTable, key, optional, parse_toml, read_toml, text
+
+__all__ = ["SiloQuery", "read_query"]
+
+_ROWS_AT_ONCE = 65_536
+_FOLDER = "{folder}"
+_SAYS_VALUES = ("Conversion Error", "Out of Range Error", "Constraint Error", "Invalid Input Error")
+_DUCKDB_RULES = (  # in this order: the last one locks them
+    ("autoinstall_known_extensions", "false"),
+    ("autoload_known_extensions", "false"),
+    ("allow_community_extensions", "false"),
+    ("enable_external_access", "false"),
+    ("lock_configuration", "true"),
+)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SiloQuery(RuledTable):
+    """What a silo's query file says."""
+
+    document: ClassVar[str] = "query file"
+
+    # one SELECT statement; {folder} is the folder of this file, the only one that is read
+    query: str = key("", text())
+    # a DuckDB or SQLite file, relative to this file; omitted: DuckDB over files of this folder
+    database: str | None = key(None, optional(text()))
+    # instead: an installed Python driver (DB-API 2.0), such as psycopg
+    driver: str | None = key(None, optional(text()))
+    # what the driver's connect() takes; omitted: nothing, the driver reads the environment
+    connect: str | None = key(None, optional(text()))
+
+    @classmethod
+    def load(cls, path: Path) -> SiloQuery:
+        """Read a query file."""
+        found = cls.from_table(parse_toml(read_toml(path, "query file"), "query file"))
+        if not found.query.strip():
+            raise DataError(f'{path} must say query = "SELECT …". Add it.')
+        if found.driver is not None and found.database is not None:
+            raise DataError(f"{path} must name a database or a driver, not both. Remove one.")
+        return found
+
+
+def read_query(path: Path) -> tuple[dict[str, Column], bool]:
+    """All columns of a query's result, and whether the database declares their types.
+
+    Guarantee: nothing is written: DuckDB and SQLite open the database read-only and run one SELECT,
+        without extensions, network or files outside of the query file's folder. Rows are sorted by
+        their values: their order in the database does not matter.
+
+    Args:
+        path: the query file.
+    """
+    asked = SiloQuery.load(path)
+    if asked.driver is not None:
+        return _sorted_rows(dict(_by_driver(path, asked))), False
+    database = None if asked.database is None else (path.parent / asked.database).resolve()
+    if database is None or not _is_sqlite(path, database):
+        return _sorted_rows(_by_duckdb(path, asked.query, database)), True
+    return _sorted_rows(dict(_by_sqlite(path, asked.query, database))), False
+
+
+def _is_sqlite(path: Path, database: Path) -> bool:
+    try:
+        with database.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        raise DataError(
+            f"{path}: database {database.name!r} cannot be read: {error.strerror}. Correct the path."
+        ) from None
+
+
+def _by_duckdb(path: Path, query: str, database: Path | None) -> dict[str, Column]:
+    try:
+        duckdb = importlib.import_module("duckdb")
+    except ImportError:
+        raise DataError(
+            f"{path} needs duckdb. Run: pip install 'sumus[tables]' (or use an SQLite file)."
+        ) from None
+    folder = str(path.parent.resolve())
+    query = query.replace(_FOLDER, folder.replace("'", "''"))
+    try:
+        with (
+            duckdb.connect()
+            if database is None
+            else duckdb.connect(str(database), read_only=True) as link
+        ):
+            link.execute("SET allowed_directories = ?", [[folder]])
+            for rule, value in _DUCKDB_RULES:
+                link.execute(f"SET {rule} = {value}")
+            statements = link.extract_statements(query)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise DataError(f"{path}: query must be one SELECT statement. Remove the others.")
+            table = link.sql(query).to_arrow_table()
+            return arrow_columns(import_arrow(str(path), "use an SQLite file"), str(path), table)
+    except (duckdb.Error, ValueError) as error:
+        raise _failed(path, error) from None
+
+
+def _by_sqlite(path: Path, query: str, database: Path) -> dict[str, TextColumn]:
+    link = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
+    try:
+        link.text_factory = lambda value: value.decode(errors="replace")
+        link.set_authorizer(_may_only_read)
+        return _columns(path, link.execute(query))
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise _failed(path, error) from None
+    finally:
+        link.close()
+
+
+def _may_only_read(action: int, first: str | None, second: str | None, *_: object) -> int:
+    allowed = (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    )
+    harmless = action in allowed and "load_extension" not in (first, second)
+    return sqlite3.SQLITE_OK if harmless else sqlite3.SQLITE_DENY
+
+
+def _by_driver(path: Path, asked: SiloQuery) -> dict[str, TextColumn]:
+    try:
+        driver = importlib.import_module(asked.driver or "")
+    except ImportError:
+        raise DataError(
+            f"{path}: driver {asked.driver!r} is not installed. Install it, or correct the name."
+        ) from None
+    if getattr(driver, "apilevel", None) != "2.0":
+        raise DataError(
+            f"{path}: driver {asked.driver!r} is no database driver (DB-API 2.0). Name another."
+        )
+    try:
+        link = driver.connect(*(() if asked.connect is None else (asked.connect,)))
+        try:
+            cursor = link.cursor()
+            cursor.execute(asked.query)
+            return _columns(path, cursor)
+        finally:
+            link.rollback()
+            link.close()
+    except driver.Error as error:
+        raise DataError(
+            f"{path}: the query cannot be run: {type(error).__name__} of {asked.driver}. Try it in "
+            "the database's own program."
+        ) from None
+
+
+def _columns(path: Path, cursor: Any) -> dict[str, TextColumn]:
+    if cursor.description is None:
+        raise DataError(f"{path}: query must be one SELECT statement. It gives no rows.")
+    return columns_of_rows(path, _rows(cursor))
+
+
+def _rows(cursor: Any) -> Iterator[list[str]]:
+    """Names, then rows as strings."""
+    yield [str(column[0]) for column in cursor.description]
+    while block := cursor.fetchmany(_ROWS_AT_ONCE):
+        for row in block:
+            yield ["" if value is None else str(value) for value in row]
+
+
+def _failed(path: Path, error: Exception) -> DataError:
+    reason = (str(error).splitlines() or ["it failed"])[0].rstrip(".")
+    if reason.startswith(_SAYS_VALUES):  # a value belongs to somebody
+        reason = reason.partition(":")[0]
+    return DataError(f"{path}: the query cannot be run: {reason}. Correct it.")
+
+
+def _sorted_rows(columns: dict[str, Column]) -> dict[str, Column]:
+    """The same rows in the order of their values."""
+    if not columns or not len(next(iter(columns.values()))):
+        return columns
+    order = np.lexsort([_ranks(column) for column in reversed(columns.values())])
+    out: dict[str, Column] = {}
+    for name, column in columns.items():
+        if isinstance(column, NumberColumn):
+            out[name] = NumberColumn(name, column.values[order], column.bounds)
+        else:
+            out[name] = TextColumn(name, column.values, column.codes[order], column.declared)
+    return out
+
+
+def _ranks(column: Column) -> Any:
+    if isinstance(column, NumberColumn):
+        return column.values
+    place: Sequence[int] = np.argsort(np.array([*column.values], dtype=object)).tolist()
+    ranks = np.empty(len(place) + 1, dtype=np.int64)
+    ranks[list(place)] = np.arange(len(place))
+    ranks[-1] = -1
+    return ranks[column.codes]
