@@ -29,7 +29,9 @@ __all__ = ["Choice", "Size", "choices_for", "gaussian_distance", "rounded_down"]
 _ENOUGH = 2.0  # n·μ over d^1.5 from which on normal equations are ahead of a pass
 _PLENTY = 20.0  # the same for a matrix of each class, of which one may be rare
 _MOST_FEATURES = 1000  # of normal equations: the sum has d²/2 numbers for each matrix
-_ROUNDS, _BIN, _RATE = 5, 5.0, 1.0
+_ROUNDS, _BIN = 5, 5.0
+# a quarter over the largest curvature of the loss: 1/4, 1/2, 1; of survival what its page has
+_RATES = {"logistic": 1.0, "softmax": 0.5, "regression": 0.25, "counts": 0.25, "survival": 2.0}
 _MOST_DELTA = 1e-5
 _MODULUS_BITS = 48  # moments of 10⁸ records on a grid of 2¹⁶ steps
 
@@ -192,8 +194,8 @@ def _convex_pass(task: str, size: Size) -> tuple[Choice, ...]:
         Choice("training.batch_size", _BIN, "records of a local step"),
         Choice(
             "training.learning_rate",
-            2.0 if task == "survival" else _RATE,
-            "`sumus tune` finds a better one, at a cost in ε",
+            _RATES[name if task == "classification" else task],
+            "for the curvature of this loss; `sumus tune` finds better ones, at a cost in ε",
         ),
         _LAW,
     )
