@@ -77,10 +77,13 @@ def read_off(draft: Draft) -> list[tuple[str, str]]:
             "state bounds as data.records_per_silo, one for each silo",
         )
     )
-    open_kinds = [
-        each.finding.name for each in draft.used if each.bounds is None and each.categories is None
-    ]
-    if open_kinds and not draft.looked_at.table.typed:
+    table = draft.looked_at.table
+    if any(
+        each.bounds is None
+        and each.categories is None
+        and not table.declares(table.columns[each.finding.name])
+        for each in draft.used
+    ):
         lines.append(
             (
                 "which of the other columns hold numbers and which text",
@@ -99,7 +102,7 @@ def _head(draft: Draft, plan_name: str) -> list[str]:
     commands.append([f"sumus train {plan}", "trains, writes the report, enters the ledger"])
     width = max(len(command) for command, _ in commands)
     return [
-        f"# A plan for {table}, drafted by `sumus new`: every value with its reason. Change what you like.",
+        *_comment(f"A plan for {table}, drafted by `sumus new`: every value with its reason."),
         "#",
         *(f"#   {command.ljust(width)}   {what}" for command, what in commands),
         "#",
