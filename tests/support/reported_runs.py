@@ -104,20 +104,26 @@ def reported_run(
     wordy: bool = False,
     void: str | None = None,
     account: dict[str, Any] | None = None,
+    name: str | None = None,
 ) -> Path:
     """A finished run of a task, with a ledger before and after; returns its path.
 
     Args:
         secure: metrics left the silos by secure sums.
         wordy: persons are protected, and there is much to assume.
+        name: of the data set, and of every silo and class with a number behind it.
     """
-    names = tuple(f"Hospital {number + 1} of the region" for number in range(silos))
+    called = name or "Hospital"
+    names = tuple(f"{called} {number + 1}" for number in range(silos))
     plan = made_plan(
         federation__silos=silos,
         federation__rounds=rounds,
-        data__name="heart disease",
+        data__name=name or "heart disease",
         **_TASKS[task],
     )
+    if name is not None:
+        classes = [f"{name} {place}" for place in range(len(CLASSES))]
+        plan = plan.replace("data", label_column=name, categories={name: tuple(classes)})
     told = _account(plan, silos=silos, secure=secure, wordy=wordy)
     told = replace(told, **(account or {}))
     with (
@@ -134,15 +140,15 @@ def reported_run(
                 "rounds": rounds,
                 "baselines": _baselines(plan),
                 "model_hash": "sha256:" + "5e" * 32,
-                "ledger": None if void else _ledger(told),
+                "ledger": None if void else _ledger(told, name or "heart disease"),
             }
         )
         return run.path
 
 
-def _ledger(account: Account) -> dict[str, Any]:
+def _ledger(account: Account, dataset: str) -> dict[str, Any]:
     return {
-        "dataset": "heart disease",
+        "dataset": dataset,
         "unit": account.unit,
         "epsilon": 2.4,
         "delta": 3e-5,
