@@ -171,7 +171,7 @@ def private_model(plan: TrainingPlan, data: FederatedData | None = None) -> Vect
             name=None if data is None else plan.data.path,
             options=sumus.RunOptions(root=Path(folder), ledger=False, threads=1),
         )
-        return np.asarray(flat_parameters(run.model).numpy(), dtype=np.float64)
+        return np.asarray(flat_parameters(run.module).numpy(), dtype=np.float64)
 
 
 def rows_alone(data: FederatedData) -> FederatedData:

@@ -56,6 +56,16 @@ ROOMS: dict[str, set[str]] = {
     "describing": {"errors", "files", "tasks", "plan", "data", "guarantee", "books"},
     "drafting": {"errors", "files", "tasks", "plan", "data", "guarantee"},
     "report": {"errors", "files", "tasks", "plan", "guarantee", "books", "describing"},
+    "predicting": {
+        "errors",
+        "files",
+        "tasks",
+        "plan",
+        "data",
+        "purity",
+        "books",
+        "training",
+    },
     "parties": {
         "tasks",
         "errors",
@@ -83,6 +93,8 @@ ROOMS: dict[str, set[str]] = {
         "describing",
         "report",
         "parties",
+        "predicting",
+        "tasks",
     },
     "engines": {"errors", "randomness", "files", "secagg", "plan", "books", "parties", "runs"},
     "tuning": {
@@ -144,6 +156,7 @@ HEAVY = {
         "gradients",
         "features",
         "training",
+        "predicting",
         "parties",
         "runs",
         "tuning",

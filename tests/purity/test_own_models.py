@@ -88,7 +88,7 @@ def test_what_users_bring_is_trained_and_measured(name: str, tmp_path: Path) -> 
     assert result.account.proved
     assert 0.0 <= (result.accuracy or 0.0) <= 1.0
     saved = torch.load(result.path / "model.pt", weights_only=True)
-    assert all(torch.equal(saved[key], value) for key, value in result.model.state_dict().items())
+    assert all(torch.equal(saved[key], value) for key, value in result.module.state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_the_module_that_was_passed_stays_as_it_is(name: str, tmp_path: Path) ->
     before = copy.deepcopy(model.state_dict())
     result = run(model, tmp_path)
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-    assert result.model is not model
-    trained = result.model.state_dict()
+    assert result.module is not model
+    trained = result.module.state_dict()
     assert any(
         not torch.equal(before[key], trained[key.removeprefix("_orig_mod.")]) for key in before
     )
@@ -110,7 +110,7 @@ def test_the_module_that_was_passed_stays_as_it_is(name: str, tmp_path: Path) ->
 def test_the_released_model_returns_what_its_user_wrote(tmp_path: Path) -> None:
     entry = module_zoo.PURE["a dictionary with a stated key"]
     result = run(entry.make(), tmp_path, **{"training.logits": "scores"})
-    assert set(result.model(torch.zeros(1, 8))) == {"hidden", "scores"}
+    assert set(result.module(torch.zeros(1, 8))) == {"hidden", "scores"}
 
 
 def test_a_declared_vocabulary_serves_a_model_without_embeddings(tmp_path: Path) -> None:

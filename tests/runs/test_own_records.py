@@ -192,7 +192,7 @@ def test_an_interrupted_run_on_a_table_goes_on_to_the_same_model(
     assert said.endswith(f"sumus train --resume {path}")
     assert main(["train", "--resume", str(path), "--no-report", "--threads", "1"]) == 0
     saved = torch.load(path / "model.pt", weights_only=True)
-    assert torch.equal(next(iter(saved.values())), next(whole.model.parameters()).detach())
+    assert torch.equal(next(iter(saved.values())), next(whole.module.parameters()).detach())
 
 
 def test_a_written_plan_trains_the_same_model_and_is_sound(
@@ -361,7 +361,7 @@ def test_every_example_plan_can_be_interrupted_and_resumed(
     whole = train(plan, options=options(root=Path("whole")))
     path, _ = interrupted(plan)
     resumed = train(options=options(resume=path))
-    assert torch.equal(next(resumed.model.parameters()), next(whole.model.parameters()))
+    assert torch.equal(next(resumed.module.parameters()), next(whole.module.parameters()))
 
 
 def test_objects_are_resumed_in_python_and_the_interruption_says_how() -> None:

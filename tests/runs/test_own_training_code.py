@@ -75,7 +75,7 @@ def test_the_tasks_own_loss_given_as_a_function_trains_the_same_model() -> None:
     )
     assert given.plan.training.loss == "torch.nn.functional.cross_entropy (given in Python)"
     for one, other in zip(
-        ours.model.state_dict().values(), given.model.state_dict().values(), strict=True
+        ours.module.state_dict().values(), given.module.state_dict().values(), strict=True
     ):
         assert torch.allclose(one, other, atol=1e-4)
 

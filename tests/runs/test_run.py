@@ -70,7 +70,7 @@ def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) ->
     assert folder.plan.noise.noise_multiplier == run.account.noise_multiplier
     assert {"majority", "non_private", "alone_mean", "alone_min", "alone_max"} == set(run.baselines)
     saved = torch.load(run.path / "model.pt", weights_only=True)
-    assert torch.equal(next(iter(saved.values())), next(run.model.parameters()))
+    assert torch.equal(next(iter(saved.values())), next(run.module.parameters()))
     ledger = Ledger.of_dataset("own data")
     assert len(ledger.entries()) == 4
     assert ledger.total("record").epsilon == pytest.approx(run.account.epsilon)
@@ -134,7 +134,7 @@ def test_an_interrupted_run_continues_to_the_same_model(
         )
     (path,) = (tmp_path / "runs").glob("stopped-*")
     resumed = train(silos=small_data(), options=options(tmp_path, resume=path))
-    assert torch.equal(next(resumed.model.parameters()), next(whole.model.parameters()))
+    assert torch.equal(next(resumed.module.parameters()), next(whole.module.parameters()))
     assert len(resumed.rounds) == 4
 
 
@@ -254,7 +254,7 @@ def test_a_simulation_with_a_public_seed_says_that_its_guarantee_is_void(tmp_pat
         options=options(tmp_path),
         simulation=Simulation(3),
     )
-    assert torch.equal(next(first.model.parameters()), next(second.model.parameters()))
+    assert torch.equal(next(first.module.parameters()), next(second.module.parameters()))
     assert "public seed" in (RunFolder.open(first.path).void or "")
     summary = first.summary()
     assert (summary["epsilon"], summary["proved"]) == (None, False), (
@@ -399,7 +399,7 @@ def test_a_run_without_noise_spends_everything(tmp_path: Path) -> None:
 
 def test_two_runs_of_the_same_plan_draw_different_noise(tmp_path: Path) -> None:
     models = [
-        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path)).model
+        train(TrainingPlan.from_toml(PLAN), silos=small_data(), options=options(tmp_path)).module
         for _ in range(2)
     ]
     assert not torch.equal(next(models[0].parameters()), next(models[1].parameters()))
@@ -418,7 +418,7 @@ def test_an_own_model_trains_and_batch_norm_is_refused(tmp_path: Path) -> None:
     before = model[0].weight.detach().clone()
     run = train(plan, model=model, silos=small_data(), options=options(tmp_path))
     assert run.plan.training.dimension == 6 * 5 + 5 + 5 * 3 + 3
-    assert not torch.equal(run.model[0].weight, before)
+    assert not torch.equal(run.module[0].weight, before)
     mixing = torch.nn.Sequential(
         torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3)
     )
@@ -452,7 +452,7 @@ def test_the_parameters_of_a_model_named_by_its_path_are_counted(tmp_path: Path)
         _OWN | {"training.model": f"{__name__}:OwnNet"}
     )
     run = train(plan, silos=small_data(), options=options(tmp_path))
-    assert isinstance(run.model, OwnNet)
+    assert isinstance(run.module, OwnNet)
     assert run.plan.training.dimension == 6 * 5 + 5 + 5 * 3 + 3
 
 

@@ -183,7 +183,7 @@ def test_weights_by_name_find_more_of_a_rare_class_at_the_same_epsilon(tmp_path:
     said = []
     for plan in (plain, balanced):
         run = train(plan, options=options, simulation=Simulation(1))
-        weights = next(iter(run.model.state_dict().values()))
+        weights = next(iter(run.module.state_dict().values()))
         said.append(float(weights[0, -1]))
     assert run.plan.training.class_weights == (1.0, 9.0)
     assert said[1] > said[0] + 0.5, "the intercept"

@@ -120,7 +120,7 @@ def test_a_run_is_not_resumed_with_a_model_that_only_looks_the_same(
         with pytest.raises(GuaranteeError, match="another model"):
             go_on(path, Scaled())
     resumed = go_on(path, Scaled(seed=5))  # weights that are trained are the run's own
-    for before, after in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+    for before, after in zip(whole.module.parameters(), resumed.module.parameters(), strict=True):
         assert torch.equal(before, after)
 
 

@@ -309,11 +309,11 @@ def test_tagged_layers_of_ones_own_network_stay(tmp_path) -> None:
     training = run.plan.training
     assert training.local_dimension == 2 * FEATURES + CLASSES
     assert training.dimension == FEATURES * 5 + 5 + 5 * CLASSES
-    moved = dict(run.model.named_parameters())
+    moved = dict(run.module.named_parameters())
     for name, value in model.named_parameters():
         stayed = name.startswith("norm") or name == "head.bias"
         assert torch.equal(moved[name], value) == stayed
-    local = LocalPart.of(run.plan, run.model)
+    local = LocalPart.of(run.plan, run.module)
     assert local is not None
     assert int((~local.sent).sum()) == training.local_dimension
 

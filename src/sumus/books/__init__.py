@@ -39,7 +39,11 @@ if TYPE_CHECKING:
         Total as Total,
         without_bound as without_bound,
     )
-    from sumus.books.stored_run import EVIDENCE as EVIDENCE, JOURNAL as JOURNAL
+    from sumus.books.stored_run import (
+        EVIDENCE as EVIDENCE,
+        JOURNAL as JOURNAL,
+        MODEL_FACTS as MODEL_FACTS,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -52,5 +56,5 @@ __getattr__, __dir__, __all__ = door(
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
     round="Measurement RoundEntry rounded_up",
     spending="RunSpending Total without_bound",
-    stored_run="EVIDENCE JOURNAL",
+    stored_run="EVIDENCE JOURNAL MODEL_FACTS",
 )

@@ -8,6 +8,7 @@ and how to go on (`stored_run` has its files).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from sumus.books.naming import fresh_directory, run_name
 from sumus.books.round import RoundEntry, round_body
 from sumus.books.stored_run import (
     JOURNAL,
+    MODEL_FACTS,
     ORIGIN,
     StoredRun,
     digest_of,
@@ -231,11 +233,17 @@ class RunFolder(StoredRun):
         self._writable()
         replace_atomically(self.path / "secret.key", secret, secret=True)
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: Mapping[str, Any], model_facts: bytes | None = None) -> None:
         """Close the journal with its summary, write `summary.json`, and destroy the seed of the
         randomness.
+
+        Args:
+            model_facts: what `model.json` is to hold; None: there is no model to predict with.
         """
         self._writable()
+        if model_facts is not None:
+            replace_atomically(self.path / MODEL_FACTS, model_facts)
+            summary = {**summary, "model_facts": hashlib.sha256(model_facts).hexdigest()}
         self._chain = self._chain.appended("summary", {"finished": _now()} | plain_json(summary))
         (self.path / "secret.key").unlink(missing_ok=True)
         replace_atomically(self.path / "summary.json", pretty(self._chain.links[-1].body))

@@ -5,7 +5,9 @@ runs/digits-20261115T204436Z-1a2b3c4d/
   journal.jsonl      hash chain over the plan's hash: guarantee, a line per round, events, summary
   checkpoint.npz     state after the last committed round, replaced atomically, with its SHA-256
   evidence.jsonl     across machines: every sum's certificate, signed by server and silos
-  summary.json       the result, once the run is finished
+  model.pt           the released weights, once the run is finished
+  model.json         how rows become records and outputs labels, likewise; the journal has its hash
+  summary.json       the result, likewise
   report.html        `sumus report`
 """
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVIDENCE",
     "JOURNAL",
+    "MODEL_FACTS",
     "ORIGIN",
     "StoredRun",
     "digest_of",
@@ -44,6 +47,7 @@ __all__ = [
 
 JOURNAL = "journal.jsonl"
 EVIDENCE = "evidence.jsonl"
+MODEL_FACTS = "model.json"
 ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
 
 
@@ -188,6 +192,22 @@ class StoredRun:
         last = self._chain.links[-1]
         return dict(last.body) if last.kind == "summary" else None
 
+    def read_model_facts(self) -> bytes | None:
+        """`model.json` of a finished run; None where the version that finished it wrote none.
+
+        Guarantee: the bytes whose SHA-256 the journal's summary holds.
+        """
+        known = (self.summary or {}).get("model_facts")
+        if known is None:
+            return None
+        file = self.path / MODEL_FACTS
+        content = read_bytes(file)
+        if hashlib.sha256(content).hexdigest() != known:
+            raise StorageError(
+                f"{file} is not what the run wrote: it was changed since. Restore it from a backup."
+            )
+        return content
+
     def read_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
         """Arrays and plain values of the last checkpoint; None before the first."""
         stored = self._checkpoint()
@@ -227,6 +247,8 @@ class StoredRun:
                     f"{self._checkpoint_file} is not of this journal: {JOURNAL} lacks the lines "
                     f"before it. Restore {JOURNAL}."
                 )
+        if (self.path / MODEL_FACTS).exists():
+            self.read_model_facts()
         file = self.path / "summary.json"
         if self.summary is not None and file.exists() and read_bytes(file) != pretty(self.summary):
             raise StorageError(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sumus.data.encoding import (
         ColumnRule as ColumnRule,
         Encoding as Encoding,
+        encode_rows as encode_rows,
         undeclared_feature as undeclared_feature,
     )
     from sumus.data.fetched.prepare import prepare_fetched as prepare_fetched
@@ -47,18 +48,23 @@ if TYPE_CHECKING:
         weights_folder as weights_folder,
     )
     from sumus.data.frames import columns_of as columns_of
+    from sumus.data.given_tables import GivenTable as GivenTable, given_table as given_table
     from sumus.data.labels import (
         as_text as as_text,
         holds_numbers as holds_numbers,
+        parse_numbers as parse_numbers,
         readable_numbers as readable_numbers,
     )
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
+        load_table as load_table,
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
-    from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.object_arrays import array_of as array_of
+    from sumus.data.object_names import UNNAMED as UNNAMED
+    from sumus.data.objects import from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
         cifar10_images as cifar10_images,
@@ -82,6 +88,7 @@ if TYPE_CHECKING:
         table_pool as table_pool,
     )
     from sumus.data.table_files import data_folder as data_folder, locate as locate
+    from sumus.data.table_reading import ReadingRules as ReadingRules, read_table as read_table
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -90,21 +97,25 @@ __getattr__, __dir__, __all__ = door(
     column_warnings="WARNING listed looks_like names_a_person names_an_identifier repeats",
     columns="Column NumberColumn TextColumn",
     decimal_comma="with_decimal_points",
-    encoding="ColumnRule Encoding undeclared_feature",
+    encoding="ColumnRule Encoding encode_rows undeclared_feature",
     fetched__prepare="prepare_fetched",
     fetched__recipe="Recipe",
     fetched__tables="RECIPES",
     fetched__weights="WEIGHTS prepare_weights weights_folder",
     frames="columns_of",
-    labels="as_text holds_numbers readable_numbers",
-    loading="load load_silo public_facts",
+    given_tables="GivenTable given_table",
+    labels="as_text holds_numbers parse_numbers readable_numbers",
+    loading="load load_silo load_table public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
-    objects="UNNAMED from_arrays",
+    object_arrays="array_of",
+    object_names="UNNAMED",
+    objects="from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
     table="OwnTable label_columns open_table table_pool",
     table_files="data_folder locate",
+    table_reading="ReadingRules read_table",
 )

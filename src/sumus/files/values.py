@@ -95,6 +95,11 @@ def _decoder(kind: Any) -> Decoder:
     if origin is tuple and arguments[1:] == (...,):
         inner = _decoder(arguments[0])
         return lambda value: tuple(map(inner, _instance(list, value)))
+    if origin is tuple:
+        each = tuple(map(_decoder, arguments))
+        return lambda value: tuple(
+            decode(entry) for decode, entry in zip(each, _instance(list, value), strict=True)
+        )
     if origin in (dict, Mapping) and arguments[0] is str:
         inner = _decoder(arguments[1])
         return lambda value: {key: inner(entry) for key, entry in _instance(dict, value).items()}

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
-    from sumus.parties.agreement import Agreement as Agreement, agree_on as agree_on
+    from sumus.parties.agreement import (
+        Agreement as Agreement,
+        agree_on as agree_on,
+        declared_facts as declared_facts,
+    )
     from sumus.parties.driver import Driver as Driver
     from sumus.parties.entries import (
         restore as restore,
@@ -85,7 +89,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    agreement="Agreement agree_on",
+    agreement="Agreement agree_on declared_facts",
     driver="Driver",
     entries="restore summary_of write_model",
     evidence="Evidence EvidenceAudit audit_evidence",

@@ -7,8 +7,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from sumus.books import JOURNAL, RunFolder
+from sumus.data import Encoding
 from sumus.errors import EngineError
-from sumus.parties import Agreement, Evidence, ServerParty, measurement_asked, summary_of
+from sumus.parties import (
+    Agreement,
+    Evidence,
+    ServerParty,
+    declared_facts,
+    measurement_asked,
+    summary_of,
+)
 from sumus.runs import finishing
 from sumus.runs.starting import Start, find_start
 from sumus.secagg import Roster, RosterHistory
@@ -107,5 +115,13 @@ def finish(run: RunFolder, party: ServerParty) -> None:
         void=run.void,
         seconds=sum(sum(entry.seconds.values()) for entry in rounds),
     )
-    model = finishing.loaded_model(party)
-    finishing.finish(run, model, summary | {"model_hash": finishing.hash_of(model)})
+    module = finishing.loaded_model(party)
+    known = party.agreement.design.facts or declared_facts(run.plan)
+    facts = finishing.facts_of(
+        run.plan,
+        module,
+        labels=known.labels,
+        shape=known.shape,
+        encoding=Encoding.of_plan(run.plan.data),
+    )
+    finishing.finish(run, module, facts, summary | {"model_hash": finishing.hash_of(module)})

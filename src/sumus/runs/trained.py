@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 from torch import nn
 
 from sumus.books import DatasetTotal, RoundEntry, RunFolder
+from sumus.errors import DataError
 from sumus.guarantee import Account, as_table, labelled
 from sumus.parties import summary_of
 from sumus.plan import TrainingPlan
+from sumus.predicting import Model, ModelFacts
 from sumus.runs.finishing import hash_of
 
 __all__ = ["TrainedRun"]
@@ -26,7 +29,8 @@ class TrainedRun:
     path: Path
     plan: TrainingPlan
     account: Account | None
-    model: nn.Module
+    module: nn.Module
+    facts: ModelFacts | None  # of the module, None where nothing can be predicted with it
     rounds: tuple[RoundEntry, ...]
     baselines: dict[str, float]
     assumptions: tuple[str, ...]
@@ -35,10 +39,17 @@ class TrainedRun:
     # of the data set on its ledger, this run included; None if the run was not entered
     spent: DatasetTotal | None = None
 
+    @cached_property
+    def model(self) -> Model:
+        """The released model in use: it predicts on frames and arrays."""
+        if self.facts is None:
+            raise DataError(f"{self.path} has described records: there is no model to use.")
+        return Model(self.module, self.plan, self.facts, self.void)
+
     @property
     def model_hash(self) -> str:
         """What `training.start_from` of a later plan calls the released model."""
-        return hash_of(self.model)
+        return hash_of(self.module)
 
     @property
     def metrics(self) -> Mapping[str, float]:

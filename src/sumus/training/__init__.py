@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sumus.training.preparation import (
         Prepared as Prepared,
         PublicFeatures as PublicFeatures,
+        in_front as in_front,
         model_behind as model_behind,
         named_model as named_model,
         prepare as prepare,
@@ -59,7 +60,7 @@ __getattr__, __dir__, __all__ = door(
     models="flat_parameters load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
-    preparation="Prepared PublicFeatures model_behind named_model prepare units_of",
+    preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
 )

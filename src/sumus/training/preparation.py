@@ -147,10 +147,7 @@ def prepare(
     kind = InputKind.of(trained, training.vocabulary)
 
     def transform(records: Records, silo: str) -> Records:
-        if training.features == "none" and kind.form(torch.from_numpy(records.x[:0])).whole:
-            _require_known(records, kind, silo)
-            return records
-        return replace(records, x=features(records.x))
+        return replace(records, x=in_front(features, kind, records.x, f"silo {silo!r}"))
 
     silos = tuple(
         replace(
@@ -174,16 +171,30 @@ def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) ->
     return model_behind(plan, feature_shape(plan.training.features, shape), labels)
 
 
-def _require_known(records: Records, kind: InputKind, silo: str) -> None:
+def in_front(
+    features: PublicFeatures, kind: InputKind, x: npt.NDArray[np.float32 | np.int64], where: str
+) -> npt.NDArray[np.float32 | np.int64]:
+    """Records as they reach the model: behind the public features or, where the model looks whole
+    numbers up, as they are.
+
+    Args:
+        kind: what the model takes.
+        where: they come from, for errors.
+    """
+    if features.mapping.name == "none" and kind.form(torch.from_numpy(x[:0])).whole:
+        _require_known(x, kind, where)
+        return x
+    return features(x)
+
+
+def _require_known(x: npt.NDArray[np.generic], kind: InputKind, where: str) -> None:
     """Whole numbers must be ones that the model can look up: a public rule, checked before anything
     is computed.
     """
-    if len(records) and not (
-        int(records.x.min()) >= 0 and int(records.x.max()) < (kind.limit or 0)
-    ):
+    if len(x) and not (int(x.min()) >= 0 and int(x.max()) < (kind.limit or 0)):
         rule = f"whole numbers outside 0 … {(kind.limit or 0) - 1}, which the model cannot look up"
         raise DataError(
-            f"silo {silo!r} has records with {rule}. Map unknown tokens to one number, or set "
+            f"{where} has records with {rule}. Map unknown tokens to one number, or set "
             "training.vocabulary."
         )
 

@@ -29,5 +29,5 @@ with tempfile.TemporaryDirectory() as folder:
     assert list(run.metrics) == ["accuracy", "within one"]
     assert run.metrics["accuracy"] > run.baselines["majority"]
     assert run.metrics["within one"] > run.metrics["accuracy"]
-    nine_thresholds = run.model.state_dict()["0.bias"]
+    nine_thresholds = run.module.state_dict()["0.bias"]
     assert nine_thresholds.shape == (9,)

@@ -1,0 +1,140 @@
+"""What a run folder says of its model beside the weights: `model.json`.
+
+A weight means nothing without the rules by which a row became features and the names by which an
+output is told. They are public: none of them holds a record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+import torch
+from torch import nn
+
+from sumus import __version__
+from sumus.books import MODEL_FACTS, RunFolder
+from sumus.data import Encoding
+from sumus.errors import StorageError
+from sumus.files import from_json, plain_json
+from sumus.plan import TrainingPlan
+from sumus.tasks import LabelFacts
+
+__all__ = ["FORMAT", "ModelFacts", "state_hash"]
+
+FORMAT: Final = 1
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """Everything besides weights and plan that a prediction needs, or that a reader should know.
+
+    Args:
+        format: of the file.
+        sumus: the version that wrote it.
+        task: `training.task`.
+        labels: names of classes, bounds of numbers, cut points of times.
+        shape: of one record in front of the plan's features.
+        encoding: by which a row became such a record; None: records were arrays.
+        model: as the plan names it.
+        features: `training.features`, the public map in front of the model.
+        feature_bound: R, where records are scaled to it; None: they are not.
+        feature_norm: L, below which lengths are kept.
+        model_hash: what `training.start_from` of a later plan calls the model.
+        state_hash: of all tensors in `model.pt`, those that were not trained included.
+    """
+
+    format: int = FORMAT
+    sumus: str
+    task: str
+    labels: LabelFacts
+    shape: tuple[int, ...]
+    encoding: Encoding | None
+    model: str
+    features: str
+    feature_bound: float | None
+    feature_norm: float | None
+    model_hash: str
+    state_hash: str
+
+    @classmethod
+    def of(
+        cls,
+        plan: TrainingPlan,
+        module: nn.Module,
+        *,
+        labels: LabelFacts,
+        shape: tuple[int, ...],
+        encoding: Encoding | None,
+        model_hash: str,
+    ) -> Self:
+        """Of a model that a plan has trained; arguments as above."""
+        training, bounded = plan.training, plan.rules.bounded_records
+        return cls(
+            sumus=__version__,
+            task=training.task,
+            labels=labels,
+            shape=shape,
+            encoding=encoding,
+            model=training.model,
+            features=training.features,
+            feature_bound=training.feature_bound if bounded else None,
+            feature_norm=training.feature_norm if bounded else None,
+            model_hash=model_hash,
+            state_hash=state_hash(module.state_dict()),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        text = json.dumps(plain_json(asdict(self)), indent=2, ensure_ascii=False)
+        return (text + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: Path) -> Self:
+        """The inverse, strictly; a file of a later version is named as such."""
+        try:
+            entries = json.loads(content)
+        except (ValueError, RecursionError):
+            raise StorageError(f"{path} is not JSON. Restore it from a backup.") from None
+        known = entries.get("format") if isinstance(entries, dict) else None
+        if known != FORMAT:
+            by = entries.get("sumus") if isinstance(entries, dict) else None
+            raise StorageError(
+                f"{path} has format {known!r:.20} (sumus {by!r:.20}), this version reads {FORMAT}. "
+                "Use the version that wrote it."
+            )
+        return from_json(cls, entries, where=str(path))
+
+    @classmethod
+    def of_run(cls, run: RunFolder) -> Self:
+        """Those of a finished run.
+
+        Guarantee: what the run wrote when it finished, or a `StorageError`.
+        """
+        content = run.read_model_facts()
+        if content is None:
+            version = run.versions.get("sumus", "?")
+            raise StorageError(
+                f"{run.path} was finished by sumus {version}, which wrote no {MODEL_FACTS}: how "
+                "rows are encoded is not known. Train it with this version."
+            )
+        return cls.from_bytes(content, run.path / MODEL_FACTS)
+
+
+def state_hash(state: Mapping[str, Any]) -> str:
+    """SHA-256 of named tensors: names, kinds, shapes and values."""
+    digest = hashlib.sha256(b"sumus-state-v1")
+    for name in sorted(state):
+        tensor = state[name]
+        if not isinstance(tensor, torch.Tensor):  # what a module keeps beside its tensors
+            digest.update(repr((name, type(tensor).__name__)).encode())
+            continue
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(repr((name, str(plain.dtype), tuple(plain.shape))).encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return f"sha256:{digest.hexdigest()}"
