@@ -220,4 +220,10 @@ def test_letters_get_smaller_with_what_must_be_said() -> None:
         )
         return letters_for(told, rows=6, bars=4, figures=True)
 
-    assert [size(words) for words in (50, 700, 900, 5000)] == ["", "dense", "denser", "denser"]
+    assert [size(words) for words in (50, 700, 800, 900, 5000)] == [
+        "",
+        "dense",
+        "denser",
+        "densest",
+        "densest",
+    ]
