@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sumus.errors import SumusError as SumusError
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
+    from sumus.predicting import Model as Model, Predictions as Predictions
     from sumus.runs import (
         Callback as Callback,
         RunOptions as RunOptions,
@@ -35,7 +36,9 @@ __all__ = [
     "Account",
     "Callback",
     "Description",
+    "Model",
     "NoiseDesign",
+    "Predictions",
     "RunOptions",
     "Simulation",
     "SumusError",
@@ -59,6 +62,7 @@ __getattr__ = door(
     errors="SumusError",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
+    predicting="Model Predictions",
     runs="Callback RunOptions Simulation TrainedRun describe train",
 )[0]
 
