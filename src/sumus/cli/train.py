@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +13,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
+from sumus.books import RoundEntry, RunFolder, rounded_up
+from sumus.cli.comparison import show_comparison
+from sumus.cli.dataset_total import after_text, before_text
 from sumus.cli.options import (
     AsJson,
+    MaxEpsilon,
     Overrides,
     StartFrom,
     guarantee_text,
@@ -32,7 +34,6 @@ from sumus.plan import DEFAULT_PLAN
 from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
-    from sumus.books import DatasetTotal
     from sumus.runs import TrainedRun
 
 __all__ = ["train_app"]
@@ -53,7 +54,11 @@ def train_command(
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
     compare: Annotated[
-        bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")
+        bool | None,
+        typer.Option(
+            help="Beside it a constant answer, a tuned model without privacy and each silo alone, "
+            "with intervals. Simulations only."
+        ),
     ] = None,
     threads: Annotated[
         int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")
@@ -72,6 +77,7 @@ def train_command(
     ledger: Annotated[
         bool, typer.Option(help="Enter every release into the ledger of the data set.")
     ] = True,
+    max_epsilon: MaxEpsilon = None,
     report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
     set_: Overrides = None,
     json_: AsJson = False,
@@ -107,6 +113,7 @@ def train_command(
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
         policy=policy,
+        max_epsilon=max_epsilon,
         threads=threads or os.cpu_count() or 1,
     )
     columns = (
@@ -147,7 +154,16 @@ def train_command(
                 )
             elif account is not None:
                 bound = rounded_up(account.epsilon)
+                if ledger:
+                    going_on = None if resume is None else resume.resolve().name
+                    console.print(
+                        before_text(design.plan, account, asked=max_epsilon, run=going_on)
+                    )
             bar.update(task, total=design.plan.federation.rounds)
+
+        def comparing(done: int, models: int) -> None:
+            state = "models without privacy, for comparison"
+            bar.update(task, description="compare", completed=done, total=models, state=state)
 
         def progress(design: NoiseDesign, record: RoundEntry) -> None:
             told = design.plan.task.headline_text(record.metrics, record.metrics_plus_minus)
@@ -167,6 +183,7 @@ def train_command(
             simulation=None if seed is None else Simulation(seed),
             progress=progress,
             begun=begun,
+            comparing=comparing,
         )
     page = _write_report(run) if report else None
     if json_:
@@ -183,33 +200,15 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
     table.add_row(f"[bold]all silos, {name}", f"[bold]{run.score}", _guarantee(run))
-    compared, (constant, constant_title) = run.baselines, run.plan.task.constant
-    if constant in compared:
-        table.add_row(constant_title, measure.text(compared[constant]), "none")
-    if "non_private" in compared:
-        table.add_row(
-            "all silos, no privacy",
-            measure.text(compared["non_private"]),
-            "none (learning rate not tuned)",
-        )
-        spread = " … ".join(measure.text(compared[key]) for key in ("alone_min", "alone_max"))
-        alone = measure.text(compared["alone_mean"])
-        table.add_row("each silo alone, no privacy", alone, f"none ({spread})")
+    if not run.comparison:
+        constant, constant_title = run.plan.task.constant
+        if constant in run.baselines:
+            table.add_row(constant_title, measure.text(run.baselines[constant]), "none")
     console.print()
     console.print(table)
     _show_measures(console, run)
-    private = run.metrics.get(measure.name)
+    show_comparison(console, run)
     width = run.rounds[-1].metrics_plus_minus.get(measure.name) if run.rounds else None
-    if (
-        private is not None
-        and "non_private" in compared
-        and measure.is_worse(compared["non_private"], private, by=width or 0.0)
-    ):
-        lower = "lower" if measure.larger_is_better else "higher"
-        console.print(
-            f"[dim]without privacy is {lower} here because its learning rate is not tuned, not "
-            "because noise helps"
-        )
     if width is not None:
         console.print(
             f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test "
@@ -219,7 +218,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print()
     if run.spent is not None:
         console.print(
-            f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False
+            f"ledger  {after_text(run.spent)}", highlight=False, soft_wrap=True, markup=False
         )
     stored = RunFolder.open(run.path)
     if stored.start is not None:
@@ -228,17 +227,6 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
-
-
-def _ledger_line(spent: DatasetTotal) -> str:
-    """What the data set has spent, this run and all before it."""
-    runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
-    if math.isinf(spent.epsilon):
-        why = without_bound(spent.unit)
-        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: {why}"
-    proved = "" if spent.proved else ", NOT PROVED in part"
-    bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
-    return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
 
 
 def _show_measures(console: Console, run: TrainedRun) -> None:
