@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
+    from sumus.predicting import Model as Model, Predictions as Predictions
     from sumus.runs import (
         Callback as Callback,
         RunOptions as RunOptions,
@@ -41,7 +42,9 @@ __all__ = [
     "Callback",
     "Classifier",
     "Description",
+    "Model",
     "NoiseDesign",
+    "Predictions",
     "Regressor",
     "RunOptions",
     "Simulation",
@@ -68,6 +71,7 @@ __getattr__ = door(
     estimators="Classifier Regressor Survival",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
+    predicting="Model Predictions",
     runs="Callback RunOptions Simulation TrainedRun describe train",
 )[0]
 
