@@ -7,14 +7,18 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
 
 from support.small_federation import federation as federation  # a fixture of many rooms
+
+_KEYS = 24  # more than one federation has parties
 
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
@@ -61,8 +65,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _transport_keys_from_a_stock() -> Iterator[None]:
+    """Federations are made a hundred times, and making an RSA key takes half a second: all take
+    theirs from two dozen, each of which comes again after all the others.
+    """
+    stocks: dict[int, list[rsa.RSAPrivateKey]] = {}
+    turns = itertools.count()
+    fresh = rsa.generate_private_key
+
+    def next_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
+        stock = stocks.setdefault(key_size, [])
+        if len(stock) < _KEYS:
+            stock.append(fresh(public_exponent=public_exponent, key_size=key_size))
+            return stock[-1]
+        return stock[next(turns) % _KEYS]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rsa, "generate_private_key", next_key)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _ledgers_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test writes into the ledgers of whoever runs it, or stumbles over what is there."""
+    state = tmp_path_factory.mktemp("state")
+    (state / "budget.toml").write_text(
+        "no_limit = true\n"
+    )  # tests share ledgers of made-up records
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SUMUS_STATE", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("SUMUS_STATE", str(state))
         yield
