@@ -40,7 +40,9 @@ def test_a_plan_that_names_a_query_is_not_asked_at_a_silo(tmp_path):
     table.write_text("\n".join(rows) + "\n")
     own = tmp_path / "own.csv"
     own.write_text("\n".join([rows[0], *(row for row in rows if row.startswith("Graz"))]) + "\n")
-    query = _query_file(tmp_path, "SELECT * FROM read_csv('{folder}/patients.csv')")
+    query = _query_file(
+        tmp_path, "SELECT * FROM read_csv('{folder}/patients.csv', all_varchar=true)"
+    )
     plan = TrainingPlan.load(CONSORTIUM).replace("data", path=str(query))
     assert len(load(plan).silos) > 1  # the query works where somebody opens it
     found = Site(data=str(own)).load(plan, "Graz")
