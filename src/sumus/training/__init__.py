@@ -32,7 +32,12 @@ if TYPE_CHECKING:
         arithmetic as arithmetic,
         require_same as require_same,
     )
-    from sumus.training.models import flat_parameters as flat_parameters, load_flat as load_flat
+    from sumus.training.models import (
+        OwnIntercept as OwnIntercept,
+        SharedSlopes as SharedSlopes,
+        flat_parameters as flat_parameters,
+        load_flat as load_flat,
+    )
     from sumus.training.noise import lifted_sum as lifted_sum
     from sumus.training.own_loss import GIVEN as GIVEN, own_loss as own_loss
     from sumus.training.preparation import (
@@ -57,7 +62,7 @@ __getattr__, __dir__, __all__ = door(
     local__work="LocalWork",
     local_parameters="LocalPart at_home freeze_local knows_its_code",
     machine_arithmetic="arithmetic require_same",
-    models="flat_parameters load_flat",
+    models="OwnIntercept SharedSlopes flat_parameters load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
