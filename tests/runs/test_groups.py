@@ -103,8 +103,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     for plan, given, told in (
         (plan_of(), {"silos": silos}, "groups must say whose every row is"),
         (rows, {"silos": silos, "groups": groups}, "groups needs privacy.unit"),
-        (plan_of(), {"silos": loaded, "groups": groups}, "groups is for arrays, tensors"),
-        (plan_of(), {"groups": groups}, "groups is for arrays, tensors"),
+        (plan_of(), {"silos": loaded, "groups": groups}, "groups is for arrays, tables"),
+        (plan_of(), {"groups": groups}, "groups is for records given in silos="),
         (rows, {"silos": loaded}, "privacy.unit must be person for these records"),
         (
             plan_of(),
@@ -157,7 +157,7 @@ def with_records(plan: sumus.TrainingPlan, data: FederatedData) -> None:
     from sumus.runs import given_in_python
 
     plan = plan.replace("data", records_per_silo=None)
-    given_in_python.with_records(plan, data, name="visits", classes=None)
+    given_in_python.with_records(plan, data, given_in_python.Given(name="visits"))
 
 
 def test_a_run_is_bound_to_whose_rows_they_are() -> None:

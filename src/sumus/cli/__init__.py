@@ -78,6 +78,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "serve a federation across machines", "sumus.cli.federation", "sumus.cli.epochs"
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
+        "predict": Command("what a run's model says of new rows", "sumus.cli.predict"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),
         "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),
         "keys": Command(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         weights_folder as weights_folder,
     )
     from sumus.data.frames import columns_of as columns_of
+    from sumus.data.given_tables import GivenTable as GivenTable, given_table as given_table
     from sumus.data.labels import (
         as_text as as_text,
         holds_numbers as holds_numbers,
@@ -58,11 +59,13 @@ if TYPE_CHECKING:
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
+        load_table as load_table,
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
     from sumus.data.object_arrays import array_of as array_of
-    from sumus.data.objects import UNNAMED as UNNAMED, from_arrays as from_arrays
+    from sumus.data.object_names import UNNAMED as UNNAMED
+    from sumus.data.objects import from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
         cifar10_images as cifar10_images,
@@ -101,12 +104,14 @@ __getattr__, __dir__, __all__ = door(
     fetched__tables="RECIPES",
     fetched__weights="WEIGHTS prepare_weights weights_folder",
     frames="columns_of",
+    given_tables="GivenTable given_table",
     labels="as_text holds_numbers parse_numbers readable_numbers",
-    loading="load load_silo public_facts",
+    loading="load load_silo load_table public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
     object_arrays="array_of",
-    objects="UNNAMED from_arrays",
+    object_names="UNNAMED",
+    objects="from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",

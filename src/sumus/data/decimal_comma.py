@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def with_decimal_points(column: Column) -> Column:
     places = [numbers.setdefault(_spelt(value), len(numbers)) for value in column.values]
     # the last entry serves code −1, which is how a missing value is written
     codes = np.array([*places, -1], dtype=np.int32)[column.codes]
-    return TextColumn(column.name, tuple(numbers), codes, column.declared)
+    return replace(column, values=tuple(numbers), codes=codes)
 
 
 def _spelt(value: str) -> str:

@@ -211,7 +211,7 @@ def _of_rows(frame: Sequence[Any], where: str) -> dict[str, Column]:
     for record, row in enumerate(frame, start=1):
         if not isinstance(row, Mapping) or set(row) != expected:
             raise DataError(
-                f"{where}: record {record} has other columns than the first one. Give every row the "
+                f"{where}: record {record} has other columns than the first one. Give all rows the "
                 "same keys, with None where there is no value."
             )
     names = _names(keys, where)

@@ -14,6 +14,7 @@ from sumus.data.silos import FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
 from sumus.data.table import (
     OwnTable,
+    in_decimal_points,
     label_columns,
     open_table,
     table_pool,
@@ -22,7 +23,7 @@ from sumus.data.table import (
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
 
-__all__ = ["load", "load_silo", "public_facts"]
+__all__ = ["load", "load_silo", "load_table", "public_facts"]
 
 
 def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
@@ -54,6 +55,21 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     )
     data = dataclasses.replace(data, assumptions=(*facts.assumptions, *data.assumptions))
     return described(data, plan) if plan.describes else data
+
+
+def load_table(plan: TrainingPlan, table: OwnTable) -> FederatedData:
+    """All records of a table that was given in Python, by the columns that the plan names.
+
+    Guarantee: that of `load` for a file with these columns; what the plan states about numbers of
+        records is not applied yet (`stated_counts`).
+
+    Args:
+        plan: the plan.
+        table: its columns, those of silos and labels among them.
+    """
+    pool = _own_pool(plan, in_decimal_points(table, plan.data))
+    _check_silos(plan, pool)
+    return federate_by_record(pool, plan)
 
 
 def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> FederatedData:

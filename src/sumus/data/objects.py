@@ -1,18 +1,20 @@
-"""Federated data from python objects: arrays, torch tensors, torch datasets, without importing
-torch.
+"""Federated data from python objects that are no tables: arrays, tensors, datasets, loaders;
+without importing torch.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sumus.data.array_labels import labels_of
 from sumus.data.column_warnings import listed
-from sumus.data.object_arrays import array_of
+from sumus.data.object_arrays import array_of, features_of
+from sumus.data.object_names import name_of_facts
+from sumus.data.object_pairs import pair_of, without_loader
 from sumus.data.object_persons import silos_of_persons
 from sumus.data.partition import split_by_record
 from sumus.data.persons import PersonRules
@@ -22,10 +24,7 @@ from sumus.errors import DataError
 from sumus.plan import DEFAULT_ROWS_PER_PERSON
 from sumus.tasks import TASKS, Task
 
-__all__ = ["UNNAMED", "from_arrays"]
-
-UNNAMED = "own-data-"
-"""How names begin that nobody chose."""
+__all__ = ["from_arrays"]
 
 _WHOLE_NUMBERS = (
     "whether records are whole numbers was read off all of them, where one fraction decides, and "
@@ -41,7 +40,8 @@ def from_arrays(
     test_groups: Sequence[Any] | Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
     task: Task = TASKS["classification"],
-    classes: int | None = None,
+    classes: int | Sequence[str] | None = None,
+    missing: str | None = None,
     name: str | None = None,
     test_fraction: float = 0.2,
     validation_fraction: float = 0.0,
@@ -51,25 +51,28 @@ def from_arrays(
 ) -> FederatedData:
     """Federated data from one object per silo.
 
-    An object is a pair (x, y) of arrays or tensors, or a dataset with a length whose items are
-    pairs (x, y).
+    An object is a pair (x, y) of arrays, tensors, sparse matrices or lists, a dataset with a length
+    whose items are pairs (x, y), or a loader of such a dataset.
 
-    Guarantee: records keep their values (as float32); with `tests` every training record trains or
-        validates, without it the test part is split off. Either way a record's part follows from
-        that record alone: one more or less moves no other. With `groups` the same holds of persons
-        with all their rows, of which no more than `records_per_person` are used.
+    Guarantee: records keep their values (as float32, whole numbers as they are); with `tests` every
+        training record trains or validates, without it the test part is split off. Either way a
+        record's part follows from that record alone: one more or less moves no other. With `groups`
+        the same holds of persons with all their rows, of which no more than `records_per_person`
+        are used.
 
     Args:
         silos: training records, one object per silo; or a mapping of the silos' names to their
             objects.
         tests: test records, likewise; omitted: about `test_fraction` of the silo's records.
-        groups: whose every row is, one array of identifiers (text or whole numbers) per silo, likewise: all
-            rows with one identifier are one person. For plans with `privacy.unit = "person"`.
+        groups: whose every row is, one array of identifiers (text or whole numbers) per silo,
+            likewise: all rows with one identifier are one person. For plans with `privacy.unit = "person"`.
         test_groups: of the test records, where these are given; nobody may train and test.
         names: of the silos; omitted: those of the mapping, or silo-0, silo-1, …
         task: what is learned from the labels, as the plan declares them.
-        classes: number of labels, public; omitted: the largest label plus one, which is an
-            assumption, and refused where the labels look like a quantity or one of them is rare.
+        classes: number of classes, or their names in order, public; omitted: read off the labels,
+            which is an assumption, and refused where these look like a quantity or one is rare.
+        missing: "flag" gives every feature a second one that says whether it is missing; omitted: a
+            missing value (NaN) is refused.
         name: of the data set, for ledger, records and reports; omitted: made of silo names and
             record shape, so that data sets which differ in one of these are told apart, and one
             that gains a record keeps its ledger.
@@ -103,29 +106,31 @@ def from_arrays(
                 f"names of silos and data sets must be printable text, got {title!r}. Give another "
                 "name."
             )
-    both = [_records(silo, title, task) for silo, title in zip(silos, titles, strict=True)]
-    both += [
-        _records(silo, f"{title} (test)", task)
-        for silo, title in zip(tests or (), titles, strict=False)
+    objects = [without_loader(each) for each in (*silos, *(tests or ()))]
+    wheres = [*titles, *(f"{title} (test)" for title in titles[: len(tests or ())])]
+    arrays = [_arrays(each, where) for (each, _), where in zip(objects, wheres, strict=True)]
+    rows = [
+        features_of(x, where, missing=missing) for (x, _), where in zip(arrays, wheres, strict=True)
     ]
-    read = [records for records, _ in both]
+    labels, stored = labels_of(
+        task, [(where, y) for (_, y), where in zip(arrays, wheres, strict=True)], classes
+    )
+    read = [Records(x, y) for x, y in zip(rows, stored, strict=True)]
     alike = _alike(read)
     given, held_out = alike[: len(titles)], None if tests is None else alike[len(titles) :]
     shape = given[0].x.shape[1:]
-    everything = [*zip(titles, given, strict=True), *zip(titles, held_out or [], strict=False)]
-    for title, records in everything:
+    for where, records in zip(wheres, alike, strict=True):
         if records.x.shape[1:] != shape:
             raise DataError(
-                f"silo {title!r} has records of shape {records.x.shape[1:]}, the first silo has "
+                f"silo {where!r} has records of shape {records.x.shape[1:]}, the first silo has "
                 f"{shape}. Make them alike."
             )
-    labels = task.accept(np.concatenate([records.y for _, records in everything]), classes)
     members = (
         silos_of_persons(titles, given, held_out, groups, test_groups, rules)
         if groups is not None
         else _silos_of_records(titles, given, held_out, rules)
     )
-    lines = list(labels.assumptions)
+    lines = [*dict.fromkeys(line for _, notes in objects for line in notes), *labels.assumptions]
     if any(records.x.dtype.kind == "i" for records in read if len(records)):
         lines.append(_WHOLE_NUMBERS)
     return FederatedData(
@@ -134,9 +139,7 @@ def from_arrays(
         shape=tuple(shape),
         labels=labels.facts,
         assumptions=tuple(lines),
-        remarks=beyond_bounds(
-            sum(outside for _, outside in both), listed(list(labels.facts.columns or ("label",)))
-        ),
+        remarks=beyond_bounds(labels.clamped, listed(list(labels.facts.columns or ("label",)))),
         split_by_record=True,
         same_part_everywhere=groups is not None and rules.silos > 1,
     )
@@ -183,6 +186,13 @@ def _in_order(
                     "by name."
                 )
             plain.append(given)
+        if not isinstance(silos, list | tuple) and (
+            hasattr(silos, "__getitem__") or not hasattr(silos, "__iter__")
+        ):
+            raise DataError(
+                f"silos must be one table, or hold one object per silo in a list or by name, got "
+                f"{type(silos).__name__}. Write silos=[…]."
+            )
         return list(silos), plain, names
     if names is not None:
         raise DataError(
@@ -218,8 +228,7 @@ def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
     Counts and classes stay out of it: they may follow from the records, and a record more must not
         begin a new ledger at zero.
     """
-    facts = "\0".join([*titles, "×".join(map(str, shape))])
-    return f"{UNNAMED}{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+    return name_of_facts((*titles, "×".join(map(str, shape))))
 
 
 def _check_lengths(silos: Sequence[Any], lists: Mapping[str, Sequence[Any] | None]) -> None:
@@ -236,78 +245,12 @@ def _check_lengths(silos: Sequence[Any], lists: Mapping[str, Sequence[Any] | Non
             )
 
 
-def _records(given: Any, title: str, task: Task) -> tuple[Records, int]:
-    """One silo's records, and how many of their labels had to be clamped."""
-    x, y = _pair(given, title)
-    x, y = array_of(x, title), array_of(y, title)
+def _arrays(given: Any, title: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """One silo's records and labels as arrays of one length."""
+    x, y = (array_of(each, title) for each in pair_of(given, title))
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
             f"silo {title!r} must have one label per record, got records {x.shape} and labels "
             f"{y.shape}. Check the pair (x, y)."
         )
-    if x.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
-        raise DataError(
-            f"silo {title!r} must hold numbers, got {x.dtype} records and {y.dtype} labels. Encode "
-            "text first."
-        )
-    labels = task.store(y, f"silo {title!r}")
-    rows = np.atleast_2d(x.T).T  # a vector is one feature per record
-    # whole numbers may be tokens, which a model looks up
-    records: NDArray[np.float32 | np.int64] = (
-        rows.astype(np.int64) if x.dtype.kind in "iu" else rows.astype(np.float32)
-    )
-    if not np.isfinite(records).all():
-        raise DataError(
-            f"silo {title!r} has {int((~np.isfinite(records)).sum())} values that are not finite. "
-            "Fill or remove them."
-        )
-    return Records(records, labels), task.outside(y)
-
-
-def _pair(given: Any, title: str) -> tuple[Any, Any]:
-    """The pair (x, y) an object stands for; a dataset is read item by item."""
-    if isinstance(given, Records):
-        return given.x, given.y
-    if (
-        isinstance(given, tuple | list)
-        and len(given) == 2
-        and all(map(_has_items, given))
-        and not all(map(_is_labelled, given))
-    ):
-        return given[0], given[1]
-    if (
-        hasattr(given, "__len__")
-        and hasattr(given, "__getitem__")
-        and not isinstance(given, str | bytes | dict)
-        and not hasattr(given, "dtype")
-    ):
-        try:
-            items = [given[index] for index in range(len(given))]
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-        ):  # indexed by something else than positions, as tables of columns are
-            items = [None]
-        if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
-            return [array_of(x, title) for x, _ in items], [array_of(y, title) for _, y in items]
-    raise DataError(
-        f"silo {title!r} must be a pair (x, y) or a dataset of pairs, got {type(given).__name__}. "
-        "Pass (records, labels)."
-    )
-
-
-def _has_items(value: Any) -> bool:
-    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
-
-
-def _is_labelled(value: Any) -> bool:
-    """Whether this is one record with its label: no part of a pair (x, y), where it would be a list
-    of unlike things.
-    """
-    return (
-        isinstance(value, tuple | list)
-        and len(value) == 2
-        and _has_items(value[0])
-        and not _has_items(value[1])
-    )
+    return x, y

@@ -1,5 +1,4 @@
-"""Bring your own: a CSV or Parquet file with a silo column and a label column becomes federated
-data.
+"""Bring your own: a file or frame with a silo column and a label column becomes federated data.
 
 What the plan declares (`data.bounds`, `data.categories`, `data.columns`) is used as it stands. What
 it does not declare is encoded by fixed public functions (see `columns`), or, where that is
@@ -41,6 +40,7 @@ from sumus.tasks import Task
 __all__ = [
     "OwnTable",
     "beyond_bounds",
+    "in_decimal_points",
     "label_columns",
     "open_table",
     "require_silos",
@@ -62,12 +62,25 @@ _ROWS_ALONE = (
 @final
 @dataclass(frozen=True)
 class OwnTable:
-    """A file read into columns."""
+    """A file, or a table that a program holds, read into columns.
+
+    Args:
+        path: of the file, or the table's name.
+        columns: by name.
+        typed: a schema declares what is a number, but for columns that say they are untyped.
+        notes: what was assumed to find it.
+        called: what assumptions call it.
+    """
 
     path: Path
     columns: dict[str, Column]
-    typed: bool  # the file's schema declares what is a number
-    notes: tuple[str, ...] = ()  # what was assumed to find it
+    typed: bool
+    notes: tuple[str, ...] = ()
+    called: str = "file"
+
+    def declares(self, column: Column) -> bool:
+        """Whether a schema says what this column of it holds."""
+        return self.typed and not (isinstance(column, TextColumn) and column.untyped)
 
     @property
     def records(self) -> int:
@@ -100,11 +113,11 @@ def open_table(data: DataPlan, folder: Path | None = None) -> OwnTable:
         raise DataError(
             f"data.path {data.path!r} cannot be read: {error.strerror or error}. Give another file."
         ) from None
-    table = _with_decimal_points(table, data)
+    table = in_decimal_points(table, data)
     return table if note is None else dataclasses.replace(table, notes=(note,))
 
 
-def _with_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
+def in_decimal_points(table: OwnTable, data: DataPlan) -> OwnTable:
     """The table with the numbers of `data.decimal_comma` as a computer writes them."""
     named = {
         name: with_decimal_points(table.column(name, "data.decimal_comma"))
@@ -259,11 +272,12 @@ def _encoding(
                 unlisted.append(name)
             rules.append(rule)
             continue
-        if isinstance(column, TextColumn) and not table.typed:
+        typed = table.declares(column)
+        if isinstance(column, TextColumn) and not typed:
             found["kind"].append(name)
-        if table.typed:
+        if typed:
             found["typed"].append(name)
-        kinds[name] = column if table.typed else number_or_text(column)
+        kinds[name] = column if typed else number_or_text(column)
         rule, why = _undeclared(kinds[name])
         rules.append(rule)
         if why:
@@ -276,7 +290,12 @@ def _encoding(
         persons=persons,
     )
     remarks = [_UNLISTED.format(listed(unlisted))] if unlisted else []
-    return Encoding(tuple(rules)), kinds, [*_assumption_lines(found), *doubts], remarks
+    return (
+        Encoding(tuple(rules)),
+        kinds,
+        [*_assumption_lines(found, table.called), *doubts],
+        remarks,
+    )
 
 
 def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
@@ -291,15 +310,16 @@ def _undeclared(column: Column) -> tuple[ColumnRule, str | None]:
     return ColumnRule(column.name, "hashed"), "hash"
 
 
-def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
+def _assumption_lines(found: dict[str, list[str]], called: str) -> list[str]:
+    """A line for each kind of assumption; `called`: what the table is."""
     templates = {
         "kind": (
-            "whether {} hold numbers or text was read off the file (data.bounds and "
+            f"whether {{}} hold numbers or text was read off the {called} (data.bounds and "
             "data.categories declare it)"
         ),
         "typed": (
-            "whether {} hold numbers, text or flags is what the schema of the file declares, taken "
-            "as public"
+            f"whether {{}} hold numbers, text or flags is what the schema of the {called} declares, "
+            "taken as public"
         ),
         "knots": (
             "numbers in {} have no public bounds: piecewise linear at fixed knots up to ±10⁶ "
@@ -309,6 +329,8 @@ def _assumption_lines(found: dict[str, list[str]]) -> list[str]:
             "text in {} has no public list: hashed into 2 × 32 fixed buckets (data.categories "
             "gives one feature per category)"
         ),
-        "schema": "categories of {} are those that the schema of the file declares, taken as public",
+        "schema": (
+            f"categories of {{}} are those that the schema of the {called} declares, taken as public"
+        ),
     }
     return [templates[why].format(listed(names)) for why, names in found.items() if names]

@@ -326,8 +326,8 @@ class TrainingPlan:
             for title, table in tables.items()
             for item in fields(table)
         }
-        if self.data.objects is not None and self.task.label_declaration == "bounds":
-            values["data.path"] = self.data.objects  # the bounds are those of its labels
+        if self.data.objects is not None:
+            values["data.path"] = self.data.objects  # its columns, or its labels, are declared
         return [
             line
             for title, table in tables.items()

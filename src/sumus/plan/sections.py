@@ -282,6 +282,9 @@ class DataPlan(RuledTable):
     intervals: tuple[float, ...] | None = key(None, optional(names(number(above=0.0))), only=_TIMES)
     # feature columns of the file; omitted: all others
     columns: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
+    # arrays given in Python: every feature gets a second one that says whether it is missing (NaN);
+    # tables have them always; omitted: a missing value is refused
+    missing: str | None = key(None, optional(choice("flag")))
     # columns of the file whose numbers are written with a decimal comma: 48,5 or 1.234,5
     decimal_comma: tuple[str, ...] | None = key(None, optional(names(text())), only=_FILE)
     # how a named data set is dealt to silos

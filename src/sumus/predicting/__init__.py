@@ -14,13 +14,16 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.predicting.facts import ModelFacts as ModelFacts
     from sumus.predicting.model import Model as Model
-    from sumus.predicting.predictions import Predictions as Predictions
+    from sumus.predicting.predictions import (
+        Predictions as Predictions,
+        require_kind as require_kind,
+    )
     from sumus.predicting.rows import RowCounts as RowCounts
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     facts="ModelFacts",
     model="Model",
-    predictions="Predictions",
+    predictions="Predictions require_kind",
     rows="RowCounts",
 )

@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from sumus.data import Column, NumberColumn
 from sumus.errors import DataError
 from sumus.files import replace_atomically
 from sumus.predicting.rows import RowCounts
 
-__all__ = ["Predictions"]
+__all__ = ["Predictions", "require_kind"]
 
 
 @final
@@ -45,6 +46,24 @@ class Predictions:
     def lines(self) -> tuple[str, ...]:
         """What must be said beside the predictions."""
         return (*self.notes, *self.counts.lines())
+
+    def beside(self, table: Mapping[str, Column], names: Sequence[str]) -> Predictions:
+        """The same with columns of the table in front, as they stand there.
+
+        Args:
+            table: whose rows were predicted.
+            names: of the columns.
+        """
+        for name in names:
+            if name not in table:
+                known = ", ".join(list(table)[:6]) + (", …" if len(table) > 6 else "")
+                raise DataError(f"--keep: the table has no column {name!r}. There are {known}.")
+            if name in self.columns:
+                raise DataError(
+                    f"--keep: {name!r} is the name of a prediction. Rename the column first."
+                )
+        kept = {name: _values(table[name]) for name in names}
+        return replace(self, columns={**kept, **self.columns})
 
     def to_csv(self) -> str:
         """A header and a line a row; numbers as precise as they are."""
@@ -93,6 +112,15 @@ def require_kind(path: Path) -> str:
     if path.is_dir():
         raise DataError(f"{path} is a folder. Name a file in it.")
     return kinds[path.suffix.lower()]
+
+
+def _values(column: Column) -> npt.NDArray[Any]:
+    """A column of a table as values: whole numbers as such, missing text as nothing."""
+    if isinstance(column, NumberColumn):
+        numbers = column.values
+        whole = np.isfinite(numbers).all() and (np.abs(numbers) < 2.0**53).all()
+        return numbers.astype(np.int64) if whole and (numbers % 1 == 0).all() else numbers
+    return np.array([*column.values, ""])[column.codes]
 
 
 def _plain(column: npt.NDArray[Any]) -> Any:

@@ -26,10 +26,12 @@ def describe(
     bins: int | None = None,
     columns: Sequence[str] | None = None,
     numbers: Sequence[str] | None = None,
-    silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None = None,
+    silos: Any = None,
+    silo: str | None = None,
+    label: str | None = None,
     name: str | None = None,
-    classes: int | None = None,
-    groups: Sequence[Any] | Mapping[str, Any] | None = None,
+    classes: int | Sequence[str] | None = None,
+    groups: Sequence[Any] | Mapping[str, Any] | str | None = None,
     options: RunOptions | None = None,
     simulation: Simulation | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
@@ -45,10 +47,10 @@ def describe(
         epsilon: of the description; omitted: a quarter of the training plan's.
         bins: of columns with bounds.
         columns: that are described; omitted: features and labels. Records given in Python have
-            x0, x1, … and label.
+            x0, x1, … and label, tables their own columns.
         numbers: columns of numbers without bounds, where that is not to be read off the file.
-        silos: python objects, as for `train`; likewise `name`, `classes`, `groups`, `options`,
-            `simulation` and `begun`.
+        silos: python objects, as for `train`; likewise `silo`, `label`, `name`, `classes`,
+            `groups`, `options`, `simulation` and `begun`. Missing values are counted as such.
     """
     options = options or RunOptions()
     described = (
@@ -65,6 +67,8 @@ def describe(
     run = train(
         described,
         silos=silos,
+        silo=silo,
+        label=label,
         name=name,
         classes=classes,
         groups=groups,

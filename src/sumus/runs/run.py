@@ -35,7 +35,7 @@ from sumus.purity import RecordLoss, own_copy
 from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.callbacks import Callbacks, Told
 from sumus.runs.finishing import facts_of, finish, loaded_model
-from sumus.runs.given_in_python import class_of, with_loss, with_model, with_records
+from sumus.runs.given_in_python import Given, class_of, with_loss, with_model, with_records
 from sumus.runs.options import RunOptions
 from sumus.runs.progress import shown
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
@@ -66,10 +66,13 @@ def train(
     plan: TrainingPlan | None = None,
     *,
     model: nn.Module | None = None,
-    silos: Sequence[Any] | Mapping[str, Any] | FederatedData | None = None,
+    silos: Any = None,
+    silo: str | None = None,
+    label: str | None = None,
     name: str | None = None,
-    classes: int | None = None,
-    groups: Sequence[Any] | Mapping[str, Any] | None = None,
+    classes: int | Sequence[str] | None = None,
+    groups: Sequence[Any] | Mapping[str, Any] | str | None = None,
+    missing: str | None = None,
     options: RunOptions | None = None,
     simulation: Simulation | None = None,
     loss: RecordLoss | None = None,
@@ -87,14 +90,19 @@ def train(
         plan: defaults to the embedded digits plan; ignored when resuming.
         model: any module whose forward pass is a pure function of one record, instead of the plan's
             named model; a copy is trained, and what cannot be certified is refused.
-        silos: python objects (arrays, tensors or datasets), one per silo or by the silo's name,
-            instead of the plan's data section.
+        silos: records of one's own instead of those that the plan names: one table (a frame of
+            pandas, Polars or Arrow, rows by name, …) with a column of silos, or one object per silo
+            in a list or by the silo's name: tables, pairs (x, y) of arrays or tensors, datasets,
+            loaders.
+        silo: the column of one table that says whose record it is; omitted: `data.silo_column`.
+        label: the column of tables that is learned; omitted: `data.label_column`.
         name: of these records, for their ledger; omitted: `data.objects` of the plan, or made of
-            public facts (`from_arrays`).
-        classes: number of their labels, public; omitted: read off the labels, which is an
-            assumption.
-        groups: whose every row of them is, one array of identifiers per silo (or by its name), for
-            `privacy.unit = "person"`.
+            public facts.
+        classes: how many classes their labels have, or the names of the classes, public; omitted:
+            read off the labels, which is an assumption.
+        groups: whose every row of them is, for `privacy.unit = "person"`: one array of identifiers
+            per silo (or by its name), or the name of a table's column.
+        missing: "flag" where arrays may hold NaN (`data.missing`).
         options: speed, paths and books.
         simulation: a public seed for all noise. It voids the guarantee, and the journal says so.
         loss: instead of the task's, for algorithms that clip single records: a pure function of one
@@ -114,9 +122,14 @@ def train(
         plan, data = with_records(
             plan or TrainingPlan.load(DEFAULT_PLAN),
             silos,
-            name=name,
-            classes=classes,
-            groups=groups,
+            Given(
+                name=name,
+                classes=classes,
+                groups=groups,
+                silo=silo,
+                label=label,
+                missing=missing,
+            ),
         )
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)

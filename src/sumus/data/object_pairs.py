@@ -1,0 +1,120 @@
+"""What one object of a Python program stands for: records and labels, or rows by name.
+
+Torch's datasets and loaders are known by what they offer; torch is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sumus.data.object_arrays import array_of
+from sumus.data.silos import Records
+from sumus.errors import DataError
+
+__all__ = ["pair_of", "rows_of_dataset", "without_loader"]
+
+_ALL_ONCE = ("SequentialSampler", "RandomSampler", "DistributedSampler")
+_LOADER_IGNORED = (
+    "batches and order of the DataLoader are not used: its dataset is read as it stands, and "
+    "batches are drawn at random"
+)
+
+
+def without_loader(given: Any) -> tuple[Any, tuple[str, ...]]:
+    """The dataset of a DataLoader and a line that says so; any other object as it is.
+
+    Guarantee: every record of the result is one that the loader would serve: a loader that chooses
+        or weighs records is refused, because its choice would be lost.
+    """
+    if _is_stream(given):
+        raise DataError(
+            "an IterableDataset has neither a length nor positions, so no batch can be drawn from "
+            "it at random. Read its records into a list or arrays."
+        )
+    if not (
+        hasattr(given, "dataset") and hasattr(given, "sampler") and hasattr(given, "collate_fn")
+    ):
+        return given, ()
+    chooses = type(given.sampler).__name__
+    odd = chooses not in _ALL_ONCE or bool(getattr(given.sampler, "replacement", False))
+    if not _is_stream(given.dataset) and odd:
+        raise DataError(
+            f"a DataLoader whose sampler is a {chooses} chooses or weighs records, and batches are "
+            "drawn by the plan. Pass the records it means: torch.utils.data.Subset(dataset, …)."
+        )
+    dataset, _ = without_loader(given.dataset)
+    return dataset, (_LOADER_IGNORED,)
+
+
+def _is_stream(given: Any) -> bool:
+    return any(kind.__name__ == "IterableDataset" for kind in type(given).__mro__)
+
+
+def rows_of_dataset(given: Any) -> list[Any] | None:
+    """All items of a dataset whose first is a row by name; None where it is another object."""
+    if isinstance(given, list | tuple | Mapping | str | bytes) or not _is_dataset(given):
+        return None
+    try:
+        if not len(given) or not isinstance(given[0], Mapping):
+            return None
+        return [given[index] for index in range(len(given))]
+    except (LookupError, TypeError, ValueError, NotImplementedError):
+        return None  # indexed by something else than positions
+
+
+def pair_of(given: Any, title: str) -> tuple[Any, Any]:
+    """The pair (x, y) an object stands for; a dataset is read item by item."""
+    if isinstance(given, Records):
+        return given.x, given.y
+    if (
+        isinstance(given, tuple | list)
+        and len(given) == 2
+        and all(map(_has_items, given))
+        and not all(map(_is_labelled, given))
+    ):
+        return given[0], given[1]
+    if _is_dataset(given):
+        try:
+            items = [given[index] for index in range(len(given))]
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        ):  # indexed by something else than positions, as tables of columns are
+            items = [None]
+        if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+            return [array_of(x, title) for x, _ in items], [array_of(y, title) for _, y in items]
+    raise DataError(
+        f"silo {title!r} must be a table, a pair (x, y) or a dataset of pairs, got "
+        f"{type(given).__name__}. Pass (records, labels)."
+    )
+
+
+def _is_dataset(given: Any) -> bool:
+    return (
+        hasattr(given, "__len__")
+        and hasattr(given, "__getitem__")
+        and not isinstance(given, str | bytes | dict)
+        and not hasattr(given, "dtype")
+    )
+
+
+def _has_items(value: Any) -> bool:
+    """Whether this holds several things: a sparse matrix has a shape and no length."""
+    return (hasattr(value, "__len__") or hasattr(value, "toarray")) and getattr(
+        value, "ndim", 1
+    ) > 0
+
+
+def _is_labelled(value: Any) -> bool:
+    """Whether this is one record with its label: no part of a pair (x, y), where it would be a list
+    of unlike things.
+    """
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and _has_items(value[0])
+        and not (_has_items(value[1]) and not isinstance(value[1], str))
+    )
