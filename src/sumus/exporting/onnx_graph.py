@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from sumus.predicting import Model
 
 __all__ = ["onnx_bytes", "takes_columns"]
 
-_OPSET, _LEARNING_OPSET, _IR: Final = 13, 2, 8
+_OPSET, _LEARNING_OPSET, _IR = 13, 2, 8  # numbers of versions
 _IN_GRAPH = ("scaled", "knotted", "one-hot")
 _TINY = 1e-300  # a length that divides nothing by zero
 

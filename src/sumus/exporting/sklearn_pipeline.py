@@ -150,9 +150,7 @@ def _constant(scaling: Scaling, encoding: Encoding | None) -> bool:
     most = math.inf if encoding is None else math.sqrt(len(encoding.columns))
     if most <= scaling.longest * (1.0 + 1e-9):
         return True
-    rule = (
-        f"cannot shorten only records longer than training.feature_norm = {scaling.longest:.6g}"
-    )
+    rule = f"cannot shorten only records longer than training.feature_norm = {scaling.longest:.6g}"
     raise PlanError(_FIELD, "sklearn", rule, "Use --format onnx or torch.")
 
 
@@ -258,9 +256,7 @@ class _Chain:
     activation: str | None
 
     @classmethod
-    def of(
-        cls, dense: Sequence[Dense], scaling: Scaling | None, activation: str | None
-    ) -> _Chain:
+    def of(cls, dense: Sequence[Dense], scaling: Scaling | None, activation: str | None) -> _Chain:
         weights = [layer.weight.T.astype(np.float64) for layer in dense]
         biases = [layer.bias.astype(np.float64) for layer in dense]
         if scaling is not None:
