@@ -21,7 +21,14 @@ from sumus.books import Measurement, RunFolder, rounded_up
 from sumus.errors import StorageError
 from sumus.report.charts import Line, bar_chart, line_chart
 from sumus.report.page import plan_differences, render_report
-from support.synthetic_runs import SILOS, made_account, made_plan, made_round, made_run
+from support.synthetic_runs import (
+    SILOS,
+    made_account,
+    made_comparison,
+    made_plan,
+    made_round,
+    made_run,
+)
 
 VOID = {"meta", "line", "rect", "circle", "path", "img", "link", "br", "hr", "input"}
 
@@ -175,19 +182,37 @@ def test_hostile_text_is_escaped_everywhere(tmp_path: Path) -> None:
     assert nasty in "".join(page.words)
 
 
-@pytest.mark.parametrize(("non_private", "lower"), [(0.1, True), (0.99, False)])
-def test_a_run_without_privacy_that_is_worse_is_not_shown_as_if_noise_helped(
-    tmp_path: Path, non_private: float, lower: bool
+@pytest.mark.parametrize(
+    ("non_private", "words"),
+    [
+        (0.1, "noise is not what makes the difference"),
+        (0.505, "a difference within chance"),
+        (0.99, "Privacy costs: -49.0 ± 1.0 points"),
+    ],
+)
+def test_a_model_without_privacy_that_is_worse_is_not_shown_as_if_noise_helped(
+    tmp_path: Path, non_private: float, words: str
 ) -> None:
     plan = made_plan()
     with RunFolder.create(plan, made_account(plan), tmp_path, silos=("a",)) as run:
         run.commit(made_round(1, silos=("a",), accuracy=0.5), {}, {})
-        run.finish({"baselines": {"majority": 0.45, "non_private": non_private}})
+        found = made_comparison(0.5, non_private=non_private)
+        run.finish({"baselines": {"majority": 0.45}, "comparison": [found.as_json()]})
     text = Page(rendered(run.path)).text
     assert "Most frequent class" in text
-    assert "at the plan's learning rate, not tuned for it" in text
-    assert ("does not mean that noise helps" in text) == lower
-    assert "the same training without noise" not in text
+    assert words in text
+    assert "Test records" in text
+    assert "no guarantee covers them" in text
+
+
+def test_a_run_that_was_compared_with_a_constant_answer_only_shows_that(tmp_path: Path) -> None:
+    plan = made_plan()
+    with RunFolder.create(plan, made_account(plan), tmp_path, silos=("a",)) as run:
+        run.commit(made_round(1, silos=("a",), accuracy=0.5), {}, {})
+        run.finish({"baselines": {"majority": 0.45}})
+    text = Page(rendered(run.path)).text
+    assert "Most frequent class" in text
+    assert "no privacy" not in text
 
 
 def test_names_in_charts_are_escaped() -> None:

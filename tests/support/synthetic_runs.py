@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 
 from sumus.books import RoundEntry, RunFolder
+from sumus.comparing import Comparison, Contender, SiloAlone
 from sumus.guarantee import Account
 from sumus.guarantee.claims import Analysis
 from sumus.plan import TrainingPlan
@@ -127,6 +128,50 @@ def made_round(
     return RoundEntry(**(values | changes))
 
 
+def made_comparison(
+    value: float, *, non_private: float = 0.954, silos: tuple[str, ...] = ("a",)
+) -> Comparison:
+    """A run's accuracy beside others that are made up."""
+
+    def beside(key: str, title: str, other: float) -> Contender:
+        return Contender(
+            key=key,
+            title=title,
+            remark=f"remark on {key}",
+            value=other,
+            plus_minus=0.02,
+            gain=value - other,
+            gain_plus_minus=0.01,
+        )
+
+    return Comparison(
+        measure="accuracy",
+        value=value,
+        plus_minus=0.02,
+        contenders=(
+            beside("constant", "most frequent class", 0.113),
+            beside("non_private", "all silos together, no privacy", non_private),
+            beside("alone", "each silo alone, no privacy", 0.842),
+        ),
+        silos=tuple(
+            SiloAlone(
+                name=name,
+                train=80,
+                test=20 + place,
+                value=0.842,
+                plus_minus=0.02,
+                gain=value - 0.842,
+                gain_plus_minus=0.01,
+            )
+            for place, name in enumerate(silos)
+        ),
+        unit="record",
+        private=True,
+        large=20,
+        seconds=1.0,
+    )
+
+
 def made_run(
     root: Path,
     *,
@@ -149,18 +194,15 @@ def made_run(
             )
         if finished:
             last = run.rounds()[-1]
-            baselines = {
-                "non_private": 0.954,
-                "alone_mean": 0.842,
-                "alone_min": 0.796,
-                "alone_max": 0.881,
-            }
             run.finish(
                 {
                     **last.metrics,
                     "seconds": 0.45 * rounds,
                     "rounds": rounds,
-                    "baselines": baselines,
+                    "baselines": {"majority": 0.113},
+                    "comparison": [
+                        made_comparison(last.metrics["accuracy"], silos=silos).as_json()
+                    ],
                 }
             )
         return run.path

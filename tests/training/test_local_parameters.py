@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from sumus.audit.canaries import CanaryRounds
+from sumus.comparing import baselines_of, compare
 from sumus.data import FederatedData, Records, from_arrays
 from sumus.errors import PlanError
 from sumus.guarantee import account_of, calibrated
@@ -18,7 +19,6 @@ from sumus.noise import Skellam
 from sumus.plan import TrainingPlan, resolve
 from sumus.randomness import RandomSource
 from sumus.runs import Simulation, train
-from sumus.runs.baselines import baselines
 from sumus.training import SecureMetrics, at_home, evaluate, flat_parameters, local_updater, prepare
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.local_parameters import LocalPart
@@ -248,8 +248,9 @@ def test_local_intercepts_help_where_silos_differ_in_level(tmp_path, overrides) 
         design = calibrated(plan, data.facts())
         run = train(plan, silos=data, simulation=Simulation(1), options=_options(tmp_path / name))
         found[name] = run.rounds[-1].metrics["accuracy"]
-        compared = baselines(design.plan, prepare(design.plan, data))
-        assert compared["alone_mean"] > 0.4
+        prepared = prepare(design.plan, data)
+        compared = compare(design.plan, data, prepared, prepared.first_parameters)
+        assert baselines_of(compared)["alone_mean"] > 0.4
     assert found["local"] > found["shared"] + 0.2
 
 

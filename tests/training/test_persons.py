@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sumus.comparing import baselines_of, compare
 from sumus.data import Records
 from sumus.errors import DataError
 from sumus.guarantee import NoiseDesign, calibrated
 from sumus.noise import Skellam
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
-from sumus.runs.baselines import baselines
 from sumus.tasks import TASKS
 from sumus.training import SecureMetrics, evaluate, local_updater, prepare
 from sumus.training.evaluation import _scores, one_row_each
@@ -308,7 +308,11 @@ def test_a_comparison_without_privacy_is_measured_in_persons(overrides) -> None:
     data = persons_data()
     plan = TrainingPlan().with_overrides(BASE | PERSONS | overrides)
     design = calibrated(plan, data.facts())
-    found = baselines(design.plan, prepare(design.plan, data))
+    prepared = prepare(design.plan, data)
+    compared = compare(design.plan, data, prepared, prepared.first_parameters)
+    assert {each.unit for each in compared} == {"person"}
+    assert sum(silo.test for silo in compared[0].silos) == sum(s.test.units for s in data.silos)
+    found = baselines_of(compared)
     assert set(found) == {"non_private", "alone_mean", "alone_min", "alone_max"}
     persons = sum(silo.test.units for silo in data.silos)
     rows = sum(len(silo.test) for silo in data.silos)

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
+from sumus.cli.comparison import show_comparison
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -53,7 +54,11 @@ def train_command(
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="First part of the run folder's name.")] = None,
     compare: Annotated[
-        bool | None, typer.Option(help="Also train without privacy, together and each silo alone.")
+        bool | None,
+        typer.Option(
+            help="Beside it a constant answer, a tuned model without privacy and each silo alone, "
+            "with intervals. Simulations only."
+        ),
     ] = None,
     threads: Annotated[
         int, typer.Option(min=0, help="Silos that compute at the same time; 0: one per core.")
@@ -149,6 +154,10 @@ def train_command(
                 bound = rounded_up(account.epsilon)
             bar.update(task, total=design.plan.federation.rounds)
 
+        def comparing(done: int, models: int) -> None:
+            state = "models without privacy, for comparison"
+            bar.update(task, description="compare", completed=done, total=models, state=state)
+
         def progress(design: NoiseDesign, record: RoundEntry) -> None:
             told = design.plan.task.headline_text(record.metrics, record.metrics_plus_minus)
             spent = (
@@ -167,6 +176,7 @@ def train_command(
             simulation=None if seed is None else Simulation(seed),
             progress=progress,
             begun=begun,
+            comparing=comparing,
         )
     page = _write_report(run) if report else None
     if json_:
@@ -183,33 +193,15 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     table.add_column("privacy")
     name = "no privacy" if run.account is None else "simulated" if run.void else "private"
     table.add_row(f"[bold]all silos, {name}", f"[bold]{run.score}", _guarantee(run))
-    compared, (constant, constant_title) = run.baselines, run.plan.task.constant
-    if constant in compared:
-        table.add_row(constant_title, measure.text(compared[constant]), "none")
-    if "non_private" in compared:
-        table.add_row(
-            "all silos, no privacy",
-            measure.text(compared["non_private"]),
-            "none (learning rate not tuned)",
-        )
-        spread = " … ".join(measure.text(compared[key]) for key in ("alone_min", "alone_max"))
-        alone = measure.text(compared["alone_mean"])
-        table.add_row("each silo alone, no privacy", alone, f"none ({spread})")
+    if not run.comparison:
+        constant, constant_title = run.plan.task.constant
+        if constant in run.baselines:
+            table.add_row(constant_title, measure.text(run.baselines[constant]), "none")
     console.print()
     console.print(table)
     _show_measures(console, run)
-    private = run.metrics.get(measure.name)
+    show_comparison(console, run)
     width = run.rounds[-1].metrics_plus_minus.get(measure.name) if run.rounds else None
-    if (
-        private is not None
-        and "non_private" in compared
-        and measure.is_worse(compared["non_private"], private, by=width or 0.0)
-    ):
-        lower = "lower" if measure.larger_is_better else "higher"
-        console.print(
-            f"[dim]without privacy is {lower} here because its learning rate is not tuned, not "
-            "because noise helps"
-        )
     if width is not None:
         console.print(
             f"[dim]± holds with {CONFIDENCE} for the released model, noise and choice of test "

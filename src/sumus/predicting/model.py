@@ -30,7 +30,7 @@ from sumus.plan import TrainingPlan
 from sumus.predicting.facts import ModelFacts, state_hash
 from sumus.predicting.predictions import Predictions
 from sumus.predicting.rows import EncodedRows, records_of
-from sumus.purity import InputKind, own_copy
+from sumus.purity import InputKind, own_copy, released_model
 from sumus.tasks import LabelFacts
 from sumus.training import PublicFeatures, in_front, model_behind, outputs_of
 
@@ -38,8 +38,8 @@ __all__ = ["Model"]
 
 _TOGETHER = 65_536  # rows whose features are in memory at once
 _LOCAL = (
-    "training.local_parameters = {}: what stays with a silo is at its public first value here; "
-    "predictions come from the shared parameters"
+    "training.local_parameters = {}: predicted by the shared parameters, those that stay with silos "
+    "at their public first value; the run's own measures are of models that silos fitted at home"
 )
 _VOID = "this run has NO GUARANTEE: {}"
 
@@ -207,7 +207,7 @@ def _module_of(run: RunFolder, facts: ModelFacts, given: nn.Module | str | None)
         if given is not None:
             rule = f"is for runs whose model was given in Python; this one's is {facts.model!r}"
             raise PlanError("model", str(given)[:60], rule, "Leave it out.")
-        return model_behind(run.plan, shape, facts.labels)
+        return released_model(model_behind(run.plan, shape, facts.labels))
     if given is None:
         rule = f"must be given: the run trained a {run.own_model} that was given in Python"
         fix = "Pass --model package.module:Class, or module= in Python."
@@ -217,7 +217,7 @@ def _module_of(run: RunFolder, facts: ModelFacts, given: nn.Module | str | None)
             rule = 'must be an importable "package.module:Class"'
             raise PlanError("model", given, rule, "Write the class behind a colon.")
         named = run.plan.replace("training", model=given)
-        return model_behind(named, shape, facts.labels)
+        return released_model(model_behind(named, shape, facts.labels))
     return own_copy(given)
 
 

@@ -20,6 +20,7 @@ from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
+from sumus.report.comparison import ComparedView, compared, test_records
 from sumus.report.facts import extremes_of, health_of, tiles_of, told_as, value_of
 from sumus.report.figures import Figure
 from sumus.report.measures import MeasureView, view_of
@@ -55,7 +56,8 @@ class RunView:
     figures: list[Figure]
     tiles: list[tuple[str, str, str]]
     measures: MeasureView | None
-    baselines: list[tuple[str, float, float | None, str]]
+    compared: list[ComparedView]
+    test_records: dict[str, str]
     extremes: list[tuple[str, float]]
     health: list[tuple[str, str]]
     spent: SpentView
@@ -79,7 +81,7 @@ class RunView:
         there = {
             "assumptions": bool(self.statement.assumptions),
             "measures": self.measures is not None,
-            "baselines": bool(self.baselines),
+            "baselines": bool(self.compared),
             "rounds": bool(self.figures),
         }
         return [(name, anchor) for name, anchor in _CONTENTS if there.get(anchor, True)]
@@ -97,14 +99,9 @@ class RunView:
         return letters_for(
             self.statement,
             rows=listed + len(self.spent.rows),
-            bars=len(self.baselines),
+            bars=sum(len(each.rows) + len(each.sentences) for each in self.compared),
             figures=bool(self.figures),
         )
-
-    def bar(self, score: float) -> float:
-        """The length of a baseline's bar, in per cent of the longest that there may be."""
-        longest = max((abs(row[1]) for row in self.baselines), default=1.0) or 1.0
-        return 100.0 * score if self.headline.is_share else 100.0 * abs(score) / longest
 
     @property
     def status(self) -> str:
@@ -234,7 +231,8 @@ def _view(run: RunFolder, colour: int, evidence: EvidenceSummary | None) -> RunV
         figures=figures.of_run(run, rounds, statement),
         tiles=tiles_of(run, rounds),
         measures=_measures(run, rounds),
-        baselines=_baselines(run, rounds),
+        compared=compared(run, rounds),
+        test_records=test_records(run),
         extremes=extremes_of(run, rounds),
         health=health_of(run, rounds),
         spent=spent_of(run),
@@ -252,50 +250,3 @@ def _measures(run: RunFolder, rounds: list[RoundEntry]) -> MeasureView | None:
     names = (data.categories or {}).get(data.label_column or "", ())
     fitted = run.plan.training.local_parameters is not None
     return view_of(run.plan.task, measured, names, fitted=fitted)
-
-
-def _baselines(
-    run: RunFolder, rounds: list[RoundEntry]
-) -> list[tuple[str, float, float | None, str]]:
-    """Private, non-private and each silo alone: (name, headline measure, its ±, remark); empty if
-    the run did not measure them.
-    """
-    stored, task = (run.summary or {}).get("baselines"), run.plan.task
-    measure, (constant, constant_title) = task.headline, task.constant
-    private = rounds[-1].metrics.get(measure.name) if rounds else None
-    if not isinstance(stored, dict) or private is None:
-        return []
-    scores = {key: float(value) for key, value in stored.items() if isinstance(value, int | float)}
-    width = rounds[-1].metrics_plus_minus.get(measure.name)
-    rows = [("This run, private", private, width, "all silos together, with the guarantee above")]
-    if run.guarantee is None:
-        rows = [("This run", private, width, "all silos together, without privacy")]
-    if constant in scores:
-        rows.append(
-            (
-                constant_title.capitalize(),
-                scores[constant],
-                None,
-                "what always answering the same would reach",
-            )
-        )
-    if "non_private" in scores:
-        told = "FedAvg without noise at the plan's learning rate, not tuned for it: no guarantee"
-        if measure.is_worse(scores["non_private"], private, by=width or 0.0):
-            lower = "lower" if measure.larger_is_better else "higher"
-            told += f"; that it is {lower} does not mean that noise helps"
-        rows.append(("Without privacy", scores["non_private"], None, told))
-    if "alone_mean" in scores:
-        spread = ""
-        if "alone_min" in scores and "alone_max" in scores:
-            low, high = (told_as(measure, scores[key]) for key in ("alone_min", "alone_max"))
-            spread = f", from {low} to {high}"
-        rows.append(
-            (
-                "Each silo alone",
-                scores["alone_mean"],
-                None,
-                f"mean over silos that train by themselves, without privacy{spread}",
-            )
-        )
-    return rows

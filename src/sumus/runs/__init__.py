@@ -13,10 +13,10 @@ from sumus.files.doors import door
 
 if TYPE_CHECKING:
     from sumus.parties import Simulation as Simulation
-    from sumus.runs.baselines import without_noise as without_noise
     from sumus.runs.callbacks import Callback as Callback
     from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
+    from sumus.runs.plain_plan import without_noise as without_noise
     from sumus.runs.run import train as train
     from sumus.runs.server_run import (
         finish as finish,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    baselines="without_noise",
     callbacks="Callback",
     described="describe",
     options="RunOptions",
+    plain_plan="without_noise",
     run="Simulation train",
     server_run="finish is_over open_run start_of",
     starting="Start find_start with_start",

@@ -26,13 +26,13 @@ from sumus.books import (
     RunFolder,
     dataset_of,
 )
+from sumus.comparing import baselines_of, compare, constant_baseline, require_simulation
 from sumus.data import FederatedData, data_folder
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
 from sumus.purity import RecordLoss, own_copy
-from sumus.runs.baselines import baselines, constant_baseline
 from sumus.runs.callbacks import Callbacks, Told
 from sumus.runs.finishing import facts_of, finish, loaded_model
 from sumus.runs.given_in_python import Given, class_of, with_loss, with_model, with_records
@@ -79,6 +79,7 @@ def train(
     callbacks: Callbacks | None = None,
     progress: Progress | bool | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
+    comparing: Callable[[int, int], None] | None = None,
 ) -> TrainedRun:
     """Run the whole federation in this process with the real protocol and the real noise.
 
@@ -113,6 +114,7 @@ def train(
         progress: True shows the rounds, False does not, None shows them in notebooks; a function is
             called with design and entry after every round, and what it raises stops the run.
         begun: called once the guarantee is certified.
+        comparing: called with models done and all models, while others are trained for comparison.
     """
     options, began = options or RunOptions(), time.perf_counter()
     if options.resume:
@@ -131,6 +133,8 @@ def train(
                 missing=missing,
             ),
         )
+    if options.compare:
+        require_simulation(plan)
     start = _start(plan, options)
     plan = plan if start is None else with_start(plan, start)
     design = _designed(with_loss(with_model(plan, model), loss), data, model)
@@ -168,8 +172,18 @@ def train(
             pass
         in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
         compared = constant_baseline(design.plan, data) if in_the_clear else {}
-        if options.compare:
-            compared |= baselines(design.plan, prepared, threads=options.threads)
+        beside = (
+            compare(
+                design.plan,
+                data,
+                prepared,
+                party.server.released,
+                threads=options.threads,
+                progress=comparing,
+            )
+            if options.compare
+            else ()
+        )
         module = loaded_model(party)
         facts = facts_of(
             design.plan, module, labels=data.labels, shape=data.shape, encoding=data.encoding
@@ -181,11 +195,12 @@ def train(
             module,
             facts,
             tuple(run.rounds()),
-            compared,
+            compared | baselines_of(beside),
             data.assumptions if account is None else account.assumptions,
             time.perf_counter() - began,
             run.void,
             None if isinstance(releases, NoLedger) else releases.total(),
+            beside,
         )
         finish(run, module, facts, result.summary(), telling)
     told.finished(result)

@@ -11,6 +11,7 @@ from typing import Any, final
 from torch import nn
 
 from sumus.books import DatasetTotal, RoundEntry, RunFolder
+from sumus.comparing import Comparison
 from sumus.errors import DataError
 from sumus.guarantee import Account, as_table, labelled
 from sumus.parties import summary_of
@@ -38,6 +39,8 @@ class TrainedRun:
     void: str | None = None  # why the guarantee does not hold for this run, if it does not
     # of the data set on its ledger, this run included; None if the run was not entered
     spent: DatasetTotal | None = None
+    # this run's model beside others without privacy, by the measures that tell; simulation only
+    comparison: tuple[Comparison, ...] = ()
 
     @cached_property
     def model(self) -> Model:
@@ -104,6 +107,11 @@ class TrainedRun:
             "baselines": self.baselines,
             "assumptions": list(self.assumptions),
             "ledger": None if self.spent is None else asdict(self.spent),
+            **(
+                {"comparison": [each.as_json() for each in self.comparison]}
+                if self.comparison
+                else {}
+            ),
         }
 
     def report(self, path: str | Path | None = None) -> Path:

@@ -346,6 +346,14 @@ class Classification(Task):
         """Accuracy, mean loss, and what ranks and calibration say."""
         return exact_measures(scores, weights)
 
+    def one(
+        self, name: str, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> float:
+        """Accuracy is a mean, for which nothing has to be ranked."""
+        if name == "accuracy":
+            return float(np.average(scores[0], weights=weights))
+        return super().one(name, *scores, weights=weights)
+
     def pooled(self, parts: Sequence[Metrics]) -> Metrics | None:
         """Accuracy and loss are means over silos; ranks are of all records together."""
         held = [part for part in parts if part.records]

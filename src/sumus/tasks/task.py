@@ -10,6 +10,7 @@ Guarantee: the loss of several records is the sum of theirs, so that a record's 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -452,6 +453,12 @@ class Task(Loss):
         Args:
             weights: of the rows, so that a person's together weigh 1; None: every row weighs 1.
         """
+
+    def one(
+        self, name: str, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None
+    ) -> float:
+        """One of the exact measures; NaN where these rows do not tell it."""
+        return self.exact(*scores, weights=weights).get(name, math.nan)
 
     def metrics(
         self, *scores: npt.NDArray[Any], weights: npt.NDArray[np.float64] | None = None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         OwnIntercept as OwnIntercept,
         SharedSlopes as SharedSlopes,
         flat_parameters as flat_parameters,
+        linear_outputs as linear_outputs,
         load_flat as load_flat,
     )
     from sumus.training.noise import lifted_sum as lifted_sum
@@ -62,7 +63,7 @@ __getattr__, __dir__, __all__ = door(
     local__work="LocalWork",
     local_parameters="LocalPart at_home freeze_local knows_its_code",
     machine_arithmetic="arithmetic require_same",
-    models="OwnIntercept SharedSlopes flat_parameters load_flat",
+    models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",

@@ -23,7 +23,15 @@ from sumus.files import object_at
 from sumus.plan import CNN_CONVOLUTIONS, CNN_HIDDEN, MODELS, cnn_flat_features
 from sumus.purity import first_line
 
-__all__ = ["Counts", "OwnIntercept", "SharedSlopes", "build_model", "flat_parameters", "load_flat"]
+__all__ = [
+    "Counts",
+    "OwnIntercept",
+    "SharedSlopes",
+    "build_model",
+    "flat_parameters",
+    "linear_outputs",
+    "load_flat",
+]
 
 
 def build_model(
@@ -148,6 +156,18 @@ class Counts(nn.Module):
     def forward(self, records: torch.Tensor) -> torch.Tensor:
         """The counts themselves: they are no function of records."""
         return self.counts
+
+
+def linear_outputs(model: nn.Module) -> int | None:
+    """How many numbers a linear model returns for a record; None: the model is no linear one."""
+    if isinstance(model, SharedSlopes):
+        return len(model.intercepts)
+    if isinstance(model, OwnIntercept):
+        return len(model.intercept)
+    layers = list(model) if type(model) is nn.Sequential else [model]
+    if layers and type(layers[0]) is nn.Flatten:
+        layers = layers[1:]
+    return layers[0].out_features if len(layers) == 1 and type(layers[0]) is nn.Linear else None
 
 
 def flat_parameters(model: nn.Module) -> torch.Tensor:
