@@ -63,6 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def _ledgers_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test writes into the ledgers of whoever runs it, or stumbles over what is there."""
+    state = tmp_path_factory.mktemp("state")
+    (state / "budget.toml").write_text(
+        "no_limit = true\n"
+    )  # tests share ledgers of made-up records
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SUMUS_STATE", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("SUMUS_STATE", str(state))
         yield

@@ -237,6 +237,25 @@ def test_the_command_says_it_and_ends_with_3(
     assert (told["passed"], told["findings"]) == (False, ["round 3 has no certificate"])
 
 
+def test_the_report_names_who_signed_and_a_changed_run_is_not_for_signing(
+    copy: tuple[LocalFederation, Path],
+) -> None:
+    federation, folder = copy
+    page = folder / "report.html"
+    assert main(["report", str(folder)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "3 certificates hold for 3 rounds" in text
+    assert federation.roster.digest().hex() in text
+    assert "<dt>Signed by</dt><dd>silo-0, silo-1" in text
+    assert "Do not sign" not in text
+    rewritten(folder, lambda lines: lines[:-1])
+    assert main(["report", str(folder)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "THE SIGNATURES DO NOT BEAR THIS RECORD OUT. Do not sign." in text
+    assert "round 3 has no certificate" in text
+    assert "certificates hold" not in text
+
+
 def test_a_run_of_one_process_has_no_evidence(
     copy: tuple[LocalFederation, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -199,6 +199,8 @@ def test_a_model_is_trained_on(kind: str) -> None:
     assert sum(map(len, kept[0].silos)) == RECORDS
     expected = np.int64 if kind == "token ids" else np.float32
     assert all(silo.train.x.dtype == expected for silo in kept[0].silos)
+    new = FRAME if kept[0].encoding is not None else HOLES if given.get("missing") else X
+    assert {str(each) for each in run.model.predict(new)} <= set(names)
 
 
 def test_a_frame_gives_the_records_of_the_file_with_that_table() -> None:

@@ -1,8 +1,8 @@
 """What is written down and never altered: journal, checkpoint, ledger, policy.
 
 `journal` is a run's folder and `stored_run` what it says, `header` and `round` are its lines,
-`checkpoint` is the model between rounds, `ledger` what a data set has spent, `policy` what a silo
-allows, `releases` the entries made before noise is drawn.
+`checkpoint` is the model between rounds, `ledger` what a data set has spent, `budget` the limit that
+it has where nobody set one, `policy` what a silo allows, `releases` the entries made before noise is drawn.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.books.budget import (
+        DEFAULT_MAX_EPSILON as DEFAULT_MAX_EPSILON,
+        Budget as Budget,
+        BudgetFile as BudgetFile,
+    )
     from sumus.books.header import StartedFrom as StartedFrom
     from sumus.books.journal import RunFolder as RunFolder
     from sumus.books.ledger import (
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    budget="DEFAULT_MAX_EPSILON Budget BudgetFile",
     header="StartedFrom",
     journal="RunFolder",
     ledger="Ledger dataset_of state_directory",

@@ -22,7 +22,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,6 +130,11 @@ class Ledger:
             without: a run to leave out.
         """
         return added([spent for spent in self.runs() if spent.run != without], unit)
+
+    @staticmethod
+    def sum_of(runs: Sequence[RunSpending], unit: str) -> Total:
+        """Some of its runs for one unit, by simple addition."""
+        return added(list(runs), unit)
 
     def verify(self) -> str:
         """Read the whole file again and check every line; returns the head."""

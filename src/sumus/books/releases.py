@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
+from sumus.books.budget import Budget
 from sumus.books.ledger import Ledger
 from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
-from sumus.books.spending import releases_before
+from sumus.books.spending import Total, releases_before
 from sumus.guarantee import Account, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
@@ -63,6 +64,8 @@ class DatasetTotal:
     delta: float
     runs: int
     proved: bool
+    before: DatasetTotal | None = None
+    """Of all runs but this one."""
 
 
 @final
@@ -85,6 +88,7 @@ class LedgerReleases:
         spent: releases → ε of so many of the run's models.
         repeatable: a round that is asked for again draws the same noise again and is entered once,
             with its measurement: both, or neither. Else every call stands for a draw of its own.
+        budget: the limit of the data set where there is no policy; None: there is none.
     """
 
     ledger: Ledger
@@ -94,6 +98,7 @@ class LedgerReleases:
     run: str
     spent: Callable[[int], float]
     repeatable: bool = False
+    budget: Budget | None = None
 
     def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
         """See `Releases.enter`.
@@ -103,6 +108,8 @@ class LedgerReleases:
         the same noise.
         """
         allow = None if self.policy is None else self.policy.check_total
+        if self.policy is None and self.budget is not None and self.account is not None:
+            allow = self.budget.check_total
         past = self.ledger.entries()
         if self.repeatable:
             known = (self.run, number + 1, purpose)
@@ -128,10 +135,13 @@ class LedgerReleases:
     def total(self) -> DatasetTotal:
         """Of everything on the ledger, for what this run protects."""
         unit = "record" if self.account is None else self.account.unit
-        total = self.ledger.total(unit)
+        without = self._told(self.ledger.total(unit, without=self.run))
+        return replace(self._told(self.ledger.total(unit)), before=without)
+
+    def _told(self, total: Total) -> DatasetTotal:
         return DatasetTotal(
             dataset=self.ledger.dataset,
-            unit=unit,
+            unit=total.unit,
             epsilon=total.epsilon,
             delta=total.delta,
             runs=total.runs,

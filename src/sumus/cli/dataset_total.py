@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from sumus.books import Ledger, dataset_of, rounded_up
+from sumus.books import Budget, Ledger, dataset_of, rounded_up, without_bound
 from sumus.cli.terminal import Hanging
 from sumus.plan import TrainingPlan
 
-__all__ = ["ledger_text", "spent_so_far", "spent_text"]
+if TYPE_CHECKING:
+    from sumus.books import DatasetTotal
+    from sumus.guarantee import Account
+
+__all__ = ["after_text", "before_text", "ledger_text", "spent_so_far", "spent_text"]
 
 
 def spent_so_far(plan: TrainingPlan) -> dict[str, Any] | None:
@@ -32,6 +36,51 @@ def spent_text(plan: TrainingPlan) -> Hanging:
     """The same in a line that stands below an account."""
     line = _line(dataset_of(plan), spent_so_far(plan))
     return Hanging(Text(f"  ledger       {line}"))
+
+
+def before_text(
+    plan: TrainingPlan, account: Account, *, asked: float | None = None, run: str | None = None
+) -> Hanging:
+    """What the data set has spent before a run and will have with it, and how much it may.
+
+    Args:
+        asked: what `--max-epsilon` says.
+        run: that is resumed.
+    """
+    ledger = Ledger.of_dataset(dataset_of(plan))
+    before = ledger.total(account.unit, without=run)
+    own = max(account.epsilon, account.tuning_epsilon or 0.0) + (account.metrics_epsilon or 0.0)
+    budget = Budget.of(plan, ledger, asked=asked)
+    runs = "1 run" if before.runs == 1 else f"{before.runs} runs"
+    first = (
+        f"{ledger.dataset} has no bound so far, {runs}"
+        if math.isinf(before.epsilon)
+        else f"{ledger.dataset} has spent ε ≤ {rounded_up(before.epsilon)} so far, {runs}"
+        if before.runs
+        else f"nothing was released from {ledger.dataset} here so far"
+    )
+    both = before.epsilon + own
+    with_it = "" if math.isinf(both) else f"; ε ≤ {rounded_up(both)} with this one"
+    most = (
+        ""
+        if budget is None or math.isinf(budget.max_epsilon)
+        else f", of at most {budget.max_epsilon:g} ({budget.said_by})"
+    )
+    return Hanging(Text(f"  ledger       {first}{with_it}{most}"))
+
+
+def after_text(spent: DatasetTotal) -> str:
+    """What the data set has spent, a run and all before it."""
+    runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
+    if math.isinf(spent.epsilon):
+        why = without_bound(spent.unit)
+        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: {why}"
+    proved = "" if spent.proved else ", NOT PROVED in part"
+    bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
+    earlier = spent.before
+    if earlier is not None and earlier.runs:
+        bound += f" (ε ≤ {rounded_up(earlier.epsilon)} before)"
+    return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
 
 
 def ledger_text(ledger: Ledger, unit: str = "record") -> Text:

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sumus.books import RunFolder
-from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
+from sumus.books import DatasetTotal, RunFolder
+from sumus.cli.dataset_total import after_text, before_text
+from sumus.cli.options import AsJson, MaxEpsilon, Overrides, guarantee_text, load_plan, print_json
 from sumus.cli.terminal import screen
 from sumus.data import FederatedData, left_out_lines, public_facts
 from sumus.errors import PlanError, StorageError
@@ -90,6 +91,7 @@ def describe_command(
     ledger: Annotated[
         bool, typer.Option(help="Enter the release into the ledger of the data set.")
     ] = True,
+    max_epsilon: MaxEpsilon = None,
     report: Annotated[
         bool, typer.Option(help="Write description.html into the run folder.")
     ] = True,
@@ -128,6 +130,9 @@ def describe_command(
                 "[bold red]  --seed makes the noise public: the guarantee above is void for this "
                 "run (simulation)"
             )
+        elif account is not None and ledger:
+            going_on = None if resume is None else resume.resolve().name
+            console.print(before_text(design.plan, account, asked=max_epsilon, run=going_on))
 
     description = describe(
         plan,
@@ -137,6 +142,7 @@ def describe_command(
             resume=resume,
             ledger=ledger,
             policy=policy,
+            max_epsilon=max_epsilon,
             threads=threads or os.cpu_count() or 1,
         ),
         simulation=None if seed is None else Simulation(seed),
@@ -267,6 +273,10 @@ def _show(
         console.print(f"bounds written into the plan: {told}", highlight=False, markup=False)
     console.print()
     console.print(f"bounds  {bounds}", highlight=False, soft_wrap=True, markup=False)
+    spent = (RunFolder.open(description.path).summary or {}).get("ledger")
+    if isinstance(spent, dict):
+        total = DatasetTotal(**(spent | {"before": None}))
+        console.print(f"ledger  {after_text(total)}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"run     {description.path}", highlight=False, soft_wrap=True, markup=False)
     if page is not None:
         console.print(f"page    {page}", highlight=False, soft_wrap=True, markup=False)

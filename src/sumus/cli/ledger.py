@@ -14,15 +14,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sumus.books import Ledger, RunFolder, RunSpending, Total, rounded_up, state_directory
-from sumus.cli.options import AsJson, print_json
+from sumus.books import Ledger, RunSpending, Total, rounded_up, state_directory
+from sumus.cli.ledger_composed import Composed, composed
+from sumus.cli.ledger_plots import BLOCKS, LETTERS, bars, draw_ledger, limit_of, steps_of
+from sumus.cli.options import AsJson, PlotFolder, print_json
 from sumus.cli.terminal import Hanging, screen
-from sumus.errors import GuaranteeError, StorageError
+from sumus.errors import PlanError, StorageError
 
 __all__ = ["ledger_app"]
 
 ledger_app = typer.Typer(
-    help="Privacy spent on a data set across runs.", no_args_is_help=True, add_completion=False
+    help="Privacy spent on a data set across runs.",
+    invoke_without_command=True,
+    add_completion=False,
 )
 
 _NEIGHBOURS = {
@@ -46,16 +50,46 @@ State = Annotated[
 ]
 
 
+@ledger_app.callback()
+def every_ledger(
+    context: typer.Context,
+    state: State = None,
+    compose: Runs = None,
+    plot: PlotFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Privacy spent on a data set across runs. Without a command: all ledgers."""
+    if context.invoked_subcommand is None:
+        show_command(None, state, compose, plot, as_json)
+    elif state is not None or compose is not None or plot is not None or as_json:
+        raise PlanError(
+            "sumus ledger",
+            context.invoked_subcommand,
+            "takes its options behind it",
+            f"Write `sumus ledger {context.invoked_subcommand} --…`.",
+        )
+
+
 @ledger_app.command("show")
 def show_command(
-    dataset: DataSet = None, state: State = None, compose: Runs = None, as_json: AsJson = False
+    dataset: DataSet = None,
+    state: State = None,
+    compose: Runs = None,
+    plot: PlotFolder = None,
+    as_json: AsJson = False,
 ) -> None:
     """What every run on a data set has released, and all of it added up; composed as well where the
     run folders are at hand.
     """
     ledgers = _chosen(dataset, state)
+    drawn = {
+        ledger.path: [path for unit in _units(ledger) for path in draw_ledger(ledger, unit, plot)]
+        for ledger in ledgers
+        if plot is not None
+    }
     if as_json:
-        print_json({"ledgers": [_as_json(ledger, compose) for ledger in ledgers]})
+        told = [_as_json(ledger, compose, drawn.get(ledger.path, [])) for ledger in ledgers]
+        print_json({"ledgers": told})
         return
     console = screen()
     if not ledgers:
@@ -66,6 +100,8 @@ def show_command(
         )
     for ledger in ledgers:
         _show(console, ledger, compose)
+        for path in drawn.get(ledger.path, []):
+            console.print(f"wrote {path}", style="green", soft_wrap=True)
 
 
 @ledger_app.command("verify")
@@ -130,50 +166,26 @@ def _units(ledger: Ledger) -> list[str]:
     return sorted({spent.unit for spent in ledger.runs()})
 
 
-def _composed(ledger: Ledger, unit: str, root: Path) -> float:
-    """ε of all runs of one unit composed with each other, at the ledger's total δ; refuses if any
-    of them cannot be.
-    """
-    from sumus.guarantee import PastRun, joint_epsilon
-
-    past, runs = [], ledger.runs()
-    for spent in runs:
-        if spent.unit != unit or spent.purpose not in ("model", "metrics") or not spent.proved:
-            raise GuaranteeError(
-                f"{spent.run} cannot be composed: only proved releases that protect one {unit} "
-                "can. See the total."
-            )
-    for spent in runs:
-        run = RunFolder.open(root / spent.run)
-        if run.plan_hash != spent.plan_hash:
-            raise StorageError(
-                f"{run.path} is of plan {run.plan_hash[:8]}, the ledger says "
-                f"{spent.plan_hash[:8]}. Find the right folder."
-            )
-        models, measurements = (
-            (spent.releases, 0) if spent.purpose == "model" else (0, spent.releases)
-        )
-        past.append(
-            PastRun(plan=run.plan, silos=run.silos, rounds=models, measurements=measurements)
-        )
-    return joint_epsilon(past, delta=ledger.total(unit).delta)
-
-
-def _as_json(ledger: Ledger, compose: Path | None) -> dict[str, Any]:
-    composed = (
-        {}
-        if compose is None
-        else {
-            "composed_epsilon": {unit: _composed(ledger, unit, compose) for unit in _units(ledger)}
-        }
-    )
-    return composed | {
+def _as_json(ledger: Ledger, compose: Path | None, files: list[Path]) -> dict[str, Any]:
+    units = _units(ledger)
+    totals = [] if compose is None else [composed(ledger, unit, compose) for unit in units]
+    told = {
+        "composed_epsilon": {each.unit: each.epsilon for each in totals},
+        "composed": [asdict(each) for each in totals],
+    }
+    return (told if compose is not None else {}) | {
         "dataset": ledger.dataset,
         "path": str(ledger.path),
         "head": ledger.head,
         "runs": [asdict(spent) for spent in ledger.runs()],
-        "totals": [asdict(ledger.total(unit)) for unit in _units(ledger)],
+        "totals": [asdict(ledger.total(unit)) for unit in units],
+        "max_epsilon": limit_of(ledger),
+        "steps": {
+            unit: [asdict(step) | {"after": step.after} for step in steps_of(ledger, unit)]
+            for unit in units
+        },
         "composition": "simple addition of epsilon and delta over runs",
+        **({"files": list(map(str, files))} if files else {}),
     }
 
 
@@ -204,21 +216,54 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
             _show_below_each_other(console, runs)
     for unit in _units(ledger):
         console.print(Hanging(Text(f"\n  {_total_line(ledger.total(unit))}")))
-        if compose is not None:
-            epsilon, total = _composed(ledger, unit, compose), ledger.total(unit)
-            bound = f"ε ≤ {rounded_up(epsilon)} at δ = {total.delta:.3g} for {_NEIGHBOURS[unit]}"
-            composed = (
-                f"composed: {bound}; by the analyses above, every part proved, if no plan was "
-                "chosen by what an earlier run released"
-            )
-            measured = any(spent.purpose == "metrics" for spent in ledger.runs())
-            both = (
-                "; a record is taken to be trained on and measured with in every run"
-                if measured
-                else ""
-            )
-            console.print(Hanging(Text(f"  {composed}{both}")))
+        found = None if compose is None else composed(ledger, unit, compose)
+        if found is not None:
+            console.print(Hanging(Text(_composed_text(found))))
+        _show_bars(console, ledger, unit)
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
+
+
+def _composed_text(found: Composed) -> str:
+    many = "1 run" if len(found.runs) == 1 else f"{len(found.runs)} runs"
+    proved = "every part proved" if found.proved else "NOT PROVED in part"
+    if not found.runs:
+        return "  composed: no run can be" + _added_text(found)
+    text = (
+        f"  composed: ε ≤ {rounded_up(found.epsilon)} at δ = {found.delta:.3g} for "
+        f"{_NEIGHBOURS[found.unit]}; {many} by the analyses above, {proved}, if no plan was chosen "
+        "by what an earlier run released"
+    )
+    if found.measured:
+        text += "; a record is taken to be trained on and measured with in every run"
+    return text + _added_text(found)
+
+
+def _added_text(found: Composed) -> str:
+    return "".join(f"\n            added as it is: {run} ({why})" for run, why in found.added)
+
+
+def _show_bars(console: Console, ledger: Ledger, unit: str) -> None:
+    """What each run has spent on top of those before, up to the limit."""
+    steps, limit = steps_of(ledger, unit), limit_of(ledger)
+    if not steps:
+        return
+    name = max(len(step.run) for step in steps)
+    width = 40 if not console.is_terminal else max(10, min(40, console.width - name - 14))
+    try:
+        "".join(BLOCKS).encode(console.encoding)
+        drawn = BLOCKS
+    except UnicodeEncodeError:
+        drawn = LETTERS
+    end = "" if math.isinf(limit) else f"; the last place is the limit, {limit:g}, or the sum"
+    console.print(
+        f"\n  ε of one {unit}: {drawn[0]} by the run, {drawn[1]} before it{end}",
+        style="dim",
+        highlight=False,
+    )
+    for step, line in zip(steps, bars(steps, limit, width=width, drawn=drawn), strict=True):
+        console.print(
+            f"  {step.run.ljust(name)}  {line}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def _show_below_each_other(console: Console, runs: list[RunSpending]) -> None:

@@ -225,9 +225,8 @@ def _show(console: Console, draft: Draft, out: Path) -> None:
     plan = shlex.quote(str(out))
     console.print(f"plan      {plan}", highlight=False, soft_wrap=True, markup=False)
     if draft.unbounded:
-        before = "first" if draft.needs_bounds else "maybe"
         console.print(
-            f"{before}     sumus describe {plan} --fill      learns bounds of "
+            f"better    sumus describe {plan} --fill      learns bounds of "
             f"{', '.join(map(shown, draft.unbounded[:6]))}{', …' if len(draft.unbounded) > 6 else ''}",
             highlight=False,
             soft_wrap=True,

@@ -1,7 +1,7 @@
 """What `sumus new` asks at a terminal: whatever options left open and a table cannot tell.
 
-Enter is always an answer, and the one that looks at nothing: bounds stay to be learned, lists stay
-open.
+Enter is an answer wherever there is one without public knowledge, and the one that looks at nothing:
+bounds stay to be learned, lists stay open.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def _with_known(looked_at: LookedAt, asked: Asked) -> Asked:
             lists[name] = names
 
     if label and target == "bounds" and label not in asked.known:
-        typer.echo(f"Public bounds of {label}: needed before training; Enter: to be learned.")
-        ask_bounds(label)
+        question = f"Public bounds of {label}, which is learned: low,high"
+        bounds[label] = _ask(question, lambda text: typed_bounds(text, label))
     if label and target == "categories" and label not in (*asked.known.categories, *asked.listed):
         typer.echo(f"Public classes of {label}; Enter: read off the records when training.")
         ask_names(label)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsJson",
     "Confidence",
+    "MaxEpsilon",
     "Overrides",
     "PlotFolder",
     "StartFrom",
@@ -53,6 +54,14 @@ StartFrom = Annotated[
     typer.Option(
         metavar="RUN or FILE",
         help="Begin with the model that a run has released last; a file is taken as public.",
+    ),
+]
+MaxEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ε",
+        help="The most that the data set may have spent after this. Default: budget.toml beside "
+        "the ledgers, or 10; inf: no limit.",
     ),
 ]
 Confidence = Annotated[float, typer.Option(min=0.5, max=0.999999, help="Of every lower bound.")]

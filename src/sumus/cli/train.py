@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +13,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sumus.books import RoundEntry, RunFolder, rounded_up, without_bound
+from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.cli.comparison import show_comparison
+from sumus.cli.dataset_total import after_text, before_text
 from sumus.cli.options import (
     AsJson,
+    MaxEpsilon,
     Overrides,
     StartFrom,
     guarantee_text,
@@ -33,7 +34,6 @@ from sumus.plan import DEFAULT_PLAN
 from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
-    from sumus.books import DatasetTotal
     from sumus.runs import TrainedRun
 
 __all__ = ["train_app"]
@@ -77,6 +77,7 @@ def train_command(
     ledger: Annotated[
         bool, typer.Option(help="Enter every release into the ledger of the data set.")
     ] = True,
+    max_epsilon: MaxEpsilon = None,
     report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
     set_: Overrides = None,
     json_: AsJson = False,
@@ -112,6 +113,7 @@ def train_command(
         compare=plan is None and resume is None if compare is None else compare,
         ledger=ledger,
         policy=policy,
+        max_epsilon=max_epsilon,
         threads=threads or os.cpu_count() or 1,
     )
     columns = (
@@ -152,6 +154,11 @@ def train_command(
                 )
             elif account is not None:
                 bound = rounded_up(account.epsilon)
+                if ledger:
+                    going_on = None if resume is None else resume.resolve().name
+                    console.print(
+                        before_text(design.plan, account, asked=max_epsilon, run=going_on)
+                    )
             bar.update(task, total=design.plan.federation.rounds)
 
         def comparing(done: int, models: int) -> None:
@@ -211,7 +218,7 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print()
     if run.spent is not None:
         console.print(
-            f"ledger  {_ledger_line(run.spent)}", highlight=False, soft_wrap=True, markup=False
+            f"ledger  {after_text(run.spent)}", highlight=False, soft_wrap=True, markup=False
         )
     stored = RunFolder.open(run.path)
     if stored.start is not None:
@@ -220,17 +227,6 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     console.print(f"run     {run.path}", highlight=False, soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", highlight=False, soft_wrap=True)
-
-
-def _ledger_line(spent: DatasetTotal) -> str:
-    """What the data set has spent, this run and all before it."""
-    runs = "1 run" if spent.runs == 1 else f"{spent.runs} runs"
-    if math.isinf(spent.epsilon):
-        why = without_bound(spent.unit)
-        return f"{spent.dataset}: no bound for one {spent.unit} after {runs}: {why}"
-    proved = "" if spent.proved else ", NOT PROVED in part"
-    bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
-    return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
 
 
 def _show_measures(console: Console, run: TrainedRun) -> None:

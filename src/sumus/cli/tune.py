@@ -11,8 +11,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sumus.books import Ledger, dataset_of, rounded_up
+from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import (
     AsJson,
+    MaxEpsilon,
     Overrides,
     console,
     guarantee_text,
@@ -78,6 +80,7 @@ def tune_command(
             min=1, help="With --account: plans drawn from the space beforehand, in public."
         ),
     ] = 16,
+    max_epsilon: MaxEpsilon = None,
     set_: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,6 +98,7 @@ def tune_command(
             expected_runs=account,
             candidates=candidates,
             seed=seed,
+            max_epsilon=max_epsilon,
             as_json=as_json,
         )
         return
@@ -111,6 +115,7 @@ def tune_command(
             "values": found.values,
             objective: found.score,
             "accounted": False,
+            "ledger": spent_so_far(chosen),
         }
         print_json(
             summary
@@ -131,6 +136,7 @@ def tune_command(
     for path in files:
         screen.print(f"wrote {path}", style="green", soft_wrap=True)
     screen.print(f"warning: {_WARNING}", style="bold red", soft_wrap=True)
+    screen.print(spent_text(chosen))
 
 
 def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, quiet: bool) -> Tuned:
@@ -171,6 +177,7 @@ def _accounted(
     expected_runs: float,
     candidates: int,
     seed: int,
+    max_epsilon: float | None,
     as_json: bool,
 ) -> None:
     import numpy as np
@@ -185,8 +192,16 @@ def _accounted(
             "fedavg has no guarantee to account for.",
         )
     ledger = Ledger.of_dataset(dataset_of(plan))
+    if not as_json:
+        console().print(spent_text(plan))
     found = accounted_tuning(
-        plan, space, expected_runs=expected_runs, candidates=candidates, seed=seed, ledger=ledger
+        plan,
+        space,
+        expected_runs=expected_runs,
+        candidates=candidates,
+        seed=seed,
+        ledger=ledger,
+        max_epsilon=max_epsilon,
     )
     files = _write(found.plan, out)
     np.savez(out / "model.npz", parameters=found.parameters)
@@ -201,6 +216,7 @@ def _accounted(
                 "epsilon": found.epsilon,
                 "delta": found.account.delta,
                 "account": found.account.as_json(),
+                "ledger": spent_so_far(plan),
             }
         )
         return
@@ -233,6 +249,7 @@ def _accounted(
         "model.npz is covered by this ε. Training best.toml again costs its own ε on top.",
         soft_wrap=True,
     )
+    screen.print(spent_text(plan))
 
 
 def _write(plan: TrainingPlan, out: Path) -> list[Path]:

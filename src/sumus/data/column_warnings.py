@@ -42,8 +42,8 @@ _TIME = r"([T ]\d{1,2}:\d{2}.*)?"
 _DATE = re.compile(
     rf"\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}{_TIME}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](\d{{4}}|\d{{2}}){_TIME}"
 )
-_COMMA = re.compile(r"[+-]?\d*,\d+")
-_COMMA_OR_WHOLE = re.compile(r"[+-]?\d*,?\d+")
+_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+")
+_COMMA_OR_WHOLE = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),?\d+")
 
 _LINES = {
     "identifiers": (

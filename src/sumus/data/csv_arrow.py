@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import csv
 import importlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -104,11 +103,9 @@ def arrow_rows(blocks: TextBlocks, header: Sequence[str], separator: str, lines:
         return found
     kind = arrow.dictionary(arrow.int32(), arrow.large_string())
     names = [str(place) for place in range(len(header))]
-    quoted = re.compile(
-        rb'(?<![^\n%s])"[^"]*(?:""[^"]*)*"(?![^\r\n%s])' % ((re.escape(separator.encode()),) * 2)
-    )
+    around = np.array([ord("\n"), ord("\r"), ord(separator)], dtype=np.uint8)
     while block := whole_lines(blocks):
-        if not _is_plain(block, quoted):
+        if not _is_plain(block, around):
             blocks.put_back(block)
             return found
         try:
@@ -156,12 +153,30 @@ def whole_lines(blocks: TextBlocks) -> bytes:
         collected += more
 
 
-def _is_plain(block: bytes, quoted: re.Pattern[bytes]) -> bool:
+def _is_plain(block: bytes, around: NDArray[np.uint8]) -> bool:
+    """Whether quotes stand around whole values or doubled inside of them, and lines end alike for
+    everybody.
+
+    Args:
+        around: what may stand beside a quoted value.
+    """
     if block.startswith(codecs.BOM_UTF8):  # in the middle of a file it is a value
         return False
     if b"\0" in block or block.count(b"\r") != block.count(b"\r\n"):
         return False
-    return b'"' not in block or b'"' not in quoted.sub(b"", block)
+    if b'"' not in block:
+        return True
+    text = np.frombuffer(b"\n" + block + b"\n", dtype=np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    if len(quotes) % 2:
+        return False
+    first, last = quotes[0::2], quotes[1::2]
+    doubled = first[1:] == last[:-1] + 1  # a value goes on behind a doubled quote
+    opens = np.isin(text[first - 1], around)
+    closes = np.isin(text[last + 1], around)
+    return bool(
+        opens[0] and closes[-1] and (opens[1:] | doubled).all() and (closes[:-1] | doubled).all()
+    )
 
 
 def _too_long(array: Any) -> bool:

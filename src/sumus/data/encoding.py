@@ -256,10 +256,9 @@ def _rising(low: float | None, high: float | None) -> bool:
 
 
 def _flags_as_numbers(column: Column) -> Column:
-    """A column of true and false as 1 and 0; any other as it is."""
-    if isinstance(column, NumberColumn) or not column.values:
+    """True and false as 1 and 0, whatever else stands in the column."""
+    if isinstance(column, NumberColumn):
         return column
-    words = [value.casefold() for value in column.values]
-    if not set(words) <= set(_FLAGS):
-        return column
-    return replace(column, values=tuple(_FLAGS[word] for word in words))
+    return replace(
+        column, values=tuple(_FLAGS.get(value.casefold(), value) for value in column.values)
+    )

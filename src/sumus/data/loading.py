@@ -20,6 +20,7 @@ from sumus.data.table import (
     table_pool,
     undeclared_label,
 )
+from sumus.data.table_reading import forget_large
 from sumus.errors import DataError, PlanError
 from sumus.plan import PublicFacts, TrainingPlan
 
@@ -44,9 +45,12 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     """
     _refuse_objects(plan)
     if plan.data.path is not None:
-        pool = _own_pool(plan, open_table(plan.data, plan.folder))
+        table = open_table(plan.data, plan.folder)
+        pool = _own_pool(plan, table)
         _check_silos(plan, pool)
-        return hold_to_plan(federate_by_record(pool, plan), plan.data)
+        data = hold_to_plan(federate_by_record(pool, plan), plan.data)
+        forget_large(table.columns)
+        return data
     _refuse_persons(plan)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)

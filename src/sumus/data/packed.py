@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 from sumus.errors import DataError
 
-__all__ = ["AT_ONCE", "BOUND", "RATIO", "packing_of", "unpacked"]
+__all__ = ["AT_ONCE", "BOUND", "RATIO", "most_unpacked", "packing_of", "unpacked"]
 
 AT_ONCE = 2**23
 """Bytes that are read at once."""
@@ -43,6 +43,11 @@ def packing_of(first: bytes) -> str | None:
     return next((name for magic, name in _PACKINGS.items() if first.startswith(magic)), None)
 
 
+def most_unpacked(path: Path) -> int:
+    """Bytes that may come out of a packed file."""
+    return max(BOUND, RATIO * path.stat().st_size)
+
+
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked where it is packed with gzip, bzip2, xz or zstandard.
@@ -56,10 +61,12 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
         if packing is None:
             yield cast(IO[bytes], file)
             return
-        most = max(BOUND, RATIO * path.stat().st_size)
         with _opened(path, file, packing) as inside:
             try:
-                yield cast(IO[bytes], io.BufferedReader(_Bounded(path, inside, most), AT_ONCE))
+                yield cast(
+                    IO[bytes],
+                    io.BufferedReader(_Bounded(path, inside, most_unpacked(path)), AT_ONCE),
+                )
             except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
                 raise _damaged(path, packing) from None
             except OSError as error:

@@ -17,7 +17,9 @@ adding or removing one record moves no other record from one part to another; th
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 Indices = NDArray[np.int64]
+_AT_ONCE = 16_384  # records that are hashed or compared at once
 
 
 def deal(
@@ -206,38 +209,91 @@ def first_by_key(
     return np.sort(np.lexsort((keys[:, 1], keys[:, 0]))[:count])
 
 
-def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> list[int]:
+def _copies_before(x: NDArray[np.float32 | np.int64], y: NDArray[np.int64]) -> Indices:
     """For every record, how many equal ones stand before it. Equal is: the same bits, so that
     unlike records never count each other.
     """
-    seen: dict[tuple[bytes, bytes], int] = {}
-    copies = []
-    for row, label in zip(np.ascontiguousarray(x), y, strict=True):
-        record = (row.tobytes(), label.tobytes())
-        copies.append(seen.get(record, 0))
-        seen[record] = copies[-1] + 1
+    copies = np.zeros(len(y), dtype=np.int64)
+    if len(y) < 2:
+        return copies
+    record = (_bytes_of(x), _bytes_of(y))
+    mixed = _mixed(record)
+    order = np.argsort(mixed, kind="stable")
+    again = np.flatnonzero(mixed[order[1:]] == mixed[order[:-1]]) + 1
+    del mixed
+    for start in range(0, len(again), _AT_ONCE):
+        here, before = (
+            order[again[start : start + _AT_ONCE]],
+            order[again[start : start + _AT_ONCE] - 1],
+        )
+        if any(not np.array_equal(part[here], part[before]) for part in record):
+            return _copies_one_by_one(record)  # two unlike records met in 64 bits
+    # equal records stand side by side in `order`, the earlier one first
+    run = np.zeros(len(order), dtype=np.int64)
+    run[again] = 1
+    first = np.where(run == 0, np.arange(len(order)), 0)
+    copies[order] = np.arange(len(order)) - np.maximum.accumulate(first)
     return copies
+
+
+def _copies_one_by_one(record: tuple[NDArray[np.uint8], ...]) -> Indices:
+    seen: dict[bytes, int] = {}
+    copies = np.empty(len(record[0]), dtype=np.int64)
+    for place, parts in enumerate(zip(*record, strict=True)):
+        key = b"".join(part.tobytes() for part in parts)
+        copies[place] = seen.get(key, 0)
+        seen[key] = int(copies[place]) + 1
+    return copies
+
+
+def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """One row of bytes per record, without a copy where that is possible."""
+    rows = np.ascontiguousarray(values).reshape(len(values), math.prod(values.shape[1:]))
+    return rows.view(np.uint8)
+
+
+def _mixed(record: tuple[NDArray[np.uint8], ...]) -> NDArray[np.uint64]:
+    """64 bits per record that are equal for equal records, and for others hardly ever."""
+    out = np.zeros(len(record[0]), dtype=np.uint64)
+    odd = np.uint64(0x9E3779B97F4A7C15)
+    for part in record:
+        words = part.view(np.uint32) if part.shape[1] % 4 == 0 else part
+        for column in words.T:
+            out = (out ^ column) * odd
+            out ^= out >> np.uint64(29)
+    return out
 
 
 def record_keys(
     x: NDArray[np.float32 | np.int64],
     y: NDArray[np.int64],
     key: str,
-    copies: list[int] | None = None,
+    copies: Indices | None = None,
 ) -> NDArray[np.uint64]:
     """Two 64-bit numbers per record, a hash of the key, the label, the values and the number of the
     copy, which is 0 if omitted: equal records then have equal numbers.
     """
-    prefix = hashlib.sha256(key.encode()).digest()
-    rows = np.ascontiguousarray(x.reshape(len(x), math.prod(x.shape[1:])), dtype="<f4")
+    prefix = np.frombuffer(hashlib.sha256(key.encode()).digest(), dtype=np.uint8)
+    flat = x.reshape(len(x), math.prod(x.shape[1:]))
     keys = np.empty((len(y), 2), dtype="<u8")
-    labels = y.astype(y.dtype.newbyteorder("<"))
-    for position, (row, label, copy) in enumerate(
-        zip(rows, labels, copies or [0] * len(y), strict=True)
-    ):
-        number = copy.to_bytes((copy.bit_length() + 7) // 8, "little")
-        digest = hashlib.sha256(prefix + label.tobytes() + row.tobytes() + number).digest()
-        keys[position] = np.frombuffer(digest, dtype="<u8", count=2)
+    for start in range(0, len(y), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        rows = np.ascontiguousarray(flat[part], dtype="<f4")
+        labels = y[part].astype(y.dtype.newbyteorder("<"))
+        parts = (np.tile(prefix, (len(rows), 1)), _bytes_of(labels), _bytes_of(rows))
+        together = np.concatenate(parts, axis=1)
+        width, written = together.shape[1], together.tobytes()
+        numbers = itertools.repeat(0) if copies is None else copies[part].tolist()
+        keys[part] = np.frombuffer(
+            b"".join(
+                hashlib.sha256(
+                    written[place : place + width]
+                    + (number.to_bytes((number.bit_length() + 7) // 8, "little") if number else b"")
+                ).digest()[:16]
+                for place, number in zip(range(0, len(written), width), numbers, strict=False)
+            ),
+            dtype="<u8",
+        ).reshape(-1, 2)
     return keys
 
 

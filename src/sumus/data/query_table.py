@@ -13,9 +13,9 @@ from __future__ import annotations
 import importlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from sumus.data.arrow_columns import arrow_columns, import_arrow
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.csv_table import columns_of_rows
 from sumus.errors import DataError
-from sumus.files import RuledTable, key, optional, parse_toml, read_toml, text
+from sumus.files import closest, parse_toml, read_toml
 
 __all__ = ["SiloQuery", "read_query"]
 
@@ -41,29 +41,39 @@ _DUCKDB_RULES = (  # in this order: the last one locks them
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SiloQuery(RuledTable):
-    """What a silo's query file says."""
+class SiloQuery:
+    """What a silo's query file says.
 
-    document: ClassVar[str] = "query file"
+    Args:
+        query: one SELECT statement; {folder} is the folder of the query file, the only one from
+            which DuckDB reads.
+        database: a DuckDB or SQLite file, relative to the query file; None: DuckDB over files.
+        driver: instead, an installed Python driver (DB-API 2.0), such as psycopg.
+        connect: what the driver's connect() takes; None: nothing, the driver reads the environment.
+    """
 
-    # one SELECT statement; {folder} is the folder of this file, the only one that is read
-    query: str = key("", text())
-    # a DuckDB or SQLite file, relative to this file; omitted: DuckDB over files of this folder
-    database: str | None = key(None, optional(text()))
-    # instead: an installed Python driver (DB-API 2.0), such as psycopg
-    driver: str | None = key(None, optional(text()))
-    # what the driver's connect() takes; omitted: nothing, the driver reads the environment
-    connect: str | None = key(None, optional(text()))
+    query: str
+    database: str | None = None
+    driver: str | None = None
+    connect: str | None = None
 
     @classmethod
     def load(cls, path: Path) -> SiloQuery:
-        """Read a query file."""
-        found = cls.from_table(parse_toml(read_toml(path, "query file"), "query file"))
-        if not found.query.strip():
+        """Read a query file, refusing keys it does not know."""
+        entries = parse_toml(read_toml(path, "query file"), "query file")
+        known = [item.name for item in fields(cls)]
+        for name, value in entries.items():
+            if name not in known:
+                raise DataError(
+                    f"{path}: {name!r} is no key of a query file. {closest(name, known)}"
+                )
+            if not isinstance(value, str) or not value.strip():
+                raise DataError(f"{path}: {name} must be text. Write it in quotes.")
+        if "query" not in entries:
             raise DataError(f'{path} must say query = "SELECT …". Add it.')
-        if found.driver is not None and found.database is not None:
+        if {"driver", "database"} <= set(entries):
             raise DataError(f"{path} must name a database or a driver, not both. Remove one.")
-        return found
+        return cls(**entries)
 
 
 def read_query(path: Path) -> tuple[dict[str, Column], bool]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -18,7 +19,9 @@ from sumus.data.xlsx_table import read_xlsx
 from sumus.errors import DataError
 from sumus.plan import DataPlan
 
-__all__ = ["ReadingRules", "forget_tables", "read_table"]
+__all__ = ["ReadingRules", "forget_large", "read_table"]
+
+_KEPT = 5_000_000  # values of a table that stays in memory
 
 
 @final
@@ -53,10 +56,15 @@ def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool
     return _of_file(path, *_state(path), rules)
 
 
-def forget_tables() -> None:
-    """Let go of tables that were read, once nobody will ask for them again."""
-    _of_file.cache_clear()
-    _of_folder.cache_clear()
+def forget_large(columns: Mapping[str, Column]) -> None:
+    """Let go of a table whose records have been loaded, if it is so large that reading it again is
+    better than keeping it.
+    """
+    if sum(map(len, columns.values())) > _KEPT:
+        _of_file.cache_clear()
+        _of_folder.cache_clear()
+        if (arrow := sys.modules.get("pyarrow")) is not None:
+            arrow.default_memory_pool().release_unused()
 
 
 def _state(path: Path) -> tuple[int, int]:

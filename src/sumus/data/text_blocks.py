@@ -24,7 +24,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LONGEST_LINE = 2**26
+LONGEST_LINE = 2**26
 
 
 class TextBlocks:
@@ -51,7 +51,7 @@ class TextBlocks:
         block = next(filter(None, self._blocks), b"")
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._open_line = self._open_line + len(block) if end < 0 else len(block) - end - 1
-        if self._open_line > _LONGEST_LINE:
+        if self._open_line > LONGEST_LINE:
             raise DataError(
                 f"{self._path} has a line of more than 64 MB. It is no table of records; check "
                 "data.path."

@@ -13,7 +13,7 @@ from typing import Any
 
 from sumus.data.columns import TextColumn
 from sumus.data.csv_table import columns_of_rows
-from sumus.data.packed import BOUND, RATIO
+from sumus.data.packed import RATIO, most_unpacked
 from sumus.errors import DataError
 
 __all__ = ["is_workbook", "read_xlsx"]
@@ -77,9 +77,8 @@ def _check_archive(path: Path) -> bool:
     define entities.
     """
     formulas = False
-    most = max(BOUND, RATIO * path.stat().st_size)
     with zipfile.ZipFile(path) as archive:
-        if sum(member.file_size for member in archive.infolist()) > most:
+        if sum(member.file_size for member in archive.infolist()) > most_unpacked(path):
             raise DataError(
                 f"{path} unpacks to more than {RATIO} times its size, like a file made to fill a "
                 "machine. Save the sheet as CSV if you trust it."

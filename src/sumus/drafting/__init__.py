@@ -23,7 +23,13 @@ if TYPE_CHECKING:
         check_task as check_task,
         look_at as look_at,
     )
-    from sumus.drafting.choices import Choice as Choice, Size as Size, choices_for as choices_for
+    from sumus.drafting.choices import (
+        Choice as Choice,
+        Size as Size,
+        choices_for as choices_for,
+        gaussian_distance as gaussian_distance,
+        rounded_down as rounded_down,
+    )
     from sumus.drafting.composing import Draft as Draft, draft as draft
     from sumus.drafting.findings import Finding as Finding, finding_of as finding_of
     from sumus.drafting.schema import (
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     asked="Asked LookedAt check_task look_at",
-    choices="Choice Size choices_for",
+    choices="Choice Size choices_for gaussian_distance rounded_down",
     composing="Draft draft",
     findings="Finding finding_of",
     schema="Known typed_bounds typed_names typed_numbers",

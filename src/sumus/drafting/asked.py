@@ -95,6 +95,9 @@ def _dates_by_type(table: OwnTable) -> frozenset[str]:
     """Columns that the schema of a Parquet file calls dates or times."""
     if not table.typed or not table.path.is_file():
         return frozenset()
+    with table.path.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            return frozenset()
     import pyarrow
     from pyarrow import parquet
 

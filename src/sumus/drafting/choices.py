@@ -5,11 +5,12 @@
     d^1.5   what d features ask of normal equations: the noise in their matrix grows with √d, and
             spreads over d directions
 
-    n·μ ≥ 4·d^1.5      normal equations: one round, no rate
+    n·μ ≥ 2·d^1.5      normal equations: one round, no rate
+    n·μ ≥ 20·d^1.5     the same with a matrix for each of two classes
     otherwise          a convex pass: few rounds, noise on d numbers instead of d²/2
 
-Sizes are rounded down to 1, 2 or 5 times a power of ten first, so that a choice tells little about
-how many records there are.
+n is rounded down to 1, 2 or 5 times a power of ten first, so that a choice tells little about how
+many records there are.
 
 Reference for μ: Dong, Roth, Su 2022 (arXiv:1905.02383), corollary 2.13.
 """
@@ -25,9 +26,12 @@ from scipy.special import log_ndtr
 
 __all__ = ["Choice", "Size", "choices_for", "gaussian_distance", "rounded_down"]
 
-_ENOUGH = 4.0  # n·μ over d^1.5 from which on normal equations are ahead of a pass
+_ENOUGH = 2.0  # n·μ over d^1.5 from which on normal equations are ahead of a pass
+_PLENTY = 20.0  # the same for a matrix of each class, of which one may be rare
 _MOST_FEATURES = 1000  # of normal equations: the sum has d²/2 numbers for each matrix
-_ROUNDS, _BIN, _RATE = 5, 5.0, 1.0
+_ROUNDS, _BIN = 5, 5.0
+# a quarter over the largest curvature of the loss: 1/4, 1/2, 1; of survival what its page has
+_RATES = {"logistic": 1.0, "softmax": 0.5, "regression": 0.25, "counts": 0.25, "survival": 2.0}
 _MOST_DELTA = 1e-5
 _MODULUS_BITS = 48  # moments of 10⁸ records on a grid of 2¹⁶ steps
 
@@ -75,7 +79,6 @@ _DROPOUTS = Choice(
     "federation.dropouts", 0, "silos that may vanish in a round: each costs the noise of one more"
 )
 _LAW = Choice("noise.mechanism", "skellam", "integers that add up exactly; calibrated to ε and δ")
-_LENGTH = ()
 
 
 def rounded_down(count: int) -> int:
@@ -94,7 +97,7 @@ def gaussian_distance(epsilon: float, delta: float) -> float:
         first = math.exp(log_ndtr(-epsilon / mu + mu / 2.0))
         return first - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2.0)) - delta
 
-    return float(brentq(beyond, 1e-6, 100.0, xtol=1e-9))
+    return float(brentq(beyond, 1e-9, 100.0 + 2.0 * epsilon, xtol=1e-12))
 
 
 def delta_for(units: int) -> float:
@@ -138,22 +141,22 @@ def _training(task: str, size: Size, mu: float) -> tuple[Choice, ...]:
     weighs = rounded_down(size.units) * mu
     solvable = task in ("classification", "regression") and features <= _MOST_FEATURES
     if solvable and weighs >= _ENOUGH * features**1.5:
-        return _normal_equations(task, size)
+        return _normal_equations(task, size, plenty=weighs >= _PLENTY * features**1.5)
     return _convex_pass(task, size)
 
 
-def _normal_equations(task: str, size: Size) -> tuple[Choice, ...]:
+def _normal_equations(task: str, size: Size, *, plenty: bool) -> tuple[Choice, ...]:
     """One sum of second moments, from which the server solves for the model."""
     if task == "regression":
         model = Choice("training.model", "linear", "least squares")
-    elif size.classes == 2:
-        model = Choice(
-            "training.model",
-            "linear",
-            'least squares; "logistic" has better probabilities where no class is rare',
-        )
-    else:
+    elif size.classes != 2:
         model = Choice("training.model", "softmax", "a row of weights for each class")
+    elif plenty:
+        model = Choice("training.model", "logistic", "a matrix for each class: good probabilities")
+    else:
+        model = Choice(
+            "training.model", "linear", 'least squares; "logistic" asks for ten times the records'
+        )
     return (
         Choice("federation.rounds", 1, "one secure sum, from which the server solves"),
         _DROPOUTS,
@@ -163,7 +166,6 @@ def _normal_equations(task: str, size: Size) -> tuple[Choice, ...]:
             f"many records for {size.features} features: one round, and no rate to tune",
         ),
         model,
-        *_LENGTH,
         _LAW,
         Choice(
             "aggregation.modulus_bits",
@@ -192,9 +194,8 @@ def _convex_pass(task: str, size: Size) -> tuple[Choice, ...]:
         Choice("training.batch_size", _BIN, "records of a local step"),
         Choice(
             "training.learning_rate",
-            2.0 if task == "survival" else _RATE,
-            "`sumus tune` finds a better one, at a cost in ε",
+            _RATES[name if task == "classification" else task],
+            "for the curvature of this loss; `sumus tune` finds better ones, at a cost in ε",
         ),
-        *_LENGTH,
         _LAW,
     )

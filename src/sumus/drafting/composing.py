@@ -1,9 +1,8 @@
 """A draft: the plan for a table, what it says about every column, and what only the terminal says.
 
 Guarantee: the plan is one that trains: it was resolved on the table and its ε certified before
-    anybody sees it (bounds of a target that nobody knows yet apart). Of the records it holds the
-    kinds of columns and what follows from the order of magnitude of their number; values only of
-    columns that somebody declared to be public.
+    anybody sees it. Of the records it holds the kinds of columns and what follows from the order of
+    magnitude of their number; values only of columns that somebody declared to be public.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from sumus.drafting.findings import Finding
 from sumus.drafting.schema import Known
 from sumus.errors import DataError, PlanError
 from sumus.guarantee import Account, calibrated, certify
-from sumus.plan import DataPlan, PublicFacts, TrainingPlan
+from sumus.plan import DataPlan, PrivacyPlan, PublicFacts, TrainingPlan
 from sumus.tasks import TASKS
 
 __all__ = ["Draft", "Used", "draft"]
 
 _RARE = 0.1  # share of a class below which accuracy says little
 _LEAST_RECORDS = 5  # of a value whose name may become public
-_STAND_IN = (0.0, 1.0)  # bounds of a target that are not known yet: sizes do not hang on them
 
 
 @final
@@ -47,9 +45,9 @@ class Used:
         if self.bounds is not None:
             return "scaled to its bounds"
         if self.categories is not None or (self.by_type and self.finding.kind == "category"):
-            return "one feature for each on its list, and one for all others"
+            return "a feature for each on its list, one for others"
         if self.finding.is_number:
-            return "no bounds, so piecewise linear at fixed knots up to ±10⁶"
+            return "no bounds, so piecewise linear at fixed knots"
         if self.by_type:
             return "yes or no"
         return "no list, so hashed into 2 × 32 buckets"
@@ -61,13 +59,12 @@ class Draft:
     """A plan for a table, and everything that is said beside it.
 
     Args:
-        plan: as it will be written; its target may still lack bounds (`needs_bounds`).
+        plan: as it will be written.
         account: of the same plan.
         choices: what was chosen, key by key.
         used: columns that make features, in the order of the file.
         left_out: columns that do not.
         listed: columns whose values were read off the table because somebody said so.
-        needs_bounds: the target, where the plan cannot train before its bounds are known.
         remarks: for the terminal of whoever holds the records; they count records, and no file may
             hold them.
     """
@@ -81,14 +78,12 @@ class Draft:
     used: tuple[Used, ...]
     left_out: tuple[Finding, ...]
     listed: tuple[str, ...] = ()
-    needs_bounds: str | None = None
     remarks: tuple[str, ...] = ()
 
     @property
     def unbounded(self) -> tuple[str, ...]:
         """Columns of numbers whose bounds are not known."""
-        names = (each.finding.name for each in self.used if _wants_bounds(each))
-        return (*names, *filter(None, [self.needs_bounds]))
+        return tuple(each.finding.name for each in self.used if _wants_bounds(each))
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -112,6 +107,8 @@ def draft(looked_at: LookedAt, asked: Asked) -> Draft:
         asked: what is wanted and known.
     """
     table = looked_at.table
+    given = {"epsilon": asked.epsilon, "delta": asked.delta}
+    PrivacyPlan.from_table({key: value for key, value in given.items() if value is not None})
     task = _task(looked_at, asked)
     person, unit = _person(looked_at, asked)
     labels = _labels(looked_at, asked, task)
@@ -126,10 +123,12 @@ def draft(looked_at: LookedAt, asked: Asked) -> Draft:
             "Add one, or give its bounds or categories in a schema file."
         )
     data = _data(looked_at, asked, labels, person, used, known)
-    target = asked.label if TASKS[task].label_declaration == "bounds" else None
-    needs_bounds = target if target is not None and target not in known.bounds else None
+    if TASKS[task].label_declaration == "bounds" and asked.label not in known.bounds:
+        rule = f"must say between which public numbers {asked.label} lies (--task {task})"
+        fix = f"Give --bounds {asked.label}=LOW,HIGH, or a --schema that has them."
+        raise PlanError("--bounds", None, rule, fix)
     entries = {"data": data, "training": {"task": task}, "privacy": {"unit": unit}}
-    facts = public_facts(_plan(entries, looked_at, needs_bounds))
+    facts = public_facts(_plan(entries, looked_at))
     size = Size(
         units=sum(facts.records_per_silo),
         smallest=min(facts.records_per_silo),
@@ -140,31 +139,23 @@ def draft(looked_at: LookedAt, asked: Asked) -> Draft:
     choices = choices_for(task, size, epsilon=asked.epsilon, delta=asked.delta, unit=unit)
     for choice in choices:
         entries.setdefault(choice.section, {})[choice.name] = choice.value
-    account = certify(calibrated(_plan(entries, looked_at, needs_bounds)))
+    account = certify(calibrated(_plan(entries, looked_at)))
     return Draft(
         asked=replace(asked, task=task, person=person, unit=unit, known=known),
         looked_at=looked_at,
-        plan=_plan(entries, looked_at, None),
+        plan=_plan(entries, looked_at),
         facts=facts,
         account=account,
         choices=choices,
         used=used,
         left_out=left_out,
         listed=asked.listed,
-        needs_bounds=needs_bounds,
         remarks=_remarks(looked_at, asked, facts, person, unit, used),
     )
 
 
-def _plan(
-    entries: Mapping[str, Mapping[str, Any]], looked_at: LookedAt, target: str | None
-) -> TrainingPlan:
-    """The plan of these tables, with stand-ins for the bounds of a target that nobody knows."""
-    data = dict(entries["data"])
-    if target is not None:
-        data["bounds"] = {**data.get("bounds", {}), target: _STAND_IN}
-    plan = TrainingPlan.from_table({**entries, "data": data})
-    return replace(plan, folder=looked_at.folder)
+def _plan(entries: Mapping[str, Mapping[str, Any]], looked_at: LookedAt) -> TrainingPlan:
+    return replace(TrainingPlan.from_table(entries), folder=looked_at.folder)
 
 
 def _task(looked_at: LookedAt, asked: Asked) -> str:

@@ -72,7 +72,7 @@ class Finding:
 _LEFT_OUT: dict[str, str] = {
     "identifier": "an identifier says nothing about a new record",
     "date": "a date is no number here: add a column such as days or an age",
-    "free text": "sentences are no categories: see docs/tasks.md, or add columns of what they say",
+    "free text": "sentences are no categories: data.columns and data.texts make numbers of them",
     "constant": "one value in all records tells them apart by nothing",
     "mixed": "some of its values are no numbers: correct them, or list all as categories",
 }
@@ -86,7 +86,8 @@ def finding_of(column: Column, *, dated: bool = False) -> Finding:
         dated: the file's own type says that it holds dates.
     """
     kind: Kind = "date" if dated else _kind(column)
-    return Finding(column.name, kind, _LEFT_OUT.get(kind))
+    unwritable = None if column.name.isprintable() else "no plan can hold its name: rename it"
+    return Finding(column.name, kind, _LEFT_OUT.get(kind) or unwritable)
 
 
 def _kind(column: Column) -> Kind:
@@ -118,10 +119,12 @@ def _kind_of_numbers(column: Column, kind: Kind) -> Kind:
     values = read.values[np.isfinite(read.values)]
     if len(values) < _LEAST_RECORDS or len(np.unique(values)) < len(values):
         return kind
+    if np.any(values != np.rint(values)):
+        return kind
     digits = np.floor(np.log10(np.maximum(np.abs(values), 1.0)))
-    alike = np.all(values == np.rint(values)) and np.all(digits == digits[0])
+    alike = np.all(digits == digits[0]) and digits[0] + 1 >= _LEAST_DIGITS
     counted = np.array_equal(values, values[0] + np.arange(len(values)))
-    return "identifier" if counted or (alike and digits[0] + 1 >= _LEAST_DIGITS) else kind
+    return "identifier" if counted or alike else kind
 
 
 def _missing(column: TextColumn) -> NDArray[np.bool_]:

@@ -77,10 +77,13 @@ def read_off(draft: Draft) -> list[tuple[str, str]]:
             "state bounds as data.records_per_silo, one for each silo",
         )
     )
-    open_kinds = [
-        each.finding.name for each in draft.used if each.bounds is None and each.categories is None
-    ]
-    if open_kinds and not draft.looked_at.table.typed:
+    table = draft.looked_at.table
+    if any(
+        each.bounds is None
+        and each.categories is None
+        and not table.declares(table.columns[each.finding.name])
+        for each in draft.used
+    ):
         lines.append(
             (
                 "which of the other columns hold numbers and which text",
@@ -99,7 +102,7 @@ def _head(draft: Draft, plan_name: str) -> list[str]:
     commands.append([f"sumus train {plan}", "trains, writes the report, enters the ledger"])
     width = max(len(command) for command, _ in commands)
     return [
-        f"# A plan for {table}, drafted by `sumus new`: every value with its reason. Change what you like.",
+        *_comment(f"A plan for {table}, drafted by `sumus new`: every value with its reason."),
         "#",
         *(f"#   {command.ljust(width)}   {what}" for command, what in commands),
         "#",
@@ -173,8 +176,9 @@ def _data(draft: Draft, plan_name: str) -> list[str]:
             lines += _comment(
                 f"{shown(each.name)} ({each.kind}): {each.left_out}", first="  - ", rest="    "
             )
-    lines += ["", *_bounds(draft, plan_name)]
-    return [*lines, "", *_categories(draft)]
+    for part in (_bounds(draft, plan_name), _categories(draft)):
+        lines += ["", *part] if len(part) > 1 else []
+    return lines
 
 
 def _column(used: Used) -> str:
@@ -189,10 +193,6 @@ def _bounds(draft: Draft, plan_name: str) -> list[str]:
         f"{_key(name)} = {toml_value(list(ends))}"
         for name, ends in (draft.plan.data.bounds or {}).items()
     ]
-    if draft.needs_bounds is not None:
-        lines += _comment(
-            f"{shown(draft.needs_bounds)} is learned, and needs bounds before anything trains."
-        )
     if draft.unbounded:
         names = ", ".join(map(shown, draft.unbounded))
         lines += _comment(f"Not known: {names}. Write what is public knowledge, or learn them with")
@@ -271,7 +271,6 @@ def as_json(draft: Draft) -> dict[str, Any]:
         },
         "unbounded": list(draft.unbounded),
         "unlisted": list(draft.unlisted),
-        "needs_bounds": draft.needs_bounds,
         "read_off": [{"fact": fact, "avoid": fix} for fact, fix in read_off(draft)],
         "account": draft.account.as_json(),
     }

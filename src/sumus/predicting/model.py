@@ -148,6 +148,7 @@ class Model:
             shape=self.facts.shape,
             undeclared=undeclared_feature(self.plan.data) if named else None,
             decimal_comma=self.plan.data.decimal_comma or (),
+            missing=self.plan.data.missing,
         )
 
     def __call__(self, records: torch.Tensor) -> Any:

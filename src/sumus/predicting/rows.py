@@ -16,6 +16,7 @@ from sumus.data import (
     array_of,
     columns_of,
     encode_rows,
+    features_of,
     parse_numbers,
     with_decimal_points,
 )
@@ -103,6 +104,7 @@ def records_of(
     shape: tuple[int, ...],
     undeclared: str | None,
     decimal_comma: Sequence[str] = (),
+    missing: str | None = None,
 ) -> EncodedRows:
     """The records of a table, a frame or an array.
 
@@ -112,6 +114,7 @@ def records_of(
         shape: of one record.
         undeclared: the key without which the run's plan does not say how rows are encoded.
         decimal_comma: columns whose numbers are written with one, where they are text.
+        missing: the plan's `data.missing`, for arrays.
     """
     if undeclared is not None:
         raise DataError(
@@ -120,7 +123,9 @@ def records_of(
         )
     columns = columns_of(x, "the table")
     if encoding is None:
-        return _of_array(_placed(columns, shape) if columns is not None else x, shape)
+        given = (shape[0] // 2,) if missing == "flag" else shape
+        array = _placed(columns, given) if columns is not None else x
+        return _of_array(array, given, missing)
     if columns is None:
         raise DataError(
             f"the model was trained on the columns {_listed(encoding.names)}, got "
@@ -179,7 +184,7 @@ def _placed(columns: Mapping[str, Column], shape: tuple[int, ...]) -> NDArray[np
     return table.reshape(len(table), *shape)
 
 
-def _of_array(x: Any, shape: tuple[int, ...]) -> EncodedRows:
+def _of_array(x: Any, shape: tuple[int, ...], missing: str | None) -> EncodedRows:
     values = array_of(x, "predict")
     if values.dtype.kind not in "fiub":
         raise DataError(
@@ -195,6 +200,12 @@ def _of_array(x: Any, shape: tuple[int, ...]) -> EncodedRows:
         )
     if not len(values):
         raise DataError("the array has no records: there is nothing to predict. Add some.")
+    if missing == "flag":
+        flagged = features_of(values, "predict", missing=missing)
+        absent = flagged[:, shape[0] :] > 0
+        by_place = {f"x{at}": int(count) for at, count in enumerate(absent.sum(axis=0)) if count}
+        counts = RowCounts(len(flagged), missing=int(absent.any(axis=1).sum()), missing_of=by_place)
+        return EncodedRows(counts, lambda at: flagged[at])
     # whole numbers may be tokens, which a model looks up
     records: Records = (
         values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(np.float32)

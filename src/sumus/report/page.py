@@ -99,7 +99,7 @@ class RunView:
         return letters_for(
             self.statement,
             rows=listed + len(self.spent.rows),
-            bars=sum(len(each.rows) + len(each.sentences) for each in self.compared),
+            bars=sum(len(each.rows) + len(each.sentences) for each in self.compared[:1]),
             figures=bool(self.figures),
         )
 

@@ -12,8 +12,8 @@ __all__ = ["ASSUMED", "letters_for"]
 ASSUMED = 8
 """Assumptions that are printed, doubts first; the page itself has all of them."""
 
-_ROOM = 490.0  # mm of two sheets of Letter, less what breaks between blocks waste
-_SIZES = {"": 1.0, "dense": 0.9, "denser": 0.81}
+_ROOM = 495.0  # mm of two sheets of Letter, less what breaks between blocks waste
+_SIZES = {"": 1.0, "dense": 0.93, "denser": 0.87, "densest": 0.8}
 """Classes of the style sheet, and the size of their letters against the first."""
 _LINE = 3.9  # mm of a line of text; a row of a table has a little more
 
@@ -41,7 +41,7 @@ def letters_for(statement: Statement, *, rows: int, bars: int, figures: bool) ->
         + 2.4 * _LINE * bars
         + (52.0 if figures else 0.0)
     )
-    return next((name for name, size in _SIZES.items() if size * height <= _ROOM), "denser")
+    return next((name for name, size in _SIZES.items() if size * height <= _ROOM), "densest")
 
 
 def _text(texts: Iterable[str], *, width: int) -> float:

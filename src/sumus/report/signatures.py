@@ -71,7 +71,7 @@ def signatures_of(run: RunFolder, evidence: EvidenceSummary | None) -> Signature
     if isinstance(model, str):
         rows.append(("Model", model))
     if evidence is not None:
-        return _checked(run, evidence, rows)
+        return _signed_for(run, evidence, rows)
     if run.has_evidence:
         return SignatureView(
             verdict="not checked",
@@ -90,7 +90,7 @@ def signatures_of(run: RunFolder, evidence: EvidenceSummary | None) -> Signature
     )
 
 
-def _checked(
+def _signed_for(
     run: RunFolder, evidence: EvidenceSummary, rows: list[tuple[str, str]]
 ) -> SignatureView:
     rows += [("Roster", fingerprint) for fingerprint in evidence.fingerprints]

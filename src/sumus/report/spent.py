@@ -34,7 +34,7 @@ def spent_of(run: RunFolder) -> SpentView:
     """From the run's record; a run that is on no ledger says why."""
     total = (run.summary or {}).get("ledger")
     if isinstance(total, dict):
-        return _told(run, total)
+        return _totals(run, total)
     reason = run.header.no_ledger
     if reason is None:
         note = (
@@ -51,7 +51,7 @@ def spent_of(run: RunFolder) -> SpentView:
     return SpentView(caption="", rows=(), notes=(note,), own_books=own)
 
 
-def _told(run: RunFolder, total: Mapping[str, Any]) -> SpentView:
+def _totals(run: RunFolder, total: Mapping[str, Any]) -> SpentView:
     unit, before = str(total["unit"]), total.get("before")
     rows = []
     if isinstance(before, dict):

@@ -40,9 +40,9 @@ _LEDGER_OF_COLUMNS = (
 )
 LABEL = "label"
 """How the plan calls the labels of arrays."""
+_SOURCE = ("name", "path", "encoding", "sheet")  # of a named data set or a file
 _OF_FILES = (
-    "name",
-    "path",
+    *_SOURCE,
     "silo_column",
     "label_column",
     "time_column",
@@ -50,6 +50,7 @@ _OF_FILES = (
     "person_column",
     "columns",
     "decimal_comma",
+    "texts",
     "categories",
 )
 
@@ -153,7 +154,7 @@ def _named(plan: TrainingPlan, given: Given) -> TrainingPlan:
     if planned not in (None, name):
         rule = f"must be the plan's data.objects, {planned!r}"
         raise PlanError("name", name, rule, "Leave one of them out.")
-    return plan.replace("data", name=None, path=None, objects=name)
+    return plan.replace("data", **dict.fromkeys(_SOURCE), objects=name)
 
 
 def _of_table(
@@ -173,8 +174,7 @@ def _of_table(
     chosen = split.objects or given.name
     plan = plan.replace(
         "data",
-        name=None,
-        path=None,
+        **dict.fromkeys(_SOURCE),
         objects=chosen,
         silo_column=column,
         label_column=label,

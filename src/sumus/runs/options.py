@@ -30,6 +30,8 @@ class RunOptions:
         ledger: enter every release into the ledger of the data set, in `state` or the default
             folder.
         policy: file with a silo's own policy, enforced before the first round.
+        max_epsilon: the most that the data set may have spent after this run, where no policy says
+            it; omitted: `budget.toml` beside the ledgers, or 10.
     """
 
     root: Path = Path("runs")
@@ -42,3 +44,4 @@ class RunOptions:
     ledger: bool = True
     state: Path | None = None
     policy: Path | None = None
+    max_epsilon: float | None = None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 from torch import nn
 
 from sumus.books import (
+    Budget,
     Ledger,
     LedgerReleases,
     NoLedger,
@@ -274,9 +275,12 @@ def _releases(
         return NoLedger("switched off by whoever ran it")
     ledger = Ledger.of_dataset(dataset_of(design.plan), state=options.state)
     policy = None if options.policy is None else Policy.load(options.policy)
+    budget = Budget.of(design.plan, ledger, asked=options.max_epsilon)
+    resumed = options.resume.resolve().name if options.resume else None
     if policy is not None:
-        resumed = options.resume.resolve().name if options.resume else None
         policy.check(account, design.plan, ledger, run=resumed)
+    elif budget is not None:
+        budget.check(account, run=resumed)
     return lambda run: LedgerReleases(
         ledger=ledger,
         policy=policy,
@@ -285,6 +289,7 @@ def _releases(
         run=run,
         spent=epsilon,
         repeatable=True,
+        budget=budget,
     )
 
 

@@ -45,6 +45,8 @@ __all__ = [
     "units_of",
 ]
 
+_AT_ONCE = 8192  # records whose features are in memory twice
+
 
 @final
 @dataclass(frozen=True)
@@ -97,12 +99,16 @@ class PublicFeatures:
         return mapped if self.bound is None else (math.prod(mapped) + 1,)
 
     def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-        """Features of all records."""
-        x = self.mapping(records)
-        if self.bound is not None:
-            flat = x.reshape(len(x), math.prod(x.shape[1:]))
-            x = bounded(flat, self.bound, longest=self.longest)
-        return np.ascontiguousarray(x, dtype=np.float32)
+        """Features of all records; besides the result, memory for a few of them at once."""
+        out = np.empty((len(records), *self.shape), dtype=np.float32)
+        at_once = self.mapping.batch * max(1, _AT_ONCE // self.mapping.batch)
+        for start in range(0, len(records), at_once):
+            x = self.mapping(records[start : start + at_once])
+            if self.bound is not None:
+                flat = x.reshape(len(x), math.prod(x.shape[1:]))
+                x = bounded(flat, self.bound, longest=self.longest)
+            out[start : start + at_once] = x
+        return out
 
 
 def prepare(

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.books import Ledger, LedgerEntry, NoLedger, run_name
+from sumus.books import Budget, Ledger, LedgerEntry, NoLedger, run_name
 from sumus.data import load
 from sumus.errors import GuaranteeError, PlanError
 from sumus.files import number
@@ -98,6 +98,7 @@ def accounted_tuning(
     candidates: int = 16,
     seed: int = 0,
     ledger: Ledger | None = None,
+    max_epsilon: float | None = None,
 ) -> AccountedTuning:
     """Search with a guarantee for everything that it releases.
 
@@ -113,6 +114,7 @@ def accounted_tuning(
         candidates: plans that are drawn from the space beforehand, in public.
         seed: public seed of that list.
         ledger: of the data set; the search is entered before it begins, with the ε of all of it.
+        max_epsilon: the most that the data set may have spent after it (`Budget`).
     """
     base = (
         tuning_plan(plan)
@@ -139,10 +141,12 @@ def accounted_tuning(
     secret = RandomSource()
     if ledger is not None:
         run = run_name(plan, name="tuning", nonce=secret.bytes(16))
+        budget = Budget.of(plan, ledger, asked=max_epsilon)
         ledger.enter(
             LedgerEntry.of(
                 account, run=run, round=1, round_id=run, epsilon=max(training, validation)
-            )
+            ),
+            allow=None if budget is None else budget.check_total,
         )
     headline = plan.task.headline
     best: tuple[Metrics, int, npt.NDArray[np.float64]] | None = None
