@@ -41,4 +41,5 @@ class Scaling:
         if facts.feature_bound is None:
             return None
         room = float(bounded(np.ones((1, 1)), facts.feature_bound)[0, 0])
-        return cls(room, bias_feature(facts.feature_bound), facts.feature_norm or 0.0)
+        longest = facts.feature_norm
+        return cls(room, bias_feature(facts.feature_bound), 0.0 if longest is None else longest)
