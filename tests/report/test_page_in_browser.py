@@ -39,8 +39,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_report(
         [RunFolder.open(made_run(root / "c", silos=HOSTILE, rounds=60))], root / "hostile.html"
     )
-    found = describe(described_plan(root), epsilon=2.0, options=description_options(root))
-    write_description(found, root / "described.html")
+    for name, more in (("described", 0), ("twelve columns", 8)):
+        plan = described_plan(root, more=more)
+        found = describe(plan, epsilon=2.0, options=description_options(root))
+        write_description(found, root / f"{name}.html")
     for name, kind in KINDS.items():
         write_report([RunFolder.open(reported_run(root / name, **kind))], root / f"{name}.html")
     return root
@@ -262,7 +264,7 @@ def test_arrow_keys_on_a_chart_show_its_values(browser: Browser, pages: Path) ->
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("name", ["described", *KINDS])
+@pytest.mark.parametrize("name", ["described", "twelve columns", *KINDS])
 def test_a_printed_run_is_two_sheets_with_lines_to_sign(
     browser: Browser, pages: Path, name: str, paper: str
 ) -> None:

@@ -14,14 +14,20 @@ __all__ = ["NASTY", "described_plan", "description_options"]
 NASTY = "<b>x</b>&\"'"
 
 
-def described_plan(folder: Path) -> TrainingPlan:
-    """A plan about 900 records of three silos, which it writes into the folder."""
+def described_plan(folder: Path, *, more: int = 0) -> TrainingPlan:
+    """A plan about 900 records of three silos, which it writes into the folder.
+
+    Args:
+        more: columns of numbers, beside the four that are always there.
+    """
     draw = np.random.default_rng(0)
     rows = [
         f"{'ABC'[i % 3]},{draw.normal(50, 9):.1f},{draw.exponential(9):.2f},{'uv'[i % 2]},t{i}"
+        + "".join(f",{value:.2f}" for value in draw.normal(50, 9, more))
         for i in range(900)
     ]
     header = f'site,age,"{NASTY.replace(chr(34), chr(34) * 2)}",ward,note'
+    header += "".join(f",measure {place}" for place in range(more))
     (folder / "t.csv").write_text("\n".join([header, *rows, ""]))
     return TrainingPlan().with_overrides(
         {
