@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from sumus.data import load as load_data
     from sumus.describing import Description as Description
     from sumus.errors import SumusError as SumusError
+    from sumus.estimators import (
+        Classifier as Classifier,
+        Regressor as Regressor,
+        Survival as Survival,
+    )
     from sumus.guarantee import Account as Account, NoiseDesign as NoiseDesign, account as account
     from sumus.plan import TrainingPlan as TrainingPlan
     from sumus.predicting import Model as Model, Predictions as Predictions
@@ -35,13 +40,16 @@ __version__ = "0.2.0"
 __all__ = [
     "Account",
     "Callback",
+    "Classifier",
     "Description",
     "Model",
     "NoiseDesign",
     "Predictions",
+    "Regressor",
     "RunOptions",
     "Simulation",
     "SumusError",
+    "Survival",
     "TrainedRun",
     "TrainingPlan",
     "__version__",
@@ -60,6 +68,7 @@ __getattr__ = door(
     data="load:load_data",
     describing="Description",
     errors="SumusError",
+    estimators="Classifier Regressor Survival",
     guarantee="Account NoiseDesign account",
     plan="TrainingPlan",
     predicting="Model Predictions",

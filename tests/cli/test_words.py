@@ -254,6 +254,31 @@ COMMANDS = [
         {"p.txt": "correct horse"},
     ),
     Case(
+        "a format that is none",
+        "export somewhere --format pickle",
+        2,
+        "--format must be a format of models, got 'pickle'. Known: safetensors, onnx, sklearn, torch",
+    ),
+    Case(
+        "an export of no run",
+        "export somewhere --format onnx",
+        5,
+        "somewhere",
+    ),
+    Case(
+        "a text map that is none",
+        "train p.toml --set data.texts.v=bert",
+        2,
+        r"data.texts.v must be one of minilm, words, got 'bert'",
+        {"p.toml": OWN, "t.csv": TABLE},
+    ),
+    Case(
+        "weights in another place",
+        "data prepare minilm --out here",
+        2,
+        "--out must be left out for minilm, which has its own place",
+    ),
+    Case(
         "misspelt command",
         "trian",
         2,

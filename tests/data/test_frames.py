@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sumus.data import columns_of
+from sumus.data import FederatedData, columns_of, given_table, load, load_table
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.csv_table import read_csv
 from sumus.data.parquet_table import read_parquet
 from sumus.errors import DataError
+from sumus.plan import TrainingPlan
 
 arrow = pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -360,3 +361,69 @@ def test_decimals_and_special_numbers_are_missing_or_numbers() -> None:
         None,
         None,
     ]
+
+
+# -- the same records as from a file
+
+PLAN = TrainingPlan().replace(
+    "data",
+    silo_column="silo",
+    label_column="label",
+    categories={"silo": ("a", "b"), "label": ("no", "yes"), "listed": ("u", "v")},
+    bounds={"bounded": (-5.0, 5.0)},
+)
+SMALL = st.floats(-1e6, 1e6, width=32)
+ROW = st.fixed_dictionaries(
+    {
+        "silo": st.sampled_from(["a", "b"]),
+        "label": st.sampled_from(["no", "yes"]),
+        "bounded": st.none() | SMALL,
+        "free": st.none() | SMALL,
+        "listed": st.none() | st.sampled_from(["u", "v", "w"]),
+        "words": st.none() | st.text("abc xyz", min_size=1),
+        "flag": st.booleans(),
+    }
+)
+
+
+def records(data: FederatedData) -> list[tuple[str, bytes, bytes]]:
+    return [
+        (silo.name, part.x.tobytes(), part.y.tobytes())
+        for silo in data.silos
+        for part in (silo.train, silo.validation, silo.test)
+    ]
+
+
+def of_table(table: Any) -> list[tuple[str, bytes, bytes]]:
+    given_one = given_table(table, silo="silo", label=None)
+    assert given_one is not None
+    return records(load_table(PLAN.replace("data", objects="rows"), given_one.table))
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows=st.lists(ROW, min_size=1, max_size=8))
+def test_a_table_gives_the_records_of_its_file_bit_for_bit(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    schema = arrow.schema(
+        [
+            *((name, arrow.string()) for name in ("silo", "label")),
+            *((name, arrow.float64()) for name in ("bounded", "free")),
+            *((name, arrow.string()) for name in ("listed", "words")),
+            ("flag", arrow.bool_()),
+        ]
+    )
+    rows = [{name: row[name] for name in schema.names} for row in rows]
+    table = arrow.Table.from_pylist(rows, schema=schema)
+    parquet.write_table(table, tmp_path / "t.parquet")
+    table.to_pandas().to_csv(tmp_path / "t.csv", index=False)
+    files = [
+        records(load(PLAN.replace("data", path=str(tmp_path / name))))
+        for name in ("t.parquet", "t.csv")
+    ]
+    for frame in (table, polars.from_arrow(table), table.to_pandas()):
+        assert of_table(frame) == files[0]
+    for objects in (rows, {name: [row[name] for row in rows] for name in rows[0]}):
+        assert of_table(objects) == files[1]

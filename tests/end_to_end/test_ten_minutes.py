@@ -5,6 +5,7 @@ train, report, predict, export.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 import os
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sumus.data import load
+from sumus.plan import TrainingPlan
 
 CLINICS = ("Åbo", "Brno", "Cork", "Delft")
 HEADER = ("patient_no", "clinic", "seen", "age", "creatinine", "ward", "remark", "system", "died")
@@ -105,10 +109,11 @@ def test_from_a_messy_table_to_a_model_in_use(walk: Walk) -> None:
     trained = walk.told("train", "plan.toml")
     assert trained["epsilon"] <= 1.0
     run, accuracy = trained["run"], trained["metrics"]["accuracy"]
-    tested = ROWS // 5  # about so many rows were kept for testing
+    plan = TrainingPlan.load(walk.folder / "plan.toml")
+    tested = sum(len(silo.test) for silo in load(plan).silos)
     assert accuracy > trained["metrics_of_constant"]["accuracy"] + 0.1
 
-    page = Path(walk.told("report", run)["report"])
+    page = Path(walk.told("report", run)["page"])
     assert "died" in (walk.folder / page).read_text(encoding="utf-8")
 
     fresh = rows(ROWS, 2, ROWS)
@@ -127,5 +132,7 @@ def test_from_a_messy_table_to_a_model_in_use(walk: Walk) -> None:
         assert sum(chances) == pytest.approx(1.0, abs=1e-5)
         assert (chances[1] > 0.5) == (answer["prediction"] == "yes")
 
-    exported = walk.told("export", run, "--format", "sklearn")
-    assert exported
+    exported = walk.told("export", run, "--format", "onnx")
+    content = (walk.folder / exported["file"]).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == exported["sha256"]
+    assert "died" in (walk.folder / exported["card"]).read_text(encoding="utf-8")

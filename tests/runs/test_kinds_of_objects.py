@@ -497,3 +497,26 @@ def test_objects_without_a_schema_take_the_kind_that_other_silos_declare() -> No
     kinds = [(rule.name, rule.kind) for rule in data.encoding.columns]
     assert kinds == [("age", "knotted"), ("ward", "hashed"), ("flag", "scaled")]
     assert not any("read off the table" in line for line in data.assumptions)
+
+
+def test_ledgers_of_unnamed_tables_go_by_columns_and_named_silos() -> None:
+    """Another table is another data set; a record more or less is not."""
+
+    def ledger(silos: Any, **given: Any) -> str:
+        plan, data = seen(silos=silos, label="outcome", **given)
+        name = plan.data.objects or ""
+        assert any(name in line and "name=" in line for line in data.assumptions)
+        return name
+
+    frame = ledger(FRAME, silo="hospital")
+    assert ledger(FRAME.iloc[5:], silo="hospital") == frame
+    assert ledger(FRAME[FRAME["hospital"] != "Oslo"], silo="hospital") == frame
+    assert ledger(FRAME[list(reversed(FRAME.columns))], silo="hospital") == frame
+    others = [
+        ledger(FRAME.drop(columns="ward"), silo="hospital"),
+        ledger(by_hospital()),
+        ledger(list(by_hospital().values())),
+        ledger({name[::-1]: part for name, part in by_hospital().items()}),
+    ]
+    assert len({frame, *others}) == 5
+    assert seen(silos=FRAME, name="visits", **NAMED)[0].data.objects == "visits"

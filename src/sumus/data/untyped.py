@@ -42,7 +42,8 @@ def untyped_column(name: str, values: Iterable[Any], where: str) -> TextColumn:
             kind = type(value).__name__
             raise DataError(
                 f"{where}: column {name!r} holds a value of type {kind} in record {record}. Cells "
-                f"must be {_KINDS}: convert it, or leave the column out."
+                f"must be {_KINDS}: convert it or leave the column out, or pass lists of numbers as "
+                "arrays, (records, labels)."
             )
         missing = text.casefold() in MISSING_WORDS
         codes.append(-1 if missing else numbers.setdefault(text, len(numbers)))

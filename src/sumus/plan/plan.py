@@ -86,6 +86,10 @@ class TrainingPlan:
     def __post_init__(self) -> None:
         check_together(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Plans are pickled as tables: their mappings are read-only views."""
+        return _unpickled, (self.as_table(), self.folder)
+
     # -- TOML in and out
 
     @classmethod
@@ -338,3 +342,7 @@ class TrainingPlan:
     def resolution(self) -> int:
         """r: grid steps per clip norm."""
         return 1 << self.noise.resolution_bits
+
+
+def _unpickled(entries: Mapping[str, Any], folder: Path | None) -> TrainingPlan:
+    return replace(TrainingPlan.from_table(entries), folder=folder)
