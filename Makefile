@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo quick unit test check lint types format docs coverage bench mutate verify test-network clean
+.PHONY: demo quick unit test test-long check lint types format docs coverage bench mutate verify test-network clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -28,10 +28,14 @@ quick: $(VENV)/.dev
 	&& echo "make quick took $$(( $$(date +%s) - begin )) s"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -m 'not deep and not network and not bigdata' --hypothesis-profile=quick
+	$(PYTEST) -m 'not deep and not network and not bigdata and not long' --hypothesis-profile=quick
 
 test: $(VENV)/.dev
-	$(PYTEST)
+	$(PYTEST) -m 'not long'
+
+# the rest of the tests: more seeds, engines and sizes
+test-long: $(VENV)/.dev
+	$(PYTEST) -m long
 
 # every real engine and every real kill; CI runs the fast part of it with the other tests
 test-network: $(VENV)/.dev

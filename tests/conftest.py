@@ -7,14 +7,18 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
 
 from support.small_federation import federation as federation  # a fixture of many rooms
+
+_KEYS = 24  # more than one federation has parties
 
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
@@ -58,6 +62,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _folder(item.path, config) in DEEP_FOLDERS:
             item.add_marker("deep")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transport_keys_from_a_stock() -> Iterator[None]:
+    """Federations are made a hundred times, and making an RSA key takes half a second: all take
+    theirs from two dozen, each of which comes again after all the others.
+    """
+    stocks: dict[int, list[rsa.RSAPrivateKey]] = {}
+    turns = itertools.count()
+    fresh = rsa.generate_private_key
+
+    def next_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
+        stock = stocks.setdefault(key_size, [])
+        if len(stock) < _KEYS:
+            stock.append(fresh(public_exponent=public_exponent, key_size=key_size))
+            return stock[-1]
+        return stock[next(turns) % _KEYS]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rsa, "generate_private_key", next_key)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

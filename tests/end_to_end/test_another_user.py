@@ -247,6 +247,7 @@ def test_the_trials_key_is_in_the_vault_only(federation: Federation) -> None:
     assert all(path.stat().st_uid == NOBODY for path in kit.rglob("*"))
 
 
+@pytest.mark.long
 def test_a_silo_that_dies_in_part_is_whole_again(federation: Federation) -> None:
     for wanted in ("sumus.parties.vault", "sumus.engines.nvflare.start"):
         (old,) = [each for each in federation.family(GUARDED) if wanted in each.cmdline()][:1]

@@ -19,7 +19,7 @@ from sumus.secagg import Identity
 from support.notes import agreed
 from support.running import PATIENCE
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.network, pytest.mark.long, pytest.mark.timeout(900)]
 
 THREE = agreed(federation__silos=3, federation__rounds=6, federation__dropouts=0)
 

@@ -20,7 +20,7 @@ from sumus.training import prepare
 from support.running import PATIENCE
 from support.small_federation import simulated
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.network, pytest.mark.long, pytest.mark.timeout(600)]
 
 SEED, CENTRES = 6, ("Belem", "Curitiba", "Recife")
 HEADER = "centre,age,diabetes,months,died\n"

@@ -60,6 +60,7 @@ def test_gaussian_pairs_are_exact(counts: tuple[int, ...]) -> None:
         assert meaning.advantage == pytest.approx(advantage, rel=1e-4)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     multiplier=st.floats(0.5, 5.0),

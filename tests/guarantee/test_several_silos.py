@@ -374,6 +374,7 @@ def design_of(plan: TrainingPlan) -> NoiseDesign:
     return calibrated(plan, FACTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["convex-pass", "single-step", "dp-sgd", "split-noise"])
 def test_more_silos_of_a_person_need_more_noise_for_the_same_target(algorithm: str) -> None:
     designs = {silos: design_of(plan_of(algorithm, silos)) for silos in (1, 2, 3)}

@@ -252,6 +252,7 @@ def test_a_thousand_silos_share_a_few_threads(threads: int, most: int) -> None:
     assert seen[0] <= most
 
 
+@pytest.mark.long
 def test_three_hundred_silos_train_with_the_real_protocol(tmp_path: Path) -> None:
     """Enough for a sparse graph."""
     rng = np.random.default_rng(1)
