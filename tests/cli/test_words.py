@@ -214,6 +214,20 @@ PLANS = [
 
 COMMANDS = [
     Case(
+        "predict with what is no run",
+        "predict . t.csv",
+        5,
+        "is not a run folder: it has no journal.jsonl",
+        {"t.csv": TABLE},
+    ),
+    Case(
+        "predict into a file of an unknown kind",
+        "predict . t.csv --out out.xlsx",
+        2,
+        "predictions are written as CSV or Parquet, got 'out.xlsx'. End it in .csv or .parquet.",
+        {"t.csv": TABLE},
+    ),
+    Case(
         "a description of whole silos",
         f"describe {DIGITS} --set privacy.unit=silo --set training.algorithm=silo "
         "--set training.sampling_rate=0.1",

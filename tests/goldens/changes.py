@@ -58,6 +58,7 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.rounds.*.{name}": _SESSION for name in _ROUND},
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
+    "*.summary.model_facts": "the hash of model.json, which says how rows and outputs are read",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.run.rounds.*.notes": "the journal says who disagreed about shares and which sum was refused",
     "*.run.rounds.*.metrics_of_constant": _MEASURES,
