@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sumus.data import load, write_patients
+from sumus.data import load
 from sumus.errors import DataError, PlanError
 from sumus.parties import Site
 from sumus.plan import TrainingPlan
@@ -17,7 +17,6 @@ from sumus.plan import TrainingPlan
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
-CONSORTIUM = Path(__file__).parents[2] / "examples" / "consortium" / "plan.toml"
 SECRET = "silo,label,x\nA,0,1\nB,1,2\n"
 
 
@@ -35,18 +34,23 @@ def _asked(path: Path) -> int:
 
 
 def test_a_plan_that_names_a_query_is_not_asked_at_a_silo(tmp_path):
-    table = write_patients(tmp_path / "patients.csv", records=400)
-    rows = [row for row in table.read_text().splitlines() if not row.startswith("Toledo")]
-    table.write_text("\n".join(rows) + "\n")
+    lines = [f"{'AB'[place % 2]},{place // 2 % 2},{place}" for place in range(60)]
+    (tmp_path / "all.csv").write_text("\n".join(["silo,label,x", *lines, ""]))
     own = tmp_path / "own.csv"
-    own.write_text("\n".join([rows[0], *(row for row in rows if row.startswith("Graz"))]) + "\n")
-    query = _query_file(
-        tmp_path, "SELECT * FROM read_csv('{folder}/patients.csv', all_varchar=true)"
-    )
-    plan = TrainingPlan.load(CONSORTIUM).replace("data", path=str(query))
-    assert len(load(plan).silos) > 1  # the query works where somebody opens it
-    found = Site(data=str(own)).load(plan, "Graz")
-    assert sum(map(len, found.silos)) == sum(row.startswith("Graz") for row in rows)
+    own.write_text("\n".join(["silo,label,x", *(line for line in lines if line[0] == "A"), ""]))
+    query = _query_file(tmp_path, "SELECT * FROM '{folder}/all.csv'")
+    assert _asked(query) == 60  # the query works where somebody opens it
+    data = {
+        "path": str(query),
+        "silo_column": "silo",
+        "label_column": "label",
+        "columns": ["x"],
+        "bounds": {"x": [0, 60]},
+        "categories": {"silo": ["A", "B"], "label": ["0", "1"]},
+        "records_per_silo": [30, 30],
+    }
+    found = Site(data=str(own)).load(TrainingPlan.from_table({"data": data}), "A")
+    assert [len(silo) for silo in found.silos] == [30]
 
 
 @pytest.mark.parametrize("key", ["query", "database", "driver", "connect"])
@@ -114,10 +118,12 @@ def test_a_query_leaves_a_database_as_it_is(tmp_path):
 
 
 def test_a_fault_in_a_query_shows_no_value(tmp_path):
-    (tmp_path / "own.csv").write_text("silo,label,x\nA,0,hidden\nB,1,2\n")
-    query = "SELECT silo, label, CAST(x AS INTEGER) AS x FROM '{folder}/own.csv'"
-    with pytest.raises(duckdb.Error, match="hidden"):
-        duckdb.sql(query.replace("{folder}", str(tmp_path))).fetchall()
-    with pytest.raises(DataError) as caught:
-        _asked(_query_file(tmp_path, query))
+    with duckdb.connect(str(tmp_path / "own.duckdb")) as link:
+        link.execute("CREATE TABLE visits (silo TEXT, label INT, x TEXT)")
+        link.execute("INSERT INTO visits VALUES ('A', 0, 'hidden'), ('B', 1, '2')")
+        query = "SELECT silo, label, CAST(x AS INTEGER) AS x FROM visits"
+        with pytest.raises(duckdb.Error, match="hidden"):
+            link.sql(query).fetchall()
+    with pytest.raises(DataError, match="Conversion Error") as caught:
+        _asked(_query_file(tmp_path, query, "own.duckdb"))
     assert "hidden" not in str(caught.value)
