@@ -108,7 +108,7 @@ def _layer(module: nn.Module) -> Layer | None:
     if isinstance(module, OwnIntercept):
         weight = np.concatenate([_plain(module.weight), _plain(module.intercept)[:, None]], axis=1)
         return Dense(weight, np.zeros(len(weight), np.float32))
-    if type(module) is nn.Conv2d and _is_plain(module):
+    if type(module) is nn.Conv2d and _is_simple(module):
         return Convolution(
             _plain(module.weight),
             _bias(module, module.out_channels),
@@ -130,7 +130,7 @@ def _shared_slopes(module: SharedSlopes) -> Dense:
     )
 
 
-def _is_plain(module: nn.Conv2d) -> bool:
+def _is_simple(module: nn.Conv2d) -> bool:
     return (
         module.groups == 1
         and module.dilation == (1, 1)
