@@ -168,7 +168,7 @@ def test_commands_show_what_was_spent_before_and_after(
     assert shown.err.count("\n") == 1
     assert "--max-epsilon 13" in shown.err
     assert main(["train", "plan.toml", *quiet, "--max-epsilon", "13"]) == 0
-    assert "(ε ≤ 7 before)" in capsys.readouterr().out
+    assert "; ε ≤ 7 before" in capsys.readouterr().out
     assert main(["ledger", "--compose", "runs", "--json"]) == 0
     import json
 

@@ -214,6 +214,20 @@ PLANS = [
 
 COMMANDS = [
     Case(
+        "predict with what is no run",
+        "predict . t.csv",
+        5,
+        "is not a run folder: it has no journal.jsonl",
+        {"t.csv": TABLE},
+    ),
+    Case(
+        "predict into a file of an unknown kind",
+        "predict . t.csv --out out.xlsx",
+        2,
+        "predictions are written as CSV or Parquet, got 'out.xlsx'. End it in .csv or .parquet.",
+        {"t.csv": TABLE},
+    ),
+    Case(
         "a description of whole silos",
         f"describe {DIGITS} --set privacy.unit=silo --set training.algorithm=silo "
         "--set training.sampling_rate=0.1",
@@ -252,6 +266,31 @@ COMMANDS = [
         5,
         "p.txt is readable for others. Run: chmod 600 p.txt",
         {"p.txt": "correct horse"},
+    ),
+    Case(
+        "a format that is none",
+        "export somewhere --format pickle",
+        2,
+        "--format must be a format of models, got 'pickle'. Known: safetensors, onnx, sklearn, torch",
+    ),
+    Case(
+        "an export of no run",
+        "export somewhere --format onnx",
+        5,
+        "somewhere",
+    ),
+    Case(
+        "a text map that is none",
+        "train p.toml --set data.texts.v=bert",
+        2,
+        r"data.texts.v must be one of minilm, words, got 'bert'",
+        {"p.toml": OWN, "t.csv": TABLE},
+    ),
+    Case(
+        "weights in another place",
+        "data prepare minilm --out here",
+        2,
+        "--out must be left out for minilm, which has its own place",
     ),
     Case(
         "misspelt command",

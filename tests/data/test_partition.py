@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sumus.data import partition
 from sumus.data.partition import deal, deal_sizes, split, split_by_record, split_sizes
 from sumus.errors import DataError
 
@@ -259,3 +260,12 @@ def test_natural_needs_silos_in_the_data():
         _deal([0, 1], kind="natural")
     with pytest.raises(DataError, match="iid, shards or dirichlet"):
         deal_sizes((1, 1), kind="natural", silos=2, seed=0, alpha=1.0, shards_per_silo=1)
+
+
+@pytest.mark.parametrize("same_hash", [False, True])
+def test_copies_are_counted_among_equal_records_only(same_hash, monkeypatch):
+    if same_hash:  # as if unlike records had met in 64 bits
+        monkeypatch.setattr(partition, "_mixed", lambda record: np.zeros(len(record[0]), np.uint64))
+    x = np.array([[2**24], [2**24 + 1], [2**24], [7], [2**24]])
+    y = np.array([0, 0, 0, 0, 1])
+    assert partition._copies_before(x, y).tolist() == [0, 0, 1, 0, 0]

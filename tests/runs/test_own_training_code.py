@@ -248,6 +248,44 @@ def test_what_is_no_callback_is_refused() -> None:
         train(PLAN, silos=silos(), options=options(), callbacks=["loud"])  # type: ignore[list-item]
 
 
+# -- own evaluation
+
+
+def test_own_measures_of_a_simulation_are_kept_by_round_and_told_to_callbacks() -> None:
+    seen = []
+
+    def balanced(model: Any, records: Any) -> dict[str, float]:
+        right = model.predict(records.x) == records.y
+        return {"balanced": float(np.mean([right[records.y == k].mean() for k in range(3)]))}
+
+    run = train(
+        PLAN,
+        silos=silos(),
+        options=options(),
+        evaluate=balanced,
+        callbacks=lambda entry: seen.append(entry.metrics["balanced"]),
+    )
+    assert list(run.evaluated) == [1, 2]
+    assert [values["balanced"] for values in run.evaluated.values()] == seen
+    assert "simulation-only" in (run.path / "journal.jsonl").read_text(encoding="utf-8")
+
+
+def test_what_an_evaluation_raises_costs_no_round() -> None:
+    with pytest.warns(RuntimeWarning, match="evaluate raised TypeError after round 1"):
+        run = train(PLAN, silos=silos(), options=options(), evaluate=lambda model, records: 3.0)  # type: ignore[arg-type,return-value]
+    assert len(run.rounds) == 2
+    assert run.evaluated == {}
+
+
+@pytest.mark.parametrize("metrics", ["none", "secure"])
+def test_an_evaluation_sees_no_records_where_measures_are_accounted(metrics: str) -> None:
+    seen: list[Any] = []
+    plan = PLAN.replace("evaluation", metrics=metrics)
+    with pytest.raises(PlanError, match="evaluate is for"):
+        train(plan, silos=silos(), options=options(), evaluate=lambda *given: seen.append(given))  # type: ignore[func-returns-value,arg-type,return-value]
+    assert not seen
+
+
 # -- progress, page
 
 

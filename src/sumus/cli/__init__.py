@@ -79,6 +79,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "predict": Command("what a run's model says of new rows", "sumus.cli.predict"),
+        "export": Command("a run's model in a file that other programs read", "sumus.cli.export"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),
         "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),
         "keys": Command(
@@ -103,6 +104,9 @@ _EXTRAS = {
     "nvflare": "nvflare",
     "psutil": "nvflare",
     "flwr": "flower",
+    "onnx": "export",
+    "safetensors": "export",
+    "tokenizers": "text",
 }
 
 # of click, or of the copy that typer brings

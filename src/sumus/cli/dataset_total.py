@@ -78,9 +78,14 @@ def after_text(spent: DatasetTotal) -> str:
     proved = "" if spent.proved else ", NOT PROVED in part"
     bound = f"ε ≤ {rounded_up(spent.epsilon)} at δ = {spent.delta:.3g} for one {spent.unit}"
     earlier = spent.before
-    if earlier is not None and earlier.runs:
-        bound += f" (ε ≤ {rounded_up(earlier.epsilon)} before)"
-    return f"{spent.dataset}: {bound}, {runs} by simple addition{proved} (sumus ledger show)"
+    before = (
+        f"; ε ≤ {rounded_up(earlier.epsilon)} before"
+        if earlier is not None and earlier.runs
+        else ""
+    )
+    return (
+        f"{spent.dataset}: {bound}, {runs} by simple addition{before}{proved} (sumus ledger show)"
+    )
 
 
 def ledger_text(ledger: Ledger, unit: str = "record") -> Text:

@@ -20,7 +20,7 @@ __all__ = ["Hanging", "animates", "colour", "screen", "speak_plainly", "spelled"
 _SYMBOLS = """\
 ≤ <=  ≥ >=  ≈ ~  ≠ !=  − -  – -  — -  … ...  · *
 × x  ∘ o  ⊗ x  √ sqrt  ‖ ||  ∞ inf  ² ^2  ³ ^3  → ->  ← <-  ± +/-  ½ 1/2  ¼ 1/4
-“ "  ” "  ’ '  ′ '  • *  ∈ in  ⁻ ^-  ⌈ ceil(  ⌉ )  ⌊ floor(  ⌋ )  ─ -  │ |  └ `  ├ |  ► >  ∎ .
+“ "  ” "  ’ '  ′ '  • *  ∈ in  ⁻ ^-  ⌈ ceil(  ⌉ )  ⌊ floor(  ⌋ )  ─ -  │ |  └ `  ├ |  ► >  ∎ .  █ #  ▒ =
 """
 _SPELLED = dict(pair.split(" ") for line in _SYMBOLS.splitlines() for pair in line.split("  "))
 _HANDLER = "sumus-spelled"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         repeats as repeats,
     )
     from sumus.data.columns import (
+        KNOTS as KNOTS,
         Column as Column,
         NumberColumn as NumberColumn,
         TextColumn as TextColumn,
@@ -95,7 +96,7 @@ __getattr__, __dir__, __all__ = door(
     catalogue="CATALOGUE named_set",
     cells="described described_pool",
     column_warnings="WARNING listed looks_like names_a_person names_an_identifier repeats",
-    columns="Column NumberColumn TextColumn",
+    columns="KNOTS Column NumberColumn TextColumn",
     decimal_comma="with_decimal_points",
     encoding="ColumnRule Encoding encode_rows undeclared_feature",
     fetched__prepare="prepare_fetched",

@@ -1,4 +1,5 @@
-"""Reads the result of a silo's own query into columns.
+"""Reads what a silo's own source file names into columns: the result of a query, or a file that
+needs more words than its path.
 
     database = "warehouse.duckdb"                # or an SQLite file; omitted: DuckDB over files
     query = "SELECT hospital, age, label FROM visits"    # or FROM '{folder}/visits/*.parquet'
@@ -6,6 +7,9 @@
 The query stands in a file of the silo, never in a plan: a plan comes from a coordinator, who must not
 be able to choose what is computed on somebody else's database. `data.path` (or `sumus join --data`)
 names that file.
+
+    file = "visits.xlsx"                         # instead of a query
+    sheet = "2024"                               # or encoding = "latin-1"
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.csv_table import columns_of_rows
 from sumus.errors import DataError
 from sumus.files import closest, parse_toml, read_toml
+from sumus.plan import ENCODINGS
 
-__all__ = ["SiloQuery", "read_query"]
+__all__ = ["SiloSource", "read_query"]
 
 _ROWS_AT_ONCE = 65_536
 _FOLDER = "{folder}"
@@ -41,52 +46,60 @@ _DUCKDB_RULES = (  # in this order: the last one locks them
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SiloQuery:
-    """What a silo's query file says.
+class SiloSource:
+    """What a silo's source file says.
 
     Args:
-        query: one SELECT statement; {folder} is the folder of the query file, the only one from
+        query: one SELECT statement; {folder} is the folder of the source file, the only one from
             which DuckDB reads.
-        database: a DuckDB or SQLite file, relative to the query file; None: DuckDB over files.
+        database: a DuckDB or SQLite file, relative to the source file; None: DuckDB over files.
         driver: instead, an installed Python driver (DB-API 2.0), such as psycopg.
         connect: what the driver's connect() takes; None: nothing, the driver reads the environment.
+        file: instead of a query, a file or folder, relative to the source file.
+        sheet: of that file, where it is a workbook.
+        encoding: of that file, where it is text.
     """
 
-    query: str
+    query: str = ""
     database: str | None = None
     driver: str | None = None
     connect: str | None = None
+    file: str | None = None
+    sheet: str | None = None
+    encoding: str | None = None
 
     @classmethod
-    def load(cls, path: Path) -> SiloQuery:
-        """Read a query file, refusing keys it does not know."""
-        entries = parse_toml(read_toml(path, "query file"), "query file")
+    def load(cls, path: Path) -> SiloSource:
+        """Read a source file, refusing keys it does not know."""
+        entries = parse_toml(read_toml(path, "source file"), "source file")
         known = [item.name for item in fields(cls)]
         for name, value in entries.items():
             if name not in known:
                 raise DataError(
-                    f"{path}: {name!r} is no key of a query file. {closest(name, known)}"
+                    f"{path}: {name!r} is no key of a source file. {closest(name, known)}"
                 )
             if not isinstance(value, str) or not value.strip():
                 raise DataError(f"{path}: {name} must be text. Write it in quotes.")
-        if "query" not in entries:
-            raise DataError(f'{path} must say query = "SELECT …". Add it.')
+        if ("query" in entries) == ("file" in entries):
+            raise DataError(f'{path} must say query = "SELECT …" or file = "…", one of them.')
+        if entries.get("encoding", ENCODINGS[0]) not in ENCODINGS:
+            raise DataError(f"{path}: encoding must be one of {', '.join(ENCODINGS)}.")
         if {"driver", "database"} <= set(entries):
             raise DataError(f"{path} must name a database or a driver, not both. Remove one.")
         return cls(**entries)
 
 
-def read_query(path: Path) -> tuple[dict[str, Column], bool]:
+def read_query(path: Path, asked: SiloSource) -> tuple[dict[str, Column], bool]:
     """All columns of a query's result, and whether the database declares their types.
 
     Guarantee: nothing is written: DuckDB and SQLite open the database read-only and run one SELECT,
-        without extensions, network or files outside of the query file's folder. Rows are sorted by
+        without extensions, network or files outside of the source file's folder. Rows are sorted by
         their values: their order in the database does not matter.
 
     Args:
-        path: the query file.
+        path: the source file.
+        asked: what it says.
     """
-    asked = SiloQuery.load(path)
     if asked.driver is not None:
         return _sorted_rows(dict(_by_driver(path, asked))), False
     database = None if asked.database is None else (path.parent / asked.database).resolve()
@@ -155,7 +168,7 @@ def _may_only_read(action: int, first: str | None, second: str | None, *_: objec
     return sqlite3.SQLITE_OK if harmless else sqlite3.SQLITE_DENY
 
 
-def _by_driver(path: Path, asked: SiloQuery) -> dict[str, TextColumn]:
+def _by_driver(path: Path, asked: SiloSource) -> dict[str, TextColumn]:
     try:
         driver = importlib.import_module(asked.driver or "")
     except ImportError:

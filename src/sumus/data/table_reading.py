@@ -13,7 +13,7 @@ from sumus.data.columns import Column
 from sumus.data.csv_table import read_csv
 from sumus.data.folder_table import join_tables, table_files
 from sumus.data.parquet_table import read_arrow, read_parquet
-from sumus.data.query_table import read_query
+from sumus.data.query_table import SiloSource, read_query
 from sumus.data.table_files import Kind, kind_of
 from sumus.data.xlsx_table import read_xlsx
 from sumus.errors import DataError
@@ -45,14 +45,20 @@ def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool
     asked every time.
 
     Args:
-        path: a file, a folder of files or a silo's query.
+        path: a file, a folder of files or a silo's source file.
         rules: what the plan says about it.
     """
     if path.is_dir():
         files = table_files(path)
         return _of_folder(path, tuple((file, *_state(file)) for file in files), rules)
     if kind_of(path) == "query":
-        return read_query(path)
+        asked = SiloSource.load(path)
+        if asked.file is None:
+            return read_query(path, asked)
+        inner = path.parent / asked.file
+        if not inner.exists() or (inner.is_file() and kind_of(inner) == "query"):
+            raise DataError(f"{path}: file {asked.file!r} must be a table. Correct the path.")
+        return read_table(inner, ReadingRules(asked.encoding or rules.encoding, asked.sheet))
     return _of_file(path, *_state(path), rules)
 
 

@@ -97,14 +97,16 @@ class Site:
         return name_of_file(self.data) if self.is_file else self.data
 
     def load(self, plan: TrainingPlan, silo: str) -> FederatedData:
-        """This silo's records as the plan encodes them; the plan's own path is never opened."""
+        """This silo's records as the plan encodes them; the plan's own path is never opened, and
+        which sheet of a workbook is read is the silo's choice too.
+        """
         if self.is_file:
             if plan.data.path is None:
                 raise DataError(
                     f"the plan uses the data set {plan.data.name!r}, this silo joined with a file. "
                     "Join with --data NAME."
                 )
-            return load_silo(plan.replace("data", path=self.data), silo)
+            return load_silo(plan.replace("data", path=self.data, sheet=None), silo)
         if (plan.data.name or "digits") != self.data or plan.data.path is not None:
             wanted = plan.data.name or plan.data.path
             raise DataError(

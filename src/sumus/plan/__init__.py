@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ResolvedSilo as ResolvedSilo,
         resolve as resolve,
     )
+    from sumus.plan.sections import ENCODINGS as ENCODINGS
     from sumus.plan.sizes import (
         CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
         CNN_HIDDEN as CNN_HIDDEN,
@@ -55,6 +56,7 @@ __getattr__, __dir__, __all__ = door(
     moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
+    sections="ENCODINGS",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
         "feature_shape float_sum_terms"

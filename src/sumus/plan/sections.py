@@ -30,6 +30,7 @@ from sumus.plan.algorithms import RULES, algorithms_with
 from sumus.tasks import TASKS
 
 __all__ = [
+    "ENCODINGS",
     "MECHANISMS",
     "SECTIONS",
     "AggregationPlan",

@@ -21,6 +21,7 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.report.description import write_description as write_description
     from sumus.report.loggers import open_loggers as open_loggers
+    from sumus.report.measures import view_of as view_of
     from sumus.report.page import write_report as write_report
     from sumus.report.plots import (
         GRID as GRID,
@@ -33,11 +34,14 @@ if TYPE_CHECKING:
         tidy as tidy,
         whole_numbers as whole_numbers,
     )
+    from sumus.report.words import statement_of as statement_of
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     description="write_description",
     loggers="open_loggers",
+    measures="view_of",
     page="write_report",
     plots="GRID INK SOFT blank_figure colour_scale plain_figure save tidy whole_numbers",
+    words="statement_of",
 )

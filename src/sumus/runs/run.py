@@ -38,6 +38,7 @@ from sumus.runs.callbacks import Callbacks, Told
 from sumus.runs.finishing import facts_of, finish, loaded_model
 from sumus.runs.given_in_python import Given, class_of, with_loss, with_model, with_records
 from sumus.runs.options import RunOptions
+from sumus.runs.own_evaluation import Evaluate, OwnEvaluation, require_simulation_of
 from sumus.runs.progress import shown
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
 from sumus.runs.room import require_room
@@ -78,6 +79,7 @@ def train(
     simulation: Simulation | None = None,
     loss: RecordLoss | None = None,
     callbacks: Callbacks | None = None,
+    evaluate: Evaluate | None = None,
     progress: Progress | bool | None = None,
     begun: Callable[[NoiseDesign, Account | None, FederatedData], None] | None = None,
     comparing: Callable[[int, int], None] | None = None,
@@ -112,6 +114,9 @@ def train(
             certified is refused. Measures stay the task's.
         callbacks: a `Callback`, a function of a round's entry, or several of them; what they raise
             costs no round.
+        evaluate: simulations only: a function of the released model and the test records that
+            returns numbers by name, called after every measured round. It sees records in the
+            clear, and no guarantee covers what it returns.
         progress: True shows the rounds, False does not, None shows them in notebooks; a function is
             called with design and entry after every round, and what it raises stops the run.
         begun: called once the guarantee is certified.
@@ -140,6 +145,7 @@ def train(
     plan = plan if start is None else with_start(plan, start)
     design = _designed(with_loss(with_model(plan, model), loss), data, model)
     require_room(design)
+    require_simulation_of(design.plan, evaluate)
     if start is not None:
         start.require_fit(design, void=None if simulation is None else _VOID)
     account = certify(design) if design.resolved.rules.private else None
@@ -168,7 +174,8 @@ def train(
             vanishing=options.vanishing,
             epsilon=epsilon,
         )
-        telling = (*_telling(design, run, progress), told)
+        measured = OwnEvaluation(evaluate, party, data, run, told)
+        telling = (*_telling(design, run, progress), measured, told)
         for _ in party.train(run, telling=telling):
             pass
         in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"

@@ -114,6 +114,16 @@ class TrainedRun:
             ),
         }
 
+    @property
+    def evaluated(self) -> dict[int, dict[str, float]]:
+        """What `evaluate` returned, by round; simulation only, no guarantee covers it."""
+        events = RunFolder.open(self.path).events
+        return {
+            int(detail["round"]): dict(detail["metrics"])
+            for event, detail in events
+            if event == "evaluated"
+        }
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write the run's page and return where it is (`sumus report`).
 

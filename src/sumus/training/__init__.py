@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         require_same as require_same,
     )
     from sumus.training.models import (
+        OwnIntercept as OwnIntercept,
+        SharedSlopes as SharedSlopes,
         flat_parameters as flat_parameters,
         linear_outputs as linear_outputs,
         load_flat as load_flat,
@@ -61,7 +63,7 @@ __getattr__, __dir__, __all__ = door(
     local__work="LocalWork",
     local_parameters="LocalPart at_home freeze_local knows_its_code",
     machine_arithmetic="arithmetic require_same",
-    models="flat_parameters linear_outputs load_flat",
+    models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",

@@ -132,7 +132,7 @@ def weights_folder(weights: Weights) -> Path:
         try:
             path = folder / name
             state = path.stat()
-            _require(weights, name, _digest(path, state.st_mtime_ns, state.st_size))
+            _require(weights, name, _file_digest(path, state.st_mtime_ns, state.st_size))
         except OSError as error:
             raise DataError(
                 f"{folder / name} cannot be read: {error.strerror or error}. Run: sumus data "
@@ -142,7 +142,7 @@ def weights_folder(weights: Weights) -> Path:
 
 
 @functools.lru_cache(maxsize=16)
-def _digest(path: Path, modified_ns: int, size: int) -> str:
+def _file_digest(path: Path, modified_ns: int, size: int) -> str:
     """SHA-256 of a file; one that changed is read again."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
