@@ -43,7 +43,11 @@ def test_outputs_were_kept_and_tell_nothing_of_the_machine(path: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=[pytest.mark.network] * (path.stem == "consortium"), id=path.stem)
+        pytest.param(
+            path,
+            marks=[pytest.mark.network, pytest.mark.long] * (path.stem == "consortium"),
+            id=path.stem,
+        )
         for path in NOTEBOOKS
     ],
 )

@@ -36,7 +36,11 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("example", "measure"), [("hospitals.py", "c-index "), ("images.py", "accuracy ")]
+    ("example", "measure"),
+    [
+        ("hospitals.py", "c-index "),
+        pytest.param("images.py", "accuracy ", marks=pytest.mark.long),
+    ],
 )
 def test_examples_run(example: str, measure: str, tmp_path: Path) -> None:
     environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}

@@ -57,6 +57,8 @@ INTENDED: dict[str, str] = {
     **{f"*removable.run.{name}": _SESSION for name in _MODEL},
     **{f"*removable.run.rounds.*.{name}": _SESSION for name in _ROUND},
     **{f"*removable.run.summary.{name}": _SESSION for name in ("accuracy", "loss")},
+    "*.summary.ledger.before": "the total without this run stands beside the one with it",
+    "*.summary.ledger.before.*": "the total without this run stands beside the one with it",
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.model_facts": "the hash of model.json, which says how rows and outputs are read",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",

@@ -65,7 +65,7 @@ def test_no_mutation_is_caught_only_because_it_uses_an_unknown_name(tmp_path: Pa
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("columns", [60, 160])
+@pytest.mark.parametrize("columns", [60, pytest.param(160, marks=pytest.mark.long)])
 def test_no_formatter_moves_a_mutation_away(columns: int, tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
