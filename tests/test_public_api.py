@@ -207,6 +207,7 @@ PINNED = {
         "DEFAULT_PLAN",
         "DEFAULT_ROWS_PER_PERSON",
         "DataPlan",
+        "ENCODINGS",
         "MODELS",
         "MomentShape",
         "PrivacyPlan",

@@ -231,6 +231,6 @@ def test_a_table_of_columns_as_a_silo_is_refused_in_one_line() -> None:
         def __getitem__(self, name: str) -> list[int]:
             return {"age": [1, 2, 3]}[name]
 
-    with pytest.raises(SumusError, match="must be a pair") as refusal:
+    with pytest.raises(SumusError, match="must be a table, a pair") as refusal:
         from_arrays([Frame()])
     assert "\n" not in str(refusal.value)

@@ -4,6 +4,7 @@ weights that computes something else.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,13 +91,17 @@ def begin(plan: TrainingPlan, **keywords: Any) -> Path:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(plan, progress=stop, options=RunOptions(threads=1), **keywords)
+        train(plan, progress=stop, options=RunOptions(max_epsilon=math.inf, threads=1), **keywords)
     (path,) = Path("runs").iterdir()
     return path
 
 
 def go_on(path: Path, model: torch.nn.Module) -> TrainedRun:
-    return train(model=model, silos=arrays(), options=RunOptions(threads=1, resume=path))
+    return train(
+        model=model,
+        silos=arrays(),
+        options=RunOptions(max_epsilon=math.inf, threads=1, resume=path),
+    )
 
 
 @pytest.mark.parametrize("overrides", [{}, WHOLE_SILOS], ids=["split-noise", "silo"])
@@ -106,7 +111,10 @@ def test_a_run_is_not_resumed_with_a_model_that_only_looks_the_same(
     monkeypatch.setattr("sumus.runs.secret.fresh_secret", lambda: b"\7" * 32)
     plan = TrainingPlan.from_toml(PLAN).with_overrides(overrides)
     whole = train(
-        plan, model=Scaled(), silos=arrays(), options=RunOptions(threads=1, root=Path("whole"))
+        plan,
+        model=Scaled(),
+        silos=arrays(),
+        options=RunOptions(max_epsilon=math.inf, threads=1, root=Path("whole")),
     )
     path = begin(plan, model=Scaled(), silos=arrays())
     assert str(Scaled(100.0)) == str(Scaled())
@@ -184,10 +192,17 @@ def test_a_run_is_not_resumed_after_the_file_of_its_feature_map_was_edited(
     Path("mymodule.py").write_text(MAP.replace("mean", "amax"))
     forget(monkeypatch)
     with pytest.raises(GuaranteeError, match="another feature map"):
-        train(silos=images, options=RunOptions(threads=1, resume=path))
+        train(silos=images, options=RunOptions(max_epsilon=math.inf, threads=1, resume=path))
     Path("mymodule.py").write_text(MAP)
     forget(monkeypatch)
-    assert len(train(silos=images, options=RunOptions(threads=1, resume=path)).rounds) == 2
+    assert (
+        len(
+            train(
+                silos=images, options=RunOptions(max_epsilon=math.inf, threads=1, resume=path)
+            ).rounds
+        )
+        == 2
+    )
 
 
 def test_a_run_is_not_resumed_with_rows_of_other_persons() -> None:
@@ -198,7 +213,7 @@ def test_a_run_is_not_resumed_with_rows_of_other_persons() -> None:
     text = PLAN.replace("[federation]", 'unit = "person"\n[federation]')
     path = begin(TrainingPlan.from_toml(text), silos=silos, groups=whose)
     others = [np.repeat(np.arange(30), 2), *whose[1:]]
-    resume = RunOptions(threads=1, resume=path)
+    resume = RunOptions(max_epsilon=math.inf, threads=1, resume=path)
     with pytest.raises(GuaranteeError, match="other records"):
         train(silos=silos, groups=others, options=resume)
     assert len(train(silos=silos, groups=whose, options=resume).rounds) == 2
