@@ -51,7 +51,11 @@ def _index(names: list[str]) -> Any:
 
 def frame(columns: Mapping[str, list[Any]]) -> bytes:
     """A pickle of a frame as pandas writes it, one block a column."""
-    pretended = set(sys.modules)
+    # the real one, where a test has loaded it, calls things by other names
+    pandas = {
+        name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] == "pandas"
+    }
+    others = set(sys.modules)
     blocks = tuple(
         _object(
             "pandas._libs.internals",
@@ -66,8 +70,9 @@ def frame(columns: Mapping[str, list[Any]]) -> bytes:
         "pandas.core.internals.managers", "BlockManager", blocks, [_index(list(columns)), None]
     )
     held = pickle.dumps(_object("pandas.core.frame", "DataFrame", state={"_mgr": managed}))
-    for name in set(sys.modules) - pretended:
+    for name in set(sys.modules) - others:
         del sys.modules[name]
+    sys.modules.update(pandas)
     return held
 
 
