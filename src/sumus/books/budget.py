@@ -23,7 +23,7 @@ from sumus.books.round import rounded_up
 from sumus.books.spending import Total
 from sumus.errors import PlanError, PolicyError
 from sumus.files import RuledTable, flag, key, number, parse_toml, read_toml
-from sumus.plan import TrainingPlan
+from sumus.plan import UNNAMED, TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
@@ -122,8 +122,9 @@ class Budget:
         more = f"{math.ceil(epsilon)}" if math.isfinite(epsilon) else "inf"
         if math.isinf(epsilon):
             spent = "no bound (a run without noise, or one that protects less, is among them)"
+        name = "" if self.ledger.dataset != UNNAMED else ", or name= where these are other records"
         raise PolicyError(
             f"{self.ledger.dataset} would have {spent} for one {unit} after {runs} and this one, "
             f"and max_epsilon = {self.max_epsilon:g} ({self.said_by}). To go on, say --max-epsilon "
-            f"{more}, or write max_epsilon into {self.file}."
+            f"{more}, or write max_epsilon into {self.file}{name}."
         )
