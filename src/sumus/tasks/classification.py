@@ -112,7 +112,8 @@ class Classification(Task):
         if not 2 <= len(names) <= _MOST_DECLARED:
             raise DataError(
                 f"data.label_column {column.name!r} must hold between 2 and {_MOST_DECLARED} "
-                f"classes, got {len(names)}. Name another column, or turn the numbers into classes."
+                f"classes, got {len(names)}. Name another column, or turn the numbers into classes; a "
+                f'number is learned by training.task = "regression" (--task regression).'
             )
         if categories.declared:
             return Labels(classes, LabelFacts(names))
