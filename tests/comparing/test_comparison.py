@@ -136,9 +136,12 @@ def test_a_network_is_tuned_too() -> None:
     assert all((a == b).all() for a, b in zip(before, network.parameters(), strict=True))
 
 
-def test_no_baseline_leaves_a_silo_whose_metrics_are_secure(tmp_path: Path) -> None:
-    plan = TrainingPlan.from_toml(PLAN).with_overrides({"evaluation.metrics": "secure"})
-    with pytest.raises(PlanError, match="belong to a simulation"):
+@pytest.mark.parametrize("metrics", ["secure", "none"])
+def test_no_exact_figure_stands_beside_an_account_that_knows_none(
+    tmp_path: Path, metrics: str
+) -> None:
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"evaluation.metrics": metrics})
+    with pytest.raises(PlanError, match=f'"simulation", and the plan\'s is "{metrics}"'):
         sumus.train(
             plan,
             silos=_silos("classification"),

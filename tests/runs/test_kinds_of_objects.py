@@ -19,6 +19,7 @@ from scipy import sparse
 
 import sumus
 from sumus.data import FederatedData
+from sumus.data.object_pairs import without_loader
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 from sumus.runs import RunOptions, describe, train
@@ -398,6 +399,42 @@ def test_a_loader_that_would_serve_other_records_is_refused() -> None:
     for sampler in (chosen, weighted, again):
         with pytest.raises(DataError, match="chooses or weighs records"):
             train(PLAN, silos=[loader(X, Y, sampler=sampler)] * 3, options=options())
+
+    class Loader(data.DataLoader):
+        def __iter__(self) -> Any:
+            return iter([next(super().__iter__())])
+
+    class RandomSampler(data.Sampler):
+        def __iter__(self) -> Any:
+            return iter([0] * len(X))
+
+        def __len__(self) -> int:
+            return len(X)
+
+    ten, every, records = range(10), data.SequentialSampler(X), Pairs(X, Y)
+    few = data.BatchSampler(data.SubsetRandomSampler(ten), 5, drop_last=False)
+    others = data.BatchSampler(data.RandomSampler(X), 5, drop_last=False)
+    tenth = data.DistributedSampler(records, num_replicas=10, rank=0)
+    for chosen_by in (
+        {"batch_sampler": few},
+        {"batch_sampler": [[0, 1], [2]]},
+        {"batch_sampler": others},
+        {"sampler": data.RandomSampler(records, num_samples=10)},
+        {"sampler": data.SequentialSampler(ten)},
+        {"sampler": tenth},
+        {"sampler": RandomSampler()},
+        {"batch_size": 7, "drop_last": True},
+    ):
+        with pytest.raises(DataError, match="chooses or weighs records"):
+            without_loader(data.DataLoader(records, **chosen_by))
+    with pytest.raises(DataError, match="chooses or weighs records"):
+        without_loader(Loader(records, batch_size=5))
+    for all_once in (
+        {"batch_size": None},
+        {"sampler": every},
+        {"batch_size": 7, "drop_last": True, "shuffle": True},
+    ):
+        assert without_loader(data.DataLoader(records, **all_once))[0] is records
 
     class Stream(data.IterableDataset):
         def __iter__(self) -> Any:

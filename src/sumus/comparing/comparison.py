@@ -1,7 +1,7 @@
 """The run's model beside a constant answer, all silos together without privacy, and every silo
 alone.
 
-Everything here sees records in the clear, so it belongs to a simulation: a plan with secure metrics
+Everything here sees records in the clear, so it belongs to a simulation: a plan with other metrics
 is refused, and nothing of it is ever sent by a silo.
 """
 
@@ -49,15 +49,16 @@ Scores = tuple[npt.NDArray[Any], ...]
 
 
 def require_simulation(plan: TrainingPlan) -> None:
-    """Refuse to compare where records are counted behind noise: the comparison would tell them
-    without any.
+    """Refuse to compare where test records are counted behind noise or not at all: the comparison
+    would tell of them in the clear, beside an account that knows nothing of it.
     """
-    if plan.evaluation.metrics == "secure":
+    metrics = plan.evaluation.metrics
+    if metrics != "simulation":
         raise PlanError(
             "--compare",
             "true",
-            'cannot stand beside evaluation.metrics = "secure": models without privacy belong '
-            "to a simulation",
+            f'is for evaluation.metrics = "simulation", and the plan\'s is "{metrics}": its figures '
+            "are exact",
             'Leave it out, or set evaluation.metrics = "simulation".',
         )
 

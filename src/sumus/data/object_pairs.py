@@ -5,6 +5,7 @@ Torch's datasets and loaders are known by what they offer; torch is not imported
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ from sumus.errors import DataError
 
 __all__ = ["pair_of", "rows_of_dataset", "without_loader"]
 
-_ALL_ONCE = ("SequentialSampler", "RandomSampler", "DistributedSampler")
 _LOADER_IGNORED = (
     "batches and order of the DataLoader are not used: its dataset is read as it stands, and "
     "batches are drawn at random"
@@ -36,15 +36,38 @@ def without_loader(given: Any) -> tuple[Any, tuple[str, ...]]:
         hasattr(given, "dataset") and hasattr(given, "sampler") and hasattr(given, "collate_fn")
     ):
         return given, ()
-    chooses = type(given.sampler).__name__
-    odd = chooses not in _ALL_ONCE or bool(getattr(given.sampler, "replacement", False))
-    if not _is_stream(given.dataset) and odd:
+    chooser = None if _is_stream(given.dataset) else _chooser(given)
+    if chooser is not None:
         raise DataError(
-            f"a DataLoader whose sampler is a {chooses} chooses or weighs records, and batches are "
-            "drawn by the plan. Pass the records it means: torch.utils.data.Subset(dataset, …)."
+            f"a DataLoader with {chooser} chooses or weighs records, or may, and batches are drawn "
+            "by the plan. Pass the records it means: torch.utils.data.Subset(dataset, …)."
         )
     dataset, _ = without_loader(given.dataset)
     return dataset, (_LOADER_IGNORED,)
+
+
+def _chooser(loader: Any) -> str | None:
+    """What may keep a loader from serving every record of its dataset once an epoch; None: it does,
+    or drops another odd rest each time.
+
+    A class of somebody's own may choose whatever its name and length are.
+    """
+    torch_data = sys.modules.get("torch.utils.data")  # whoever has a loader has imported it
+    if torch_data is None or type(loader) is not torch_data.DataLoader:
+        return f"the class {type(loader).__name__}"
+    sampler, batches = loader.sampler, loader.batch_sampler
+    in_order = type(sampler) is torch_data.SequentialSampler
+    if not in_order and (type(sampler) is not torch_data.RandomSampler or sampler.replacement):
+        return f"a {type(sampler).__name__}"
+    if len(sampler) != len(loader.dataset):
+        return f"a {type(sampler).__name__} of {len(sampler)} records"
+    if batches is None:
+        return None
+    if type(batches) is not torch_data.BatchSampler or batches.sampler is not sampler:
+        return f"a batch_sampler ({type(batches).__name__}) of its own"
+    if in_order and batches.drop_last and len(sampler) % batches.batch_size:
+        return "drop_last = True and no shuffling"
+    return None
 
 
 def _is_stream(given: Any) -> bool:

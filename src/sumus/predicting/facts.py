@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -24,7 +24,7 @@ from sumus.files import from_json, plain_json
 from sumus.plan import TrainingPlan
 from sumus.tasks import LabelFacts
 
-__all__ = ["FORMAT", "ModelFacts", "state_hash"]
+__all__ = ["FORMAT", "ModelFacts", "odd_state", "state_hash"]
 
 FORMAT: Final = 1
 
@@ -127,14 +127,58 @@ class ModelFacts:
 
 
 def state_hash(state: Mapping[str, Any]) -> str:
-    """SHA-256 of named tensors: names, kinds, shapes and values."""
+    """SHA-256 of a module's state: names, kinds, shapes and values of its tensors, and whatever
+    else it keeps (`get_extra_state`).
+
+    Guarantee: states with one hash are alike, unless there is something in them that is neither a
+        tensor nor plain (numbers, texts, bytes, lists, tuples, dictionaries): `odd_state` names it.
+    """
     digest = hashlib.sha256(b"sumus-state-v1")
     for name in sorted(state):
         tensor = state[name]
-        if not isinstance(tensor, torch.Tensor):  # what a module keeps beside its tensors
-            digest.update(repr((name, type(tensor).__name__)).encode())
-            continue
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(repr((name, str(plain.dtype), tuple(plain.shape))).encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+        if isinstance(tensor, torch.Tensor):
+            _add_tensor(digest.update, name, tensor)
+        else:
+            _add_plain(digest.update, name, tensor)
     return f"sha256:{digest.hexdigest()}"
+
+
+def odd_state(state: Mapping[str, Any]) -> str | None:
+    """The first entry whose values no hash stands for; None: there is none."""
+    return next((name for name in sorted(state) if not _is_plain(state[name])), None)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, torch.Tensor) or type(value) in _SCALARS:
+        return True
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(_is_plain(part) for pair in value.items() for part in pair)
+    return False
+
+
+_SCALARS: Final = (type(None), bool, int, float, complex, str, bytes)
+
+
+def _add_tensor(add: Callable[[bytes], None], name: str, tensor: torch.Tensor) -> None:
+    plain = tensor.detach().cpu().contiguous()
+    add(repr((name, str(plain.dtype), tuple(plain.shape))).encode())
+    add(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _add_plain(add: Callable[[bytes], None], name: str, value: Any) -> None:
+    """One entry after the other, each with its kind and its length, so that no two read alike."""
+    kind = type(value).__name__
+    if isinstance(value, torch.Tensor):
+        _add_tensor(add, name, value)
+    elif type(value) in _SCALARS:
+        add(repr((name, kind, value)).encode())
+    elif isinstance(value, list | tuple | dict):
+        add(repr((name, kind, len(value))).encode())
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in parts:
+            _add_plain(add, "key", key)
+            _add_plain(add, "value", part)
+    else:
+        add(repr((name, kind)).encode())

@@ -27,7 +27,7 @@ from sumus.data import Encoding, undeclared_feature
 from sumus.errors import DataError, PlanError, StorageError
 from sumus.files import read_bytes
 from sumus.plan import TrainingPlan
-from sumus.predicting.facts import ModelFacts, state_hash
+from sumus.predicting.facts import ModelFacts, odd_state, state_hash
 from sumus.predicting.predictions import Predictions
 from sumus.predicting.rows import EncodedRows, records_of
 from sumus.purity import InputKind, own_copy, released_model
@@ -236,6 +236,13 @@ def _load(module: nn.Module, file: Path, facts: ModelFacts) -> None:
         raise StorageError(
             f"{file} is not the model that the run wrote: it was changed since. Restore it from a "
             "backup."
+        )
+    odd = odd_state(state)
+    if odd is not None:
+        raise StorageError(
+            f"{file}: {odd} holds a {type(state[odd]).__name__} of values that no hash stands for, "
+            "so a change would not be seen. Keep numbers, texts, lists and dictionaries in a "
+            "module's extra state."
         )
     try:
         module.load_state_dict(state)

@@ -178,7 +178,7 @@ def train(
         telling = (*_telling(design, run, progress), measured, told)
         for _ in party.train(run, telling=telling):
             pass
-        in_the_clear = options.compare or design.plan.evaluation.metrics == "simulation"
+        in_the_clear = design.plan.evaluation.metrics == "simulation"
         compared = constant_baseline(design.plan, data) if in_the_clear else {}
         beside = (
             compare(
