@@ -103,7 +103,8 @@ def _predicted(model: Model, table: Path, keep: tuple[str, ...]) -> Predictions:
     if not table.exists():
         raise DataError(f"{table} does not exist. Name the table whose rows are to be predicted.")
     try:
-        columns, _ = read_table(table, ReadingRules.of(model.plan.data))
+        rules = ReadingRules.of(model.plan.data)
+        columns, _ = read_table(table, rules, as_asked=True)  # a line a row, in that order
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{table} cannot be read: {reason}. Give another file.") from None
