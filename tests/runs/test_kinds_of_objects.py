@@ -19,7 +19,7 @@ from scipy import sparse
 
 import sumus
 from sumus.data import FederatedData
-from sumus.data.object_pairs import without_loader
+from sumus.data.object_pairs import pair_of, without_loader
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 from sumus.runs import RunOptions, describe, train
@@ -388,6 +388,18 @@ def test_missing_values_of_arrays_need_a_word_that_names_the_way() -> None:
         train(planned, silos=pairs(np.where(np.isnan(HOLES), np.inf, X), Y), options=options())
     with pytest.raises(PlanError, match=r"data\.missing"):
         train(PLAN, silos=pairs(HOLES, Y), missing="mean", options=options())
+
+
+@pytest.mark.parametrize("form", [np.array, list, torch.tensor], ids=["arrays", "lists", "tensors"])
+def test_two_records_with_several_labels_are_no_pair_of_arrays(form: Any) -> None:
+    items = [(form([1.0, 2.0, float(row)]), form([row % 2, 1])) for row in range(3)]
+    for count in (1, 2, 3):
+        x, y = pair_of(items[:count], "a")
+        assert (np.shape(x), np.shape(y)) == ((count, 3), (count, 2))
+    x, y = pair_of([[one for one, _ in items[:2]], [other for _, other in items[:2]]], "a")
+    assert (np.shape(x), np.shape(y)) == ((2, 3), (2, 2))
+    wide, flags = np.ones((2, 3)), np.ones((2, 2))
+    assert pair_of((wide, flags), "a")[0] is wide
 
 
 def test_a_loader_that_would_serve_other_records_is_refused() -> None:

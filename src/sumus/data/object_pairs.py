@@ -6,8 +6,10 @@ Torch's datasets and loaders are known by what they offer; torch is not imported
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from sumus.data.object_arrays import array_of
 from sumus.data.silos import Records
@@ -139,5 +141,17 @@ def _is_labelled(value: Any) -> bool:
         isinstance(value, tuple | list)
         and len(value) == 2
         and _has_items(value[0])
-        and not (_has_items(value[1]) and not isinstance(value[1], str))
+        and (not _has_items(value[1]) or isinstance(value[1], str) or _is_record(value))
     )
+
+
+def _is_record(value: Sequence[Any]) -> bool:
+    """Whether two arrays are one record and its labels: rows of one array have one shape, and many
+    records have as many labels.
+    """
+    try:
+        record, labels = (tuple(np.shape(part)) for part in value)
+    except ValueError:  # of several lengths
+        return False
+    many = len(record) > 1 and record[0] == labels[0]
+    return len(labels) == 1 and record != labels and not many

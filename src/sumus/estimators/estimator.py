@@ -87,7 +87,7 @@ class Estimator(Estimating):
         """Train across silos with the real protocol and the real noise, all in this process.
 
         Guarantee: `privacy_`, for one row of one silo, or with `groups` for one person with all its
-            rows. The release is on the ledger of the data set before it happens, so fits add up.
+            rows in one silo (in as many as `privacy.silos_per_person` of `plan` says). The release is on the ledger of the data set before it happens, so fits add up.
 
         Args:
             X: a table (a frame, or a mapping of names to columns) or an array of numbers.

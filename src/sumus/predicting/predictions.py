@@ -66,11 +66,17 @@ class Predictions:
         return replace(self, columns={**kept, **self.columns})
 
     def to_csv(self) -> str:
-        """A header and a line a row; numbers as precise as they are."""
+        """A header and a line a row; numbers as precise as they are.
+
+        Guarantee: no cell of text begins with = + - @, a tab or a new line, with which spreadsheets
+            begin a formula: an apostrophe stands in front, unless the text is a number. Returns are
+            new lines inside their cell.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
+        writer.writerow(map(_no_formula, self.columns))
+        cells = [map(_no_formula, column.tolist()) for column in self.columns.values()]
+        writer.writerows(zip(*cells, strict=True))
         return text.getvalue()
 
     def write(self, path: str | Path) -> Path:
@@ -121,6 +127,21 @@ def _values(column: Column) -> npt.NDArray[Any]:
         whole = np.isfinite(numbers).all() and (np.abs(numbers) < 2.0**53).all()
         return numbers.astype(np.int64) if whole and (numbers % 1 == 0).all() else numbers
     return np.array([*column.values, ""])[column.codes]
+
+
+def _no_formula(cell: Any) -> Any:
+    """A cell that a spreadsheet shows as it is, whoever wrote it."""
+    if not isinstance(cell, str):
+        return cell
+    # a lone return is a new row for whoever reads the file, and Python's writer does not quote it
+    cell = cell.replace("\r\n", "\n").replace("\r", "\n")
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\n")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _plain(column: npt.NDArray[Any]) -> Any:
