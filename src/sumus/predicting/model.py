@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,8 +108,9 @@ class Model:
     def predict(self, x: Any) -> npt.NDArray[Any]:
         """The prediction of every row: a class by its name (whole numbers where classes are
         numbered from 0), a number, the risk of an event; a column a label where there are several.
+        Warns of rows that are not as training expects them.
         """
-        columns = self.predictions(x).columns
+        columns = self._warned(x).columns
         for name in ("prediction", "risk"):
             if name in columns:
                 return columns[name]
@@ -116,9 +118,9 @@ class Model:
 
     def predict_proba(self, x: Any) -> npt.NDArray[np.float64]:
         """The probability of every class, in the order of `labels.names`; of several labels that of
-        yes to each.
+        yes to each. Warns as `predict` does.
         """
-        columns = self.predictions(x).columns
+        columns = self._warned(x).columns
         if not any(name.startswith("probability:") for name in columns):
             rule = "has no probabilities of classes"
             raise PlanError("training.task", self.plan.training.task, rule, "Use predict.")
@@ -135,6 +137,15 @@ class Model:
         columns = self.plan.task.predictions(self._outputs(rows), self.labels)
         return Predictions(columns, rows.counts, self.notes)
 
+    def _warned(self, x: Any) -> Predictions:
+        """Predictions for somebody who does not see the counts beside them."""
+        said = self.predictions(x)
+        odd = said.counts.unlike_training()
+        if odd:
+            rows = f"of {said.counts.rows:,} rows"
+            warnings.warn(f"{rows}: {'; '.join(odd)}", UserWarning, stacklevel=3)
+        return said
+
     def outputs(self, x: Any) -> torch.Tensor:
         """What the module returns for every row, (rows, outputs)."""
         return self._outputs(self.rows(x))
@@ -149,6 +160,7 @@ class Model:
             undeclared=undeclared_feature(self.plan.data) if named else None,
             decimal_comma=self.plan.data.decimal_comma or (),
             missing=self.plan.data.missing,
+            labels=self._label_columns,
         )
 
     def __call__(self, records: torch.Tensor) -> Any:
@@ -182,6 +194,13 @@ class Model:
         """The module as it is evaluated: it returns the logits alone."""
         logits = self.plan.training.logits
         return self.module if logits is None else own_copy(self.module, logits=logits)
+
+    @property
+    def _label_columns(self) -> tuple[str, ...]:
+        """Columns of a table that training learned from."""
+        data = self.plan.data
+        named = data.named(self.plan.task.label_keys).values()
+        return (*(name for name in named if name is not None), *(data.label_columns or ()))
 
     @property
     def _kind(self) -> InputKind:

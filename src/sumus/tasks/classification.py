@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.tasks.class_measures import (
     LOSS_CAP,
     count_shape,
@@ -116,25 +116,23 @@ class Classification(Task):
             )
         if categories.declared:
             return Labels(classes, LabelFacts(names))
+        listed = dotted("data.categories", column.name)
         why = _why_not_classes(
             np.bincount(classes, minlength=len(names)), numeric=categories.numeric
         )
         if why is not None:
             fix = (
-                f"List the classes in data.categories.{column.name}, name another column, or learn "
-                f'the number itself: training.task = "regression" with data.bounds.{column.name}.'
+                f"List the classes in {listed}, name another column, or learn the number itself: "
+                f'training.task = "regression" with {dotted("data.bounds", column.name)}.'
                 if categories.numeric
-                else f"List the classes in data.categories.{column.name}, or name another column."
+                else f"List the classes in {listed}, or name another column."
             )
             raise DataError(
                 f"data.label_column {column.name!r} cannot be taken for classes, which the plan "
                 f"does not list: {why}. {fix}"
             )
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        assumed = (
-            f"classes were read off column {column.name}: {shown} (data.categories.{column.name} "
-            "declares them)"
-        )
+        assumed = f"classes were read off column {column.name}: {shown} ({listed} declares them)"
         return Labels(classes, LabelFacts(names), (assumed,))
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.int64]:
