@@ -105,22 +105,24 @@ class Model:
         """What the plan does to a record in front of the module."""
         return PublicFeatures.of(self.plan, self.facts.shape)
 
-    def predict(self, x: Any) -> npt.NDArray[Any]:
+    def predict(self, x: Any, *, warn: bool = True) -> npt.NDArray[Any]:
         """The prediction of every row: a class by its name (whole numbers where classes are
         numbered from 0), a number, the risk of an event; a column a label where there are several.
-        Warns of rows that are not as training expects them.
+
+        Args:
+            warn: of rows outside the bounds or with unknown categories.
         """
-        columns = self._warned(x).columns
+        columns = self._told(x, warn).columns
         for name in ("prediction", "risk"):
             if name in columns:
                 return columns[name]
         return _side_by_side(columns, "prediction:")
 
-    def predict_proba(self, x: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, x: Any, *, warn: bool = True) -> npt.NDArray[np.float64]:
         """The probability of every class, in the order of `labels.names`; of several labels that of
-        yes to each. Warns as `predict` does.
+        yes to each. Arguments as for `predict`.
         """
-        columns = self._warned(x).columns
+        columns = self._told(x, warn).columns
         if not any(name.startswith("probability:") for name in columns):
             rule = "has no probabilities of classes"
             raise PlanError("training.task", self.plan.training.task, rule, "Use predict.")
@@ -137,11 +139,11 @@ class Model:
         columns = self.plan.task.predictions(self._outputs(rows), self.labels)
         return Predictions(columns, rows.counts, self.notes)
 
-    def _warned(self, x: Any) -> Predictions:
+    def _told(self, x: Any, warn: bool) -> Predictions:
         """Predictions for somebody who does not see the counts beside them."""
         said = self.predictions(x)
         odd = said.counts.unlike_training()
-        if odd:
+        if odd and warn:
             rows = f"of {said.counts.rows:,} rows"
             warnings.warn(f"{rows}: {'; '.join(odd)}", UserWarning, stacklevel=3)
         return said

@@ -66,8 +66,10 @@ class Classification(Task):
     measures = (
         Measure("accuracy", larger_is_better=True, is_share=True),
         Measure("loss", larger_is_better=False),
-        Measure("auroc", larger_is_better=True, word="AUROC"),
-        Measure("average_precision", larger_is_better=True, word="average precision"),
+        Measure("auroc", larger_is_better=True, word="AUROC", of_second=True),
+        Measure(
+            "average_precision", larger_is_better=True, word="average precision", of_second=True
+        ),
         Measure("brier", larger_is_better=False, word="Brier score"),
         Measure("calibration_error", larger_is_better=False, word="calibration error"),
     )
@@ -76,6 +78,7 @@ class Classification(Task):
         larger_is_better=False,
         is_share=True,
         word="spread of accuracy over silos",
+        at_zero="none beyond chance",
     )
     constant = ("majority", "most frequent class")
 
