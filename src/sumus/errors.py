@@ -65,9 +65,9 @@ class PlanError(SumusError):
     def __init__(self, field: str, value: object, rule: str, fix: str) -> None:
         self.field, self.value, self.rule, self.fix = field, value, rule, fix
         shown = repr(value)
-        super().__init__(
-            f"{field} {rule}, got {shown if len(shown) <= 200 else shown[:199] + '…'}. {fix}"
-        )
+        got = f", got {shown if len(shown) <= 200 else shown[:199] + '…'}"
+        # where nothing was given the rule says what is missing
+        super().__init__(f"{field} {rule}{'' if value is None else got}. {fix}")
 
 
 class DataError(SumusError):

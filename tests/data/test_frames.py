@@ -77,6 +77,66 @@ def test_frames_with_a_schema_have_the_columns_of_the_parquet_file(tmp_path: Pat
         same(typed(frame), expected)
 
 
+def test_columns_in_several_chunks_are_read_whole() -> None:
+    rows = {"age": [1, 2, 3, 4, 5], "ward": ["east", "west", "east", "north", None]}
+    typed_frame = pandas.DataFrame(rows).convert_dtypes(dtype_backend="pyarrow")
+    pieces = pandas.concat([typed_frame.iloc[:2], typed_frame.iloc[2:]])
+    series = {name: polars.Series(name, values) for name, values in rows.items()}
+    chunked = {
+        name: polars.concat([each[:2], each[2:]], rechunk=False) for name, each in series.items()
+    }
+    table = arrow.concat_tables([arrow.table(rows).slice(0, 2), arrow.table(rows).slice(2)])
+    kinds = arrow.chunked_array(
+        [arrow.array(["u", "v"]).dictionary_encode(), arrow.array(["v", "w"]).dictionary_encode()]
+    )
+    for given_frame in (pieces, chunked, table, {name: table[name] for name in rows}):
+        columns = columns_of(given_frame, "patients")
+        assert columns is not None
+        assert columns["age"].values.tolist() == [1, 2, 3, 4, 5]
+        assert words(columns["ward"]) == ["east", "west", "east", "north", None]
+    assert words(columns_of({"kind": kinds}, "t")["kind"]) == ["u", "v", "v", "w"]
+    assert len(columns_of({"kind": arrow.chunked_array([], arrow.string())}, "t")["kind"]) == 0
+
+
+def test_chunks_that_cannot_be_joined_are_one_line() -> None:
+    text = arrow.array(["x" * 2**26])
+    note = arrow.chunked_array([text] * 33)  # one buffer, 33 times
+    for frame in ({"note": note}, arrow.table({"note": note})):
+        with pytest.raises(DataError, match="column 'note'") as caught:
+            columns_of(frame, "patients")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_column_shorter_than_its_frame_is_refused() -> None:
+    class Short:
+        """A column that gives away fewer values than it says it has."""
+
+        def __len__(self) -> int:
+            return 3
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            return arrow.chunked_array([[1, 2]]).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(DataError, match="has 3 values, of which 2"):
+        columns_of({"age": Short()}, "patients")
+
+
+def test_a_column_of_nothing_is_declared_by_nobody() -> None:
+    nothing = arrow.table({"age": [1, 2], "ward": arrow.nulls(2)})
+    columns = columns_of(nothing, "patients")
+    assert columns is not None
+    assert isinstance(columns["ward"], TextColumn)
+    assert columns["ward"].untyped
+    assert words(columns["ward"]) == [None, None]
+    other = arrow.table({"age": [3, 4], "ward": ["east", "west"]})
+    for silos in ([nothing, other], [other, nothing]):  # it stops none of the others
+        joined = given_table(silos, silo=None, label=None)
+        assert joined is not None
+        ward = joined.table.columns["ward"]
+        assert sorted(map(str, words(ward))) == ["None", "None", "east", "west"]
+        assert joined.table.declares(ward)
+
+
 def test_a_pandas_column_has_the_type_of_its_dtype_and_objects_have_none() -> None:
     frame = pandas.DataFrame(
         {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from sumus.data import load
+from sumus.data import load, load_silo
 from sumus.data.parquet_table import read_parquet
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
@@ -57,9 +57,9 @@ def test_types_of_the_schema_decide(tmp_path):
         "amount": [1.5, nan, -2],
         "day": [10, nan, -1],
         "moment": [2, nan, 0],
-        "nothing": [nan] * 3,
     }.items():
         assert np.array_equal(columns[name].values, expected, equal_nan=True), name
+    assert (columns["nothing"].codes.tolist(), columns["nothing"].untyped) == ([-1] * 3, True)
     assert (columns["word"].values, columns["word"].codes.tolist(), columns["word"].declared) == (
         ("1", "b"),
         [0, -1, 1],
@@ -92,6 +92,42 @@ def test_a_dictionary_type_brings_its_public_categories_along(tmp_path):
         "is what the schema of the file declares" in line and "whether" in line
         for line in data.assumptions
     )
+
+
+def test_a_column_without_any_value_is_no_declaration(tmp_path):
+    """One record with a value gives the column a type; without it nothing is declared."""
+    rows = {"silo": ["A", "B"] * 4, "label": [0, 1] * 4, "age": range(8), "ward": arrow.nulls(8)}
+    path = _write(tmp_path, **rows)
+    declared, read_off = (
+        [line for line in load(_plan(path)).assumptions if words in line]
+        for words in ("schema of the file declares", "was read off the file")
+    )
+    assert ["ward" in line for line in declared] == [False]
+    assert ["ward" in line for line in read_off] == [True]
+    alone = _write(tmp_path, **{**rows, "silo": ["A"] * 8})
+    lists = {"silo": ["A", "B"], "label": ["0", "1"]}
+    plan = {"columns": ["age", "ward"], "bounds": {"age": [0, 9]}}
+    with pytest.raises(DataError, match="must declare column 'ward'"):
+        load_silo(_plan(alone, categories=lists, **plan), "A")
+    data = load_silo(_plan(alone, categories={**lists, "ward": ["east"]}, **plan), "A")
+    assert data.shape == (4,)
+
+
+def test_a_file_of_a_folder_without_any_value_of_a_column_stops_no_other(tmp_path):
+    for part, ward, age in (("1", None, [1.0, 2.0]), ("2", ["x", "y"], None), ("3", None, None)):
+        (tmp_path / part).mkdir()
+        nothing = arrow.nulls(2)
+        _write(
+            tmp_path / part,
+            silo=["A", "B"],
+            label=[0, 1],
+            ward=nothing if ward is None else ward,
+            age=nothing if age is None else age,
+        )
+    data = load(_plan(tmp_path))
+    assert sum(map(len, data.silos)) == 6
+    assert data.shape == (65 + 30,)  # text, a number
+    assert not any("read off the file" in line and "ward" in line for line in data.assumptions)
 
 
 def test_numeric_labels_and_silos_match_the_declared_lists(tmp_path):

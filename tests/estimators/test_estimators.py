@@ -232,6 +232,15 @@ def test_bad_input_is_one_line_and_a_value_error(
     assert not Path("runs").exists()
 
 
+def test_fewer_labels_than_rows_are_refused_also_where_a_frame_is_in_chunks() -> None:
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    x, y = rows(60)
+    frame = pandas.DataFrame(x).astype(pandas.ArrowDtype(arrow.float64()))
+    pieces = pandas.concat([frame.iloc[:20], frame.iloc[20:]])
+    with pytest.raises(ValueError, match="60"):
+        sumus.Classifier(random_state=0).fit(pieces, y[:20])
+
+
 def test_scikit_learn_is_optional() -> None:
     script = """
 import sys

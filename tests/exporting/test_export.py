@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,20 @@ import pytest
 torch = pytest.importorskip("torch")
 import sumus  # noqa: E402
 from sumus.cli import main  # noqa: E402
+from sumus.data import ColumnRule, Encoding  # noqa: E402
 from sumus.exporting import FORMATS, export_run  # noqa: E402
 from sumus.exporting.card import _plain  # noqa: E402
+from sumus.exporting.export import _behind_encoding  # noqa: E402
 from sumus.predicting import Model  # noqa: E402
 from sumus.runs import RunOptions, Simulation  # noqa: E402
+
+ENDINGS = {
+    "safetensors": "safetensors",
+    "onnx": "onnx",
+    "sklearn": "joblib",
+    "torch": "pt2",
+    "card": "md",
+}
 
 
 def _plan(path: Path, **sections) -> Path:
@@ -64,7 +75,7 @@ def _run(capsys, *arguments):
 @pytest.mark.deep
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_run_becomes_a_file_and_a_card(made, tmp_path, capsys, name):
-    out = tmp_path / f"model.{name}"
+    out = tmp_path / f"model.{ENDINGS[name]}"
     code, told, _ = _run(capsys, "export", made[1], "--format", name, "--out", out, "--json")
     assert code == 0
     said = json.loads(told)
@@ -73,8 +84,8 @@ def test_a_run_becomes_a_file_and_a_card(made, tmp_path, capsys, name):
         assert (said["file"], Path(said["card"])) == (None, out)
     else:
         assert said["sha256"] in card
-        assert f"model.{name} ({name})" in card.replace("\\", "")
-        assert Path(said["card"]).name == "model.card.md"
+        assert f"{out.name} ({name})" in card.replace("\\", "")
+        assert Path(said["card"]).name == f"{out.name}.card.md"
         assert out.stat().st_size > 0
     assert said["void"] is None
 
@@ -108,7 +119,7 @@ def test_the_card_of_a_void_run_begins_with_that(made, tmp_path, capsys):
     )
     assert code == 0
     assert "NO GUARANTEE" in told
-    lines = [line for line in (tmp_path / "m.card.md").read_text().splitlines() if line]
+    lines = [line for line in (tmp_path / "m.safetensors.card.md").read_text().splitlines() if line]
     assert lines[1].startswith("> **NO GUARANTEE.** This run is void")
     assert "ε\xa0≤" not in "\n".join(lines[:12])
     assert b"VOID" in (tmp_path / "m.safetensors").read_bytes()[:20_000]
@@ -120,11 +131,13 @@ def test_names_cannot_write_markdown():
 
 def test_what_is_there_stays_unless_forced(made, tmp_path, capsys):
     out = tmp_path / "model.safetensors"
-    (tmp_path / "model.card.md").write_text("mine")
+    (tmp_path / "model.safetensors.card.md").write_text("mine")
     arguments = ("export", made[1], "--format", "safetensors", "--out", out)
     code, _, error = _run(capsys, *arguments)
     assert (code, out.exists()) == (2, False)
-    assert "model.card.md exists. Name another file, or replace it with --force." in error
+    assert (
+        "model.safetensors.card.md exists. Name another file, or replace it with --force." in error
+    )
     assert _run(capsys, *arguments, "--force")[0] == 0
     out.write_bytes(b"mine")
     assert _run(capsys, *arguments)[0] == 2
@@ -138,6 +151,19 @@ def test_without_a_name_it_goes_by_the_run(made, tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {done.file.name, done.card.name}
 
 
+def test_a_graph_that_begins_behind_the_encoding_says_so():
+    age, word = ColumnRule("age", "scaled", low=0.0, high=1.0), ColumnRule("word", "hashed")
+    (line,) = _behind_encoding(SimpleNamespace(encoding=Encoding((age, word))))
+    assert "begins behind the encoding: its input is features, not columns, as word" in line
+    assert _behind_encoding(SimpleNamespace(encoding=Encoding((age,)))) == ()
+
+
+def test_formats_of_one_run_stand_side_by_side(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cards = {export_run(made[1], name).card.name for name in ("safetensors", "onnx", "card")}
+    assert len(cards) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -145,6 +171,8 @@ def test_without_a_name_it_goes_by_the_run(made, tmp_path, monkeypatch):
         (["--format", "onxn"], "Did you mean onnx?"),
         (["--format", "onnx", "--out", "missing/m.onnx"], "there is no folder missing"),
         (["--format", "onnx", "--out", "."], "is a folder. Name a file in it."),
+        (["--format", "onnx", "--out", "m.joblib"], "must end in .onnx for --format onnx"),
+        (["--format", "card", "--out", "m.onnx"], "must end in .md for --format card"),
         (["--format", "card", "--model", "torch.nn:Linear"], "Leave it out."),
     ],
 )
@@ -213,7 +241,7 @@ def test_the_code_of_the_cards_predicts_what_the_run_predicts(made, tmp_path, mo
         ("onnx", "session.run(None, inputs)"),
         ("sklearn", "pipeline.predict(frame)"),
     ):
-        done = export_run(made[1], name, tmp_path / f"{name}.model", force=True)
+        done = export_run(made[1], name, tmp_path / f"model.{ENDINGS[name]}")
         code = done.card.read_text().split("```python\n")[1].split("```")[0]
         assert last in code
         scope = {"frame": frame}

@@ -81,6 +81,11 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
 
 
+def test_where_there_was_no_file_none_is_called_intact(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot be written: .*Nothing was written\."):
+        replace_atomically(tmp_path / "none" / "a.bin", b"x")
+
+
 def test_a_full_disk_takes_back_a_half_appended_line(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     file.write_bytes(b"line one\n")

@@ -252,13 +252,57 @@ def test_a_description_has_no_model(run: Path, table: Path, tmp_path: Path, caps
         (["new.csv", "--out", "new.csv"], "is the table itself"),
         (["new.csv", "--out", "nowhere/out.csv"], "there is no folder nowhere"),
         (["new.csv", "--json"], "must stand beside --out"),
+        (["new.csv", "--out", "there.csv"], "there.csv exists. Name another file, or replace it"),
+        (["new.csv", "--encoding", "latin1"], "--encoding must be an encoding of text files"),
         (["new.csv", "--model", "nets:Net"], "is for runs whose model was given in Python"),
     ],
 )
 def test_what_is_asked_for_wrongly(run, table, tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(tmp_path)
-    assert words in refused(capsys, run, *arguments)[1]
+    (tmp_path / "there.csv").write_text("mine")
+    told = refused(capsys, run, *arguments)[1]
+    assert words in told
+    assert "got True" not in told
+    assert (tmp_path / "there.csv").read_text() == "mine"
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_a_result_that_is_there_is_replaced_when_forced(run: Path, table: Path, tmp_path: Path):
+    out = tmp_path / "there.csv"
+    out.write_text("mine")
+    assert main(["predict", str(run), str(table), "--out", str(out), "--force"]) == 0
+    assert out.read_text().startswith("prediction")
+
+
+def test_a_table_may_have_another_encoding_than_the_run(tmp_path: Path, capsys):
+    rows = "".join(f"{'AB'[i % 2]},{i % 7},{(i // 2) % 2}\n" for i in range(80))
+    text = "s,größe,y\n" + rows
+    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+    plan = TrainingPlan.from_table(
+        {
+            "privacy": {"epsilon": 3.0, "delta": 1e-3},
+            "federation": {"rounds": 1, "local_steps": 2},
+            "training": {"model": "logistic"},
+            "data": {
+                "path": str(tmp_path / "t.csv"),
+                "encoding": "latin-1",
+                "silo_column": "s",
+                "label_column": "y",
+                "bounds": {"größe": [0, 7]},
+            },
+        }
+    )
+    options = RunOptions(root=tmp_path / "runs", ledger=False, threads=1)
+    run = train(plan, options=options, simulation=Simulation(3)).path
+    new = tmp_path / "new.csv"
+    new.write_text(text, encoding="utf-8")
+    assert "has no column 'größe' if it is read as latin-1" in refused(capsys, run, new)[1]
+    assert main(["predict", str(run), str(new), "--encoding", "UTF-8"]) == 0
+    expected = capsys.readouterr().out
+    assert expected.count("\n") == 81
+    new.write_text(text, encoding="utf-8-sig")  # its mark says how it is written
+    assert main(["predict", str(run), str(new)]) == 0
+    assert capsys.readouterr().out == expected
 
 
 # -- arrays and modules of one's own

@@ -165,7 +165,7 @@ def _check_fill(fill: bool, path: Path | None, write: Path | None, seed: int | N
         raise PlanError("--fill", None if path is None else str(path), rule, "Name a plan.")
     if fill and seed is not None:
         rule = "cannot stand beside --seed (bounds from public noise are not private)"
-        raise PlanError("--fill", True, rule, "Remove one of them.")
+        raise PlanError("--fill", None, rule, "Remove one of them.")
 
 
 @final

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from sumus.cli.terminal import Hanging, screen
 from sumus.errors import PlanError
-from sumus.plan import TrainingPlan
+from sumus.files import closest
+from sumus.plan import ENCODINGS, TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
@@ -31,6 +32,7 @@ __all__ = [
     "StartFrom",
     "console",
     "guarantee_text",
+    "known_encoding",
     "load_plan",
     "modules_of_current_folder",
     "print_json",
@@ -127,6 +129,14 @@ def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> Train
             )
         changes[key.strip()] = value.strip()
     return plan.with_overrides(changes) if changes else plan
+
+
+def known_encoding(name: str) -> str:
+    """The encoding of a text table that `--encoding` names, or a refusal."""
+    if name.lower() not in ENCODINGS:
+        rule = "must be an encoding of text files"
+        raise PlanError("--encoding", name, rule, closest(name.lower(), ENCODINGS))
+    return name.lower()
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sumus.cli.options import AsJson, modules_of_current_folder, print_json
+from sumus.cli.options import AsJson, known_encoding, modules_of_current_folder, print_json
 from sumus.cli.terminal import screen
 from sumus.errors import DataError, PlanError
 
@@ -43,6 +45,13 @@ def predict_command(
             help="The class of a model that was given in Python.",
         ),
     ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of a text table, such as utf-8 or cp1252. Default: the run's."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out if it is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict new rows: a line a row with `prediction` and `probability:<class>`; of times `risk` and
@@ -50,13 +59,13 @@ def predict_command(
     counted and said.
     """
     if as_json and out is None:
-        raise PlanError("--json", True, "must stand beside --out", "Add --out FILE.")
-    _check_out(out, table)
+        raise PlanError("--json", None, "must stand beside --out", "Add --out FILE.")
+    _check_out(out, table, force=force)
     modules_of_current_folder()
     from sumus.predicting import Model
 
     chosen = Model.of_run(run, model)
-    said = _predicted(chosen, table, tuple(keep or ()))
+    said = _predicted(chosen, table, tuple(keep or ()), encoding)
     if out is None:
         typer.echo(said.to_csv(), nl=False)
     else:
@@ -82,9 +91,9 @@ def predict_command(
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _check_out(out: Path | None, table: Path) -> None:
-    """Refuse a result that could not be written, or would take the place of its input, before
-    anything is computed.
+def _check_out(out: Path | None, table: Path, *, force: bool) -> None:
+    """Refuse a result that could not be written, or would take the place of its input or of a file
+    that is there, before anything is computed.
     """
     if out is None:
         return
@@ -95,16 +104,38 @@ def _check_out(out: Path | None, table: Path) -> None:
         raise DataError(f"--out {out}: there is no folder {out.parent}. Make it first.")
     if out.exists() and table.exists() and out.samefile(table):
         raise DataError(f"--out {out} is the table itself. Name another file.")
+    if out.exists() and not force:
+        raise DataError(f"{out} exists. Name another file, or replace it with --force.")
 
 
-def _predicted(model: Model, table: Path, keep: tuple[str, ...]) -> Predictions:
+def _predicted(
+    model: Model, table: Path, keep: tuple[str, ...], encoding: str | None
+) -> Predictions:
     from sumus.data import ReadingRules, read_table
 
     if not table.exists():
         raise DataError(f"{table} does not exist. Name the table whose rows are to be predicted.")
+    rules = ReadingRules.of(model.plan.data)
+    if encoding is not None:
+        rules = replace(rules, encoding=known_encoding(encoding))
     try:
-        columns, _ = read_table(table, ReadingRules.of(model.plan.data))
+        columns, _ = read_table(table, rules)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{table} cannot be read: {reason}. Give another file.") from None
+    if rules.encoding is not None and encoding is None:
+        _require_names(model, columns, table, rules.encoding)
     return model.predictions(columns).beside(columns, keep)
+
+
+def _require_names(model: Model, columns: Iterable[str], table: Path, encoding: str) -> None:
+    """Refuse a table in which a name beyond ASCII is missing, as in text read by another encoding
+    than it was written in.
+    """
+    present = set(columns)
+    for name in () if model.encoding is None else model.encoding.names:
+        if name not in present and not name.isascii():
+            raise DataError(
+                f"{table} has no column {name!r} if it is read as {encoding}, which the run's plan "
+                "declares. Say how it is written with --encoding, such as --encoding utf-8."
+            )

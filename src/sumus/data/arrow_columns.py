@@ -46,18 +46,42 @@ def arrow_columns(arrow: Any, where: str, table: Any) -> dict[str, Column]:
     """
     if len(set(table.column_names)) != len(table.column_names):
         raise DataError(f"{where} has two columns of one name. Rename one of them.")
-    return {
-        name: arrow_column(arrow, where, name, table[name].combine_chunks())
-        for name in table.column_names
-    }
+    return {name: arrow_column(arrow, where, name, table[name]) for name in table.column_names}
 
 
 def arrow_column(arrow: Any, where: str, name: str, values: Any) -> Column:
-    """One Arrow array as a column; a kind that is no feature is refused."""
-    types = arrow.types
+    """One Arrow array as a column, all chunks of it; a kind that is no feature is refused.
+
+    Guarantee: the column has one value per value of the array. What has no type but null, as nothing
+        is there, is declared by nobody: it is untyped, and all of it is missing.
+    """
+    rows = len(values)
     if isinstance(values, arrow.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks else arrow.array([], type=values.type)
-    kind = values.type
+        values = _whole(arrow, where, name, values)
+    column = _of_kind(arrow, where, name, values, values.type)
+    if len(column) != rows:
+        raise DataError(
+            f"{where}: column {name!r} has {rows} values, of which {len(column)} can be read. Save "
+            "the table again."
+        )
+    return column
+
+
+def _whole(arrow: Any, where: str, name: str, values: Any) -> Any:
+    """The chunks of an array as one."""
+    if not values.num_chunks:
+        return arrow.array([], type=values.type)
+    try:
+        return values.combine_chunks()
+    except arrow.ArrowException as error:
+        raise DataError(
+            f"{where}: the chunks of column {name!r} cannot be joined ({type(error).__name__}), as "
+            "text of more than 2 GB cannot. Leave the column out, or shorten its values."
+        ) from None
+
+
+def _of_kind(arrow: Any, where: str, name: str, values: Any, kind: Any) -> Column:
+    types = arrow.types
     if types.is_dictionary(kind) and _is_text(types, kind.value_type):
         return _text(name, values, declared=True)
     if types.is_dictionary(kind):
@@ -66,12 +90,9 @@ def arrow_column(arrow: Any, where: str, name: str, values: Any) -> Column:
         return _text(name, values.dictionary_encode(), declared=False)
     if types.is_boolean(kind):
         return NumberColumn(name, _numbers(arrow, values), bounds=(0.0, 1.0))
-    if (
-        types.is_null(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-    ):
+    if types.is_null(kind):
+        return TextColumn(name, (), np.full(len(values), -1, dtype=np.int32), untyped=True)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return NumberColumn(name, _numbers(arrow, values))
     if types.is_date(kind) or types.is_timestamp(kind):
         moments = values.cast(arrow.timestamp("us"), safe=False).cast(arrow.int64())

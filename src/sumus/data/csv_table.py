@@ -46,7 +46,7 @@ def read_csv(path: Path, *, encoding: str | None = None) -> dict[str, TextColumn
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} must be UTF-8 text: {error.reason} at byte {error.start}. Save it as UTF-8, or "
-            "declare data.encoding."
+            "declare data.encoding (--encoding of `sumus new` and `sumus predict`)."
         ) from None
     except OSError as error:
         raise DataError(

@@ -78,10 +78,11 @@ def join_tables(
             )
         for name, column in columns.items():
             parts.setdefault(name, []).append(column)
-            if isinstance(column, NumberColumn) != isinstance(parts[name][0], NumberColumn):
+            kinds = {isinstance(part, NumberColumn) for part in parts[name] if not _is_void(part)}
+            if len(kinds) > 1:
                 raise DataError(
                     f"{folder}: column {name!r} holds numbers in one file and text in "
-                    f"{file.name}. Give it one type."
+                    f"another, up to {file.name}. Give it one type."
                 )
     return {name: _joined(name, parts.pop(name)) for name in list(parts)}
 
@@ -107,13 +108,23 @@ def _partition(
     return found
 
 
+def _is_void(column: Column) -> bool:
+    """Whether a file says neither of what type a column is nor holds a value of it."""
+    return isinstance(column, TextColumn) and column.untyped and not column.values
+
+
 def _joined(name: str, parts: list[Column]) -> Column:
     numbers = [part for part in parts if isinstance(part, NumberColumn)]
     if numbers:
         bounds = {part.bounds for part in numbers}
         return NumberColumn(
             name,
-            np.concatenate([part.values for part in numbers]),
+            np.concatenate(
+                [
+                    part.values if isinstance(part, NumberColumn) else np.full(len(part), np.nan)
+                    for part in parts
+                ]
+            ),
             numbers[0].bounds if len(bounds) == 1 else None,
         )
     texts = [part for part in parts if isinstance(part, TextColumn)]
@@ -125,10 +136,11 @@ def _joined(name: str, parts: list[Column]) -> Column:
         lookup = [places.setdefault(value, len(places)) for value in part.values]
         codes.append(np.array([*lookup, -1], dtype=np.int32)[part.codes])
     # a list that only some of the files declare is no public list
-    same = len({tuple(part.values) if part.declared else None for part in texts}) == 1
+    typed = [part for part in texts if not _is_void(part)] or texts
+    same = len({tuple(part.values) if part.declared else None for part in typed}) == 1
     return replace(
-        texts[0],
+        typed[0],
         values=tuple(places),
         codes=np.concatenate(codes),
-        declared=texts[0].declared and same,
+        declared=typed[0].declared and same,
     )

@@ -75,7 +75,7 @@ def _of_pandas_series(name: str, series: Any, where: str) -> Column:
         dtype = series.dtype
     if isinstance(dtype, np.dtype):
         return _of_array(name, series.to_numpy(), where)
-    return _through_arrow(name, lambda arrow: arrow.Array.from_pandas(series), where)
+    return _through_arrow(name, lambda arrow: arrow.Array.from_pandas(series), where, len(series))
 
 
 # -- Arrow, and whatever speaks its protocol
@@ -96,11 +96,23 @@ def _of_arrow(frame: Any, where: str) -> dict[str, Column]:
     return arrow_columns(arrow, where, table)
 
 
-def _through_arrow(name: str, convert: Callable[[Any], Any], where: str) -> Column:
-    """A column through an Arrow array that `convert` makes."""
+def _through_arrow(
+    name: str, convert: Callable[[Any], Any], where: str, rows: int | None
+) -> Column:
+    """A column through an Arrow array that `convert` makes.
+
+    Args:
+        rows: that it must have, if the column says so itself.
+    """
     arrow = _arrow(where)
     values = _guarded(lambda: convert(arrow), where, f"column {name!r}")
-    return arrow_column(arrow, where, name, values)
+    column = arrow_column(arrow, where, name, values)
+    if rows not in (None, len(column)):
+        raise DataError(
+            f"{where}: column {name!r} has {rows} values, of which {len(column)} can be read. "
+            "Convert it, or leave it out."
+        )
+    return column
 
 
 def _arrow(where: str) -> Any:
@@ -171,10 +183,11 @@ def _of_vector(name: str, values: Any, where: str) -> Column:
         return _of_pandas_series(name, values, where)
     if isinstance(values, list | tuple):
         return untyped_column(name, values, where)
+    rows = len(values) if hasattr(values, "__len__") else None
     if hasattr(values, "__arrow_c_stream__"):
-        return _through_arrow(name, lambda arrow: arrow.chunked_array(values), where)
+        return _through_arrow(name, lambda arrow: arrow.chunked_array(values), where, rows)
     if hasattr(values, "__arrow_c_array__"):
-        return _through_arrow(name, lambda arrow: arrow.array(values), where)
+        return _through_arrow(name, lambda arrow: arrow.array(values), where, rows)
     array = values if isinstance(values, np.ndarray) else array_of(values, where)
     return _of_array(name, array, where)
 
@@ -190,7 +203,7 @@ def _of_array(name: str, values: NDArray[Any], where: str) -> Column:
     plain = np.asarray(values)
     mask = np.ma.getmaskarray(values) | (np.isnat(plain) if kind == "M" else False)
     as_objects = plain.astype(object) if kind in "UT" else plain
-    return _through_arrow(name, lambda arrow: arrow.array(as_objects, mask=mask), where)
+    return _through_arrow(name, lambda arrow: arrow.array(as_objects, mask=mask), where, len(plain))
 
 
 # -- rows

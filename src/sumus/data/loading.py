@@ -110,7 +110,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
             f"{', '.join(names[:20])}."
         )
     if len(np.unique(silo_of)) < (plan.federation.silos or 2):
-        _check_declared(plan, table.typed, tuple(table.columns))
+        _check_declared(plan, table)
     rows = np.flatnonzero(silo_of == names.index(silo))
     encode = pool.encode
     only = dataclasses.replace(
@@ -225,7 +225,7 @@ def _check_silos(plan: TrainingPlan, pool: Pool) -> None:
         )
 
 
-def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -> None:
+def _check_declared(plan: TrainingPlan, table: OwnTable) -> None:
     """A file of one silo alone must not decide on classes and kinds of columns."""
     data = plan.data
     if plan.describes:
@@ -237,8 +237,12 @@ def _check_declared(plan: TrainingPlan, typed: bool, columns: tuple[str, ...]) -
         rule = f"data.{missing} must list the classes when a silo reads its own file only"
         raise DataError(f"{rule}. Add it to the plan.")
     reserved = {data.silo_column, data.person_column, *label_columns(data, plan.task).values()}
-    features = data.columns or tuple(name for name in columns if name not in reserved)
-    open_columns = [] if typed else [name for name in features if name not in declared]
+    features = data.columns or tuple(name for name in table.columns if name not in reserved)
+    open_columns = [
+        name
+        for name in features
+        if name not in declared and not table.declares(table.columns[name])
+    ]
     if data.columns is None or open_columns:
         what = (
             f"declare column {open_columns[0]!r} in data.bounds or data.categories"

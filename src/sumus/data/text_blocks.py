@@ -89,7 +89,7 @@ class TextBlocks:
             yield decoder.decode(b"", final=True).encode()
         except UnicodeError as error:
             reason = getattr(error, "reason", str(error))
-            fix = "Correct data.encoding" if marked is None else "Save it as UTF-8"
+            fix = "Correct data.encoding or --encoding" if marked is None else "Save it as UTF-8"
             raise DataError(f"{self._path} must be {encoding} text: {reason}. {fix}.") from None
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from sumus.books import RunFolder
 from sumus.errors import DataError, PlanError
 from sumus.exporting.card import model_card
-from sumus.exporting.onnx_graph import onnx_bytes
+from sumus.exporting.onnx_graph import graph_encodes, onnx_bytes, takes_columns
 from sumus.exporting.sklearn_pipeline import sklearn_bytes
 from sumus.exporting.torch_program import torch_bytes
 from sumus.exporting.weights import safetensors_bytes
@@ -79,7 +79,9 @@ def export_run(
     target = Path(f"{run.name}{ending}") if out is None else out
     if target.is_dir():
         raise DataError(f"--out {target} is a folder. Name a file in it.")
-    card = target if write is None else target.with_name(f"{target.stem}.card.md")
+    _require_ending(target, format_name, ending if write is not None else ".md")
+    # each format has a card of its own, so that exports of one run stand side by side
+    card = target if write is None else target.with_name(f"{target.name}.card.md")
     _require_places((card,) if write is None else (target, card), force=force)
     model = Model.of_run(path, module)
     content = None if write is None else write(model)
@@ -98,9 +100,29 @@ def export_run(
         file=None if content is None else target,
         sha256=digest,
         card=card,
-        notes=model.notes,
+        notes=(*model.notes, *(_behind_encoding(model) if format_name == "onnx" else ())),
         void=model.void,
     )
+
+
+def _behind_encoding(model: Model) -> tuple[str, ...]:
+    """What whoever feeds a graph must know where it cannot encode rows itself."""
+    if model.encoding is None or takes_columns(model.encoding):
+        return ()
+    names = [rule.name for rule in model.encoding.columns if not graph_encodes(rule)]
+    shown = f"{', '.join(names[:6])}{f' and {len(names) - 6} more' if len(names) > 6 else ''}"
+    return (
+        f"the graph begins behind the encoding: its input is features, not columns, as {shown} "
+        "cannot be encoded in ONNX (data.categories, or `sumus new --list COLUMN`, makes a column "
+        "one that can)",
+    )
+
+
+def _require_ending(target: Path, format_name: str, ending: str) -> None:
+    """Refuse a name that says another format than the file has."""
+    if target.suffix.lower() != ending:
+        rule = f"must end in {ending} for --format {format_name}"
+        raise PlanError("--out", str(target), rule, f"Give --out {target.stem}{ending}.")
 
 
 def _require_places(places: tuple[Path, ...], *, force: bool) -> None:

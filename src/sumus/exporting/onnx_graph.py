@@ -25,7 +25,7 @@ from sumus.exporting.layers import Activation, Convolution, Dense, Flat, Layer, 
 from sumus.exporting.scaling import Scaling
 from sumus.predicting import Model
 
-__all__ = ["onnx_bytes", "takes_columns"]
+__all__ = ["graph_encodes", "onnx_bytes", "takes_columns"]
 
 _OPSET, _LEARNING_OPSET, _IR = 13, 2, 8  # numbers of versions
 _IN_GRAPH = ("scaled", "knotted", "one-hot")
@@ -59,7 +59,12 @@ def onnx_bytes(model: Model) -> bytes:
 
 def takes_columns(encoding: Encoding) -> bool:
     """Whether a graph can encode rows itself."""
-    return all(rule.kind in _IN_GRAPH for rule in encoding.columns)
+    return all(map(graph_encodes, encoding.columns))
+
+
+def graph_encodes(rule: ColumnRule) -> bool:
+    """Whether a graph can encode a column."""
+    return rule.kind in _IN_GRAPH
 
 
 def _width(layers: tuple[Layer, ...]) -> int:

@@ -96,7 +96,9 @@ def replace_atomically(path: Path, content: bytes, *, secret: bool = False) -> N
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise write_failure(path, error, kept="The previous version is intact.") from None
+        there = os.path.lexists(path)
+        kept = "The previous version is intact." if there else "Nothing was written."
+        raise write_failure(path, error, kept=kept) from None
 
 
 def append_durably(path: Path, content: bytes, *, at: int) -> None:
