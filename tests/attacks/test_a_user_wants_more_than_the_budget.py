@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,34 @@ def test_the_third_run_of_four_is_refused_in_one_line_before_anything_is_release
     sumus.train(plan, silos=_silos(), classes=2, options=options, simulation=Simulation(0))
     (own_state / "budget.toml").write_text("no_limit = true\n")
     sumus.train(plan, silos=_silos(), classes=2, options=options)
+
+
+def test_leaving_out_columns_or_names_begins_no_new_ledger() -> None:
+    """By handing in other columns, other silos and other kinds of objects of the same people."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 3)).astype(np.float32), np.arange(90) % 2
+    fit = sumus.Classifier(epsilon=4.0, options=RunOptions(root=Path("runs"), threads=1))
+    plan = TrainingPlan.from_toml(PLAN).replace("data", objects=None)
+
+    def halves(width: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(x[:45, :width], y[:45]), (x[45:, :width], y[45:])]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit.fit(x, y, silos=2)
+    with pytest.warns(sumus.estimators.SpendingWarning, match="2 fits on the data set own-data"):
+        fit.fit(x[:, :2], y, silos=3)
+    with pytest.raises(PolicyError, match=r"own-data would have .* or name= where these are other"):
+        fit.fit(x[:, :1], y)
+    for width in (1, 2):
+        with pytest.raises(PolicyError, match="own-data would have"):
+            sumus.train(plan, silos=halves(width), classes=2, options=fit.options)
+    # control: by a name of its own everything begins at zero
+    for width in (1, 2, 3):
+        told = {"silos": halves(width), "classes": 2, "options": fit.options}
+        run = sumus.train(plan, name=f"columns-{width}", **told)
+        assert run.spent is not None
+        assert run.spent.runs == 1
 
 
 def test_two_runs_at_once_do_not_pass_below_the_limit_together() -> None:

@@ -23,7 +23,7 @@ from sumus.books.round import rounded_up
 from sumus.books.spending import Total, without_bound
 from sumus.errors import PlanError, PolicyError
 from sumus.files import RuledTable, flag, key, number, parse_toml, read_toml
-from sumus.plan import TrainingPlan
+from sumus.plan import UNNAMED, TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
@@ -125,6 +125,8 @@ class Budget:
             spent = f"no bound ({without_bound(unit)})"
             fix = f"{self._other_unit(unit)}To go on without a bound, write no_limit = true into "
             fix += f"{self.file}, or say --max-epsilon {more}"
+        if self.ledger.dataset == UNNAMED:
+            fix += ", or name= where these are other records"
         raise PolicyError(
             f"{self.ledger.dataset} would have {spent} for one {unit} after {runs} and this one, "
             f"and max_epsilon = {self.max_epsilon:g} ({self.said_by}). {fix} (in Python: "

@@ -37,7 +37,8 @@ class Classifier(Estimator):
         algorithm: of `training.algorithm`; "auto": by task, sizes and ε.
         rounds: of `federation.rounds`; omitted: by the algorithm.
         plan: any other key of a plan, such as {"federation.dropouts": 1}.
-        name: of the data set, for its ledger; omitted: made of the columns' names.
+        name: of the data set, for its ledger; omitted: that of everything
+            unnamed on this machine, which may count too much.
         random_state: a public seed. It voids the guarantee: `privacy_` is None.
         options: paths, ledger and policy (`sumus.RunOptions`).
     """

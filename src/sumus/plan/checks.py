@@ -338,11 +338,15 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
             rule = (
                 "must not bound the column of silos or labels: their values are names, not numbers"
             )
+            listed = dotted("data.categories", name)
             raise PlanError(
                 dotted("data.bounds", name),
                 list((data.bounds or {})[name]),
                 rule,
-                f"Remove it, or use {dotted('data.categories', name)}.",
+                f"Remove it, or use {listed}."
+                if name == data.silo_column
+                else f"Remove it, use {listed}, or learn the number: training.task = "
+                '"regression" (--task regression).',
             )
 
 

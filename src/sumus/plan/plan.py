@@ -42,6 +42,7 @@ from sumus.tasks import TASKS, Declared, Task, declared_task
 __all__ = [
     "DEFAULT_PLAN",
     "DEFAULT_ROWS_PER_PERSON",
+    "UNNAMED",
     "AggregationPlan",
     "DataPlan",
     "DescribePlan",
@@ -57,6 +58,8 @@ __all__ = [
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "digits.toml"  # the embedded data, in seconds
 DEFAULT_ROWS_PER_PERSON = 100
+UNNAMED = "own-data"
+"""The data set, and so the ledger, of all records given in Python that nobody named."""
 """Rows of a person that are used where the plan does not say, and each person counts with a mean."""
 _HASH_DOMAIN = "sumus-plan-v1"
 
@@ -224,6 +227,7 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
+        solved = self.rules.sums == "moments"  # by least squares, unless every class has a matrix
         weights = self.training.class_weights  # by name: in no order before the classes are known
         return declared_task(
             self.training.task,
@@ -235,6 +239,7 @@ class TrainingPlan:
                 start_hazard=self.training.start_hazard,
                 class_weights=weights if isinstance(weights, tuple) else None,
                 label_columns=data.label_columns,
+                squares=solved and task.moment_matrices(self.training.model) == 1,
             ),
         )
 
