@@ -115,7 +115,7 @@ class Classifier(Estimator):
         """The probability of every class, a column each in the order of `classes_`."""
         rows = self._rows(X)
         with self._predicting():
-            chances = self.model_.predict_proba(rows)
+            chances = self.model_.predict_proba(rows, warn=False)
         places = {name: place for place, name in enumerate(self.model_.labels.names)}
         order = [places[_spelt(each)] for each in self.classes_]
         return np.asarray(chances[:, order], dtype=np.float64)

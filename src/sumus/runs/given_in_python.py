@@ -20,7 +20,7 @@ from sumus.data import (
     load,
     load_table,
 )
-from sumus.errors import PlanError
+from sumus.errors import PlanError, dotted
 from sumus.files import name_of_file
 from sumus.plan import UNNAMED, TrainingPlan
 from sumus.training import GIVEN
@@ -193,7 +193,7 @@ def _listed(
     if categories.get(column, listed) != listed:
         rule = f"must be those of the given records, {list(listed)[:5]}"
         shown = list(categories[column])[:5]
-        raise PlanError(f"data.categories.{column}", shown, rule, "Leave it out.")
+        raise PlanError(dotted("data.categories", column), shown, rule, "Leave it out.")
     return {column: listed}
 
 
@@ -325,7 +325,7 @@ def _label_bounds(
     )
     if known is not None and declared.get(column, known) != known:
         raise PlanError(
-            f"data.bounds.{column}",
+            dotted("data.bounds", column),
             list(declared[column]),
             f"must be those of the given records, {list(known)}",
             "Leave it out.",
