@@ -17,8 +17,6 @@ from sumus.plan import TrainingPlan
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
-SECRET = "silo,label,x\nA,0,1\nB,1,2\n"
-
 
 def _query_file(folder: Path, query: str, database: str | None = None) -> Path:
     lines = [] if database is None else [f'database = "{database}"']
@@ -38,7 +36,8 @@ def test_a_plan_that_names_a_query_is_not_asked_at_a_silo(tmp_path):
     (tmp_path / "all.csv").write_text("\n".join(["silo,label,x", *lines, ""]))
     own = tmp_path / "own.csv"
     own.write_text("\n".join(["silo,label,x", *(line for line in lines if line[0] == "A"), ""]))
-    query = _query_file(tmp_path, "SELECT * FROM '{folder}/all.csv'")
+    duckdb.sql(f"COPY (FROM '{tmp_path}/all.csv') TO '{tmp_path}/all.parquet'")
+    query = _query_file(tmp_path, "SELECT * FROM '{folder}/all.parquet'")
     assert _asked(query) == 60  # the query works where somebody opens it
     data = {
         "path": str(query),
@@ -60,17 +59,18 @@ def test_a_plan_has_no_key_for_a_query(key):
 
 
 def test_a_query_does_not_read_beyond_its_folder(tmp_path):
-    (tmp_path / "secret.csv").write_text(SECRET)
+    secret = "COPY (SELECT * FROM (VALUES ('A', 0, 1), ('B', 1, 2)) AS t(silo, label, x)) TO '{}'"
+    duckdb.sql(secret.format(tmp_path / "secret.parquet"))
     (tmp_path / "vault").mkdir()
-    reads = "FROM read_csv('{}')"
-    outside = reads.format(tmp_path / "secret.csv")
+    reads = "FROM read_parquet('{}')"
+    outside = reads.format(tmp_path / "secret.parquet")
     assert len(duckdb.sql(outside).fetchall()) == 2  # DuckDB by itself reads it
-    for path in (f"{tmp_path}/secret.csv", "{folder}/../secret.csv"):
+    for path in (f"{tmp_path}/secret.parquet", "{folder}/../secret.parquet"):
         query = _query_file(tmp_path / "vault", reads.format(path))
         with pytest.raises(DataError, match="Permission Error"):
             _asked(query)
-    (tmp_path / "vault" / "own.csv").write_text(SECRET)
-    assert _asked(_query_file(tmp_path / "vault", "SELECT * FROM '{folder}/own.csv'")) == 2
+    duckdb.sql(secret.format(tmp_path / "vault" / "own.parquet"))
+    assert _asked(_query_file(tmp_path / "vault", "SELECT * FROM '{folder}/own.parquet'")) == 2
 
 
 def test_a_query_writes_no_file(tmp_path):

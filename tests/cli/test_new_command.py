@@ -123,6 +123,9 @@ def test_a_schema_is_used_and_a_description_is_one() -> None:
         (["patients.csv", *ASKED, "--bounds", "age=9,1"], "must be two numbers"),
         (["patients.csv", *ASKED, "--bounds", "aeg=0,1"], "Did you mean age"),
         (["patients.csv", *ASKED, "--categories", "ward=a,a"], "must not repeat a category"),
+        (["patients.csv", *ASKED, "--bounds", "aeg=0,1"], "^error: bounds of aeg must name"),
+        (["patients.csv", *ASKED, "--categories", "ward=a,a"], "go into a --schema file"),
+        (["patients.csv", *ASKED, "--encoding", "utf8"], "Did you mean utf-8"),
         (["patients.csv", *ASKED, "--list", "wrad"], "Did you mean 'ward'"),
         (["patients.csv", *ASKED, "--leave-out", "aeg"], "Did you mean 'age'"),
         (["patients.csv", *ASKED, "--schema", "no.toml"], "must be a readable TOML file"),
@@ -139,7 +142,26 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert re.search(words, err), err
+    assert "got None" not in err
     assert not Path("plan.toml").exists()
+
+
+def test_values_with_commas_are_not_taken_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f'{"AB"[i % 2]},"{["x, y", "z"][i % 2]}",{i % 9},{i % 2}\n' for i in range(80))
+    Path("t.csv").write_text("s,w,n,l\n" + rows)
+    options = ["t.csv", "--silo", "s", "--label", "l", "--categories"]
+    assert main(["new", *options, "w=x, y,z"]) == 2
+    assert "List them in a --schema file" in capsys.readouterr().err
+    assert main(["new", *options, "w=z"]) == 0
+
+
+def test_text_without_a_list_is_said_to_leave_no_raw_export(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["new", "patients.csv", *ASKED]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "cannot go into an export for scikit-learn" in said
+    assert "--list COLUMN or --categories" in said
 
 
 def test_a_plan_that_is_there_is_kept(capsys: pytest.CaptureFixture[str]) -> None:

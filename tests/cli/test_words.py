@@ -364,14 +364,16 @@ TABLES = [
     ),
     of_table("packed with gzip", gzip.compress(TABLE.encode()), 0, "2 silos"),
     of_table("half of a gzip", gzip.compress(TABLE.encode())[:-20], 2, "is damaged"),
-    of_table("half of a workbook", b"PK\x03\x04rest", 2, "is a damaged zip archive. Get it again"),
+    of_table("workbook", b"PK\x03\x04rest", 2, "is a damaged zip archive. Get it again"),
     of_table(
-        "old workbook",
-        b"\xd0\xcf\x11\xe0\xa1\xb1",
-        2,
-        "old or encrypted Excel workbook. Save the sheet",
+        "old workbook", b"\xd0\xcf\x11\xe0\xa1\xb1", 2, "old or encrypted Excel workbook. Save the"
     ),
-    of_table("half of an xz", b"\xfd7zXZ\x00\x00", 2, "its xz stream ends early or is broken"),
+    of_table(
+        "packed with xz",
+        b"\xfd7zXZ\x00\x00",
+        2,
+        "its xz stream ends early or is broken. Get it again",
+    ),
     of_table(
         "decimals of classes",
         TABLE.replace(",0\n", ",4.0\n").replace(",1\n", ",5\n"),

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sumus.data import NumberColumn, TextColumn, load, readable_numbers, with_decimal_points
+from sumus.data import (
+    NumberColumn,
+    TextColumn,
+    load,
+    parse_numbers,
+    readable_numbers,
+    with_decimal_points,
+)
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 
@@ -34,7 +41,7 @@ def column(*values: str) -> TextColumn:
         ("7,", 7.0),
         ("7", 7.0),
         ("1.234,5", 1234.5),
-        ("1.234", 1234.0),
+        ("1.234.567", 1234567.0),
         ("12.345.678,9", 12345678.9),
         ("48.5", 48.5),
         ("1234.5", 1234.5),
@@ -50,6 +57,14 @@ def test_a_written_number_comes_back(value: float) -> None:
     written = f"{value:,.3f}".translate(str.maketrans(",.", ".,"))
     read = readable_numbers(with_decimal_points(column(written)))
     assert read.values[0] == value
+
+
+@pytest.mark.parametrize("written", ["1.234", "27.310", "-0.500", "+999.000"])
+def test_what_could_be_two_numbers_is_none(written: str) -> None:
+    given = with_decimal_points(column("48,5", written))
+    assert np.isnan(readable_numbers(given).values).tolist() == [False, True]
+    with pytest.raises(DataError, match=r"x: the value of record 2 .* could be two numbers"):
+        parse_numbers(given, "x")
 
 
 def test_words_and_missing_values_stay_and_equal_numbers_are_one() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import sumus
 from sumus.data import load, packed, text_blocks
+from sumus.data.xlsx_table import read_xlsx
 from sumus.errors import SumusError
 from sumus.plan import TrainingPlan
 
@@ -105,6 +106,30 @@ def _entities(folder: Path) -> Path:
     with zipfile.ZipFile(folder / "own.xlsx", "w") as archive:
         archive.writestr("xl/workbook.xml", '<!DOCTYPE a [<!ENTITY b "bb">]><a>&b;</a>')
     return folder / "own.xlsx"
+
+
+def _rewritten(name: str, change: Callable[[str], bytes]) -> Callable[[Path], Path]:
+    """A good workbook, one member of which is changed."""
+
+    def write(folder: Path) -> Path:
+        good = _workbook(_sheet, "good.xlsx")(folder)
+        with zipfile.ZipFile(good) as old, zipfile.ZipFile(folder / "own.xlsx", "w") as new:
+            for member in old.namelist():
+                text = old.read(member)
+                new.writestr(member, change(text.decode()) if member == name else text)
+        return folder / "own.xlsx"
+
+    return write
+
+
+_SHEET_XML, _RELS = "xl/worksheets/sheet1.xml", "xl/_rels/workbook.xml.rels"
+_DOCTYPE = '<!DOCTYPE a [<!ENTITY b "bb">]>'
+
+
+def _in_utf16(text: str) -> bytes:
+    return (_DOCTYPE + text.partition("?>")[2] if "?>" in text else _DOCTYPE + text).encode(
+        "utf-16"
+    )
 
 
 def _zip_of_csv(folder: Path) -> Path:
@@ -308,6 +333,23 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], dict[str, object], str]] = {
     "a bomb in xz": (_file(lzma.compress(b"a,b\n" * 900_000), "own.csv.xz"), {}, "unpacks to more"),
     "a bomb in a workbook": (_bomb_book, {}, "unpacks to more"),
     "entities in a workbook": (_entities, {}, "defines entities"),
+    "entities in a sheet in UTF-16": (
+        _rewritten(_SHEET_XML, _in_utf16),
+        {},
+        "another encoding than UTF-8",
+    ),
+    "another encoding by name": (
+        _rewritten(
+            _SHEET_XML, lambda text: f'<?xml version="1.0" encoding="cp1252"?>{text}'.encode()
+        ),
+        {},
+        "another encoding than UTF-8",
+    ),
+    "entities in relations": (
+        _rewritten(_RELS, lambda text: (_DOCTYPE + text).encode()),
+        {},
+        "defines entities",
+    ),
     "half a gzip": (_file(gzip.compress(os.urandom(9000))[:4000], "own.csv.gz"), {}, "damaged"),
     "half a bzip2": (_file(bz2.compress(os.urandom(9000))[:4000], "own.csv.bz2"), {}, "damaged"),
     "a packed workbook": (_file(gzip.compress(b"PK\x03\x04" + b"0" * 99)), {}, "Unpack it"),
@@ -382,6 +424,29 @@ def test_it_is_refused_in_one_line(name, tmp_path, monkeypatch):
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_errors_of_a_workbook_are_missing_and_other_text_stays(tmp_path):
+    errors = ["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"]
+    texts = ["#B/C", "#A/B!", "#1", "REF!"]
+
+    def fill(book):
+        book.active.append(["word", "beside"])
+        for word in (*errors, *texts):
+            book.active.append([word, 1])
+
+    column = read_xlsx(_workbook(fill)(tmp_path))["word"]
+    assert column.codes.tolist() == [-1] * len(errors) + [*range(len(texts))]
+    assert list(column.values) == texts
+
+
+@pytest.mark.parametrize("member", ["xl/own.bin", "xl/worksheets/own.data"])
+def test_a_sheet_under_another_name_is_checked_too(tmp_path, member):
+    path = _workbook(_sheet)(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(member, _in_utf16("<a/>"))
+    with pytest.raises(SumusError, match="another encoding than UTF-8"):
+        read_xlsx(path)
 
 
 def test_kinds_of_files_make_the_same_records(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumus.data import load
+from sumus.data import ReadingRules, load, read_table
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 
@@ -54,6 +54,21 @@ def test_the_order_of_rows_does_not_matter(tmp_path, engine):
         assert np.array_equal(y, other_y)
 
 
+def test_rows_to_be_predicted_keep_the_order_of_the_query(tmp_path):
+    _database(tmp_path)
+    lines = ['database = "own.sqlite"', 'query = "SELECT * FROM visits ORDER BY age DESC, ward"']
+    source = _source(tmp_path, "\n".join(lines))
+    expected = sorted(ROWS, key=lambda row: (-row[1], row[2]))
+    for as_asked in (True, False):
+        columns, typed = read_table(source, ReadingRules(), as_asked=as_asked)
+        found = [
+            (int(columns["age"].values[age]), columns["ward"].values[ward])
+            for age, ward in zip(columns["age"].codes, columns["ward"].codes, strict=True)
+        ]
+        assert (found == [(row[1], row[2]) for row in expected]) is as_asked
+        assert not typed
+
+
 def test_a_driver_of_another_database(tmp_path):
     database = _database(tmp_path)
     lines = ('driver = "sqlite3"', f'connect = "{database}"', 'query = "SELECT * FROM visits"')
@@ -78,6 +93,8 @@ def test_a_source_file_names_a_file_and_how_it_is_written(tmp_path):
         ('query = "SELECT 1"\ndatabase = "x"\ndriver = "y"\n', "not both"),
         ('query = "SELECT 1"\ndatabase = "nowhere.db"\n', "cannot be read"),
         ('query = "SELECT 1"\ndriver = "no_such_driver"\n', "is not installed"),
+        ('query = "SELECT 1"\ndriver = ".x"\n', "no name of a module"),
+        ('query = "SELECT 1"\ndriver = "a..b"\n', "no name of a module"),
         ('query = "SELECT 1"\ndriver = "json"\n', "no database driver"),
         ('file = "nowhere.csv"\n', "must be a table"),
         ('file = "source.toml"\n', "must be a table"),

@@ -163,6 +163,41 @@ TABLES = [
         options="--bounds y=0,5000",
     ),
     Odd(
+        "a number with decimal commas to learn, bounds known",
+        changed(y=[f"{RNG.randrange(10, 60)},{RNG.randrange(10, 99)}" for _ in range(ROWS)]),
+        (r'task = "regression"', r'decimal_comma = \["y"\]', r"y = \[10.0, 60.0\]"),
+        options="--bounds y=10,60",
+    ),
+    Odd(
+        "a number with decimal commas to learn",
+        changed(y=[f"{RNG.randrange(10, 60)},{RNG.randrange(10, 99)}" for _ in range(ROWS)]),
+        printed=r"--bounds must say between which public numbers y lies \(--task regression\)\. Give",
+        code=2,
+    ),
+    Odd(
+        "a number of few values to learn, bounds known",
+        changed(y=[RNG.randrange(0, 5) for _ in range(ROWS)]),
+        (r'task = "regression"',),
+        options="--bounds y=0,5",
+    ),
+    Odd(
+        "points in a column of decimal commas",
+        changed(age=[f"{row % 50},5" if row else "27.310" for row in range(ROWS)]),
+        (r"- age \(mixed\)",),
+    ),
+    Odd(
+        "people in several silos",
+        changed(patient_id=[f"P{row // 3}" for row in range(ROWS)]),
+        printed=r"persons are in several silos, .* privacy\.silos_per_person = \d+ protects",
+        absent="are in several silos",
+    ),
+    Odd(
+        "latin-1",
+        lambda: as_csv({**basic(), "größe": basic()["age"]}).encode("latin-1"),
+        (r'encoding = "latin-1"', r'"größe"'),
+        options="--encoding latin-1",
+    ),
+    Odd(
         "visits to count",
         changed(y=[RNG.randrange(0, 9) for _ in range(ROWS)]),
         (r'task = "counts"', r'model = "linear"'),

@@ -22,6 +22,7 @@ from support.made_up_models import FILE, HASHED, made_up, rows  # noqa: E402
 TWO, THREE = LabelFacts(names=("no", "yes")), LabelFacts(names=("red", "blue", "green"))
 DIGITS = LabelFacts(names=("0", "1", "2"))
 CONVEX, STEPS = {"algorithm": "convex-pass"}, {"algorithm": "dp-sgd"}
+SOLVED = {"algorithm": "normal-equations"}
 NUMBER = {"task": "regression", "model": "linear"}
 NUMBERS = {
     "path": "v.csv",
@@ -44,6 +45,12 @@ MODELS = {
     "logistic": lambda: made_up({**CONVEX, "model": "logistic"}, FILE, labels=TWO),
     "softmax of two": lambda: made_up({**CONVEX, "model": "softmax"}, FILE, labels=TWO),
     "softmax": lambda: made_up({**CONVEX, "model": "softmax"}, FILE, labels=THREE),
+    "squares of two": lambda: made_up({**SOLVED, "model": "linear"}, FILE, labels=TWO),
+    "squares of two, unsorted": lambda: made_up(
+        {**SOLVED, "model": "linear"}, FILE, labels=LabelFacts(names=("yes", "no"))
+    ),
+    "squares of three": lambda: made_up({**SOLVED, "model": "softmax"}, FILE, labels=THREE),
+    "matrices of two": lambda: made_up({**SOLVED, "model": "logistic"}, FILE, labels=TWO),
     "numbered classes": lambda: made_up({**CONVEX, "model": "softmax"}, FILE, labels=DIGITS),
     "plain softmax": lambda: made_up({**STEPS, "model": "softmax"}, FILE, labels=THREE),
     "mlp": lambda: made_up({**STEPS, "model": "mlp", "hidden": [5, 4]}, FILE, labels=THREE),
@@ -89,6 +96,7 @@ MODELS = {
     ),
 }
 ARRAYS = ("arrays", "pictures")
+CLASSES = ("logistic", "squares of two", "squares of three", "mlp", "hashed", "pictures")
 
 
 def _given(name, model):
@@ -210,7 +218,7 @@ def test_sklearn_needs_no_sumus():
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "name",
-    ["logistic", "mlp", "regression", "counts", "several labels", "survival", "pictures", "hashed"],
+    [*CLASSES, "regression", "counts", "several labels", "survival"],
 )
 def test_torch(name):
     model = MODELS[name]()
@@ -221,7 +229,7 @@ def test_torch(name):
     said = model.predictions(given)
     records = torch.from_numpy(_encoded(model, given))
     got = {key: value.numpy() for key, value in program(records).items()}
-    if name in ("logistic", "mlp", "hashed", "pictures"):  # places of classes
+    if name in CLASSES:  # places of classes
         got["prediction"] = np.array(model.labels.names)[got["prediction"]][:, None]
         wanted = said["prediction"].astype(str)
         np.testing.assert_array_equal(got.pop("prediction")[:, 0], wanted)

@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sumus.cli.options import AsJson, print_json
+from sumus.cli.options import AsJson, known_encoding, print_json
 from sumus.cli.terminal import Hanging, screen
 from sumus.errors import PlanError, StorageError
 from sumus.files import replace_atomically
 
 if TYPE_CHECKING:
-    from sumus.drafting import Draft, Known
+    from sumus.drafting import Draft, Known, LookedAt
 
 __all__ = ["new_app"]
 
@@ -99,6 +99,10 @@ def new_command(
     leave_out: Annotated[
         list[str] | None, typer.Option(metavar=_COLUMNS, help="No features. Repeatable.")
     ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a text table. Default: utf-8, or by its mark."),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The plan.")] = Path("plan.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the plan.")] = False,
     json_: AsJson = False,
@@ -116,7 +120,10 @@ def new_command(
     known = _known(schema, bounds, categories)
     file, _ = locate(str(table), None)
     folder = out.absolute().parent
-    looked_at = look_at(file, folder, os.path.relpath(os.path.realpath(file), _real(folder)))
+    path = os.path.relpath(os.path.realpath(file), _real(folder))
+    written = None if encoding is None else known_encoding(encoding)
+    looked_at = look_at(file, folder, path, written)
+    _check_typed_lists(looked_at, categories)
     asked = Asked(
         silo=silo or "",
         label=label,
@@ -176,6 +183,16 @@ def _known(schema: Path | None, bounds: list[str] | None, categories: list[str] 
     )
 
 
+def _check_typed_lists(looked_at: LookedAt, categories: list[str] | None) -> None:
+    from sumus.data import as_text
+    from sumus.drafting import check_commas, typed_names
+
+    for name, value in (_pair("--categories", each) for each in categories or ()):
+        if name in looked_at.table.columns:
+            values = as_text(looked_at.table.columns[name]).values
+            check_commas(typed_names(value, name), values, name)
+
+
 def _pair(option: str, given: str) -> tuple[str, str]:
     name, separator, value = given.partition("=")
     if not separator or not name.strip():
@@ -219,6 +236,13 @@ def _show(console: Console, draft: Draft, out: Path) -> None:
         console.print(
             f"Persons are protected with all rows, by column {escape(shown(draft.asked.person or ''))} "
             "(--unit record protects single rows).",
+            highlight=False,
+        )
+    if draft.unlisted:
+        names = f"{', '.join(map(shown, draft.unlisted[:6]))}{', …' if draft.unlisted[6:] else ''}"
+        console.print(
+            f"Text without a list ({escape(names)}) cannot go into an export for scikit-learn, and "
+            "makes an ONNX export begin behind the encoding: --list COLUMN or --categories lists it.",
             highlight=False,
         )
     console.print()

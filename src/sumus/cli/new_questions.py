@@ -90,7 +90,7 @@ def _with_label(looked_at: LookedAt, asked: Asked) -> Asked:
     label = asked.label or ""
     if asked.task is None:
         looked_at.column(label, "--label")
-        suggested = looked_at.task_of(label)
+        suggested = looked_at.task_of(label, asked.known)
         known = " | ".join(name for name in TASKS if name != "survival")
 
         def read(answer: str) -> str:

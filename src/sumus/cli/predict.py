@@ -119,7 +119,7 @@ def _predicted(
     if encoding is not None:
         rules = replace(rules, encoding=known_encoding(encoding))
     try:
-        columns, _ = read_table(table, rules)
+        columns, _ = read_table(table, rules, as_asked=True)  # a line a row, in that order
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{table} cannot be read: {reason}. Give another file.") from None

@@ -131,10 +131,10 @@ class _Bench:
         return None if self.test.persons is None else self.test.weights("mean")
 
     def scores(self, model: PlainModel, records: Records) -> Scores:
-        """What the task measures of each record."""
+        """What the task measures of each record; without privacy models are fitted by its loss."""
         outputs = model.outputs(records.x)
         with torch.no_grad():
-            scored = self.plan.task.scores(outputs, torch.from_numpy(records.y))
+            scored = self.plan.task.by_loss().scores(outputs, torch.from_numpy(records.y))
         return tuple(column.numpy() for column in scored)
 
     def measured(self, scores: Scores) -> dict[str, Replicates]:

@@ -49,7 +49,7 @@ __all__ = [
 
 Places = NDArray[np.int64]
 _READ_OFF = (
-    "whether {} hold numbers or text was read off the {} (data.bounds, data.categories and "
+    "whether {} {} numbers or text was read off the {} (data.bounds, data.categories and "
     "describe.numbers declare it)"
 )
 
@@ -192,7 +192,9 @@ def _numbers_of(
         declared |= {*described_labels(plan)}
     undeclared = [name for name in columns if name not in declared]
     numbers = tuple(name for name in undeclared if holds_numbers(table.columns[name]))
-    return numbers, [_READ_OFF.format(listed(undeclared), table.called)] if undeclared else []
+    hold = "holds" if len(undeclared) == 1 else "hold"
+    line = _READ_OFF.format(listed(undeclared), hold, table.called)
+    return numbers, [line] if undeclared else []
 
 
 def _classes(table: OwnTable, plan: TrainingPlan) -> Labels:

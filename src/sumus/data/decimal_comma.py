@@ -3,8 +3,9 @@
 
     48,5       48.5
     1.234,5    1234.5      points before groups of three digits part thousands
-    1.234      1234
+    1.234.567  1234567
     48.5       48.5        no group of three behind the point: as it stands
+    1.234      no number   1234 or 1.234, which the cell does not tell
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ import numpy as np
 
 from sumus.data.columns import Column, TextColumn
 
-__all__ = ["with_decimal_points"]
+__all__ = ["AMBIGUOUS", "with_decimal_points"]
+
+AMBIGUOUS = " (thousands or decimals?)"
+"""What a cell ends in that could be two numbers, so that nobody reads it as one of them."""
 
 _GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
+_ONE_GROUP = re.compile(r"[+-]?\d{1,3}\.\d{3}")
 _PLAIN = re.compile(r"[+-]?\d*,\d+|[+-]?\d+,")
 
 
 def with_decimal_points(column: Column) -> Column:
     """The same column with points in place of commas; numbers and other words stay as they are.
 
-    Guarantee: what becomes of a value follows from that value alone.
+    Guarantee: what becomes of a value follows from that value alone, and one that could be two
+        numbers becomes none.
     """
     if not isinstance(column, TextColumn):
         return column
@@ -37,6 +43,8 @@ def with_decimal_points(column: Column) -> Column:
 
 
 def _spelt(value: str) -> str:
+    if _ONE_GROUP.fullmatch(value):
+        return value + AMBIGUOUS
     if _GROUPED.fullmatch(value) or _PLAIN.fullmatch(value):
         return value.replace(".", "").replace(",", ".")
     return value

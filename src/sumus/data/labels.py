@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import Column, NumberColumn, TextColumn
+from sumus.data.decimal_comma import AMBIGUOUS
 from sumus.data.words import Words
 from sumus.errors import DataError
 from sumus.tasks import Categories
@@ -132,7 +133,14 @@ def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberCol
         return column
     numbers, readable = _parsed(column)
     if not readable.all():
-        where = np.flatnonzero(column.codes == int(np.argmin(readable)))
+        worst = int(np.argmin(readable))
+        where = np.flatnonzero(column.codes == worst)
+        if column.values[worst].endswith(AMBIGUOUS):
+            raise DataError(
+                f"{key}: the value of record {where[0] + 1} has a point before three digits and no "
+                "comma, so that it could be two numbers (data.decimal_comma). Write it with a "
+                "comma, or without the point."
+            )
         fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
         raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
     return NumberColumn(column.name, np.append(numbers, math.nan)[column.codes])

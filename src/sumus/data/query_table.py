@@ -1,7 +1,7 @@
 """Reads what a silo's own source file names into columns: the result of a query, or a file that
 needs more words than its path.
 
-    database = "warehouse.duckdb"                # or an SQLite file; omitted: DuckDB over files
+    database = "warehouse.duckdb"                # or an SQLite file; omitted: DuckDB over Parquet files
     query = "SELECT hospital, age, label FROM visits"    # or FROM '{folder}/visits/*.parquet'
 
 The query stands in a file of the silo, never in a plan: a plan comes from a coordinator, who must not
@@ -15,9 +15,11 @@ names that file.
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -35,6 +37,22 @@ __all__ = ["SiloSource", "read_query"]
 _ROWS_AT_ONCE = 65_536
 _FOLDER = "{folder}"
 _SAYS_VALUES = ("Conversion Error", "Out of Range Error", "Constraint Error", "Invalid Input Error")
+_PARQUET = frozenset(("PARQUET_SCAN", "READ_PARQUET"))
+_TYPES_ARE_DECLARED = _PARQUET | {  # where the rows of a query may come from
+    "SEQ_SCAN",
+    "TABLE_SCAN",
+    "INDEX_SCAN",
+    "COLUMN_DATA_SCAN",
+    "EXPRESSION_SCAN",
+    "DUMMY_SCAN",
+    "EMPTY_RESULT",
+    "CTE_SCAN",
+    "REC_CTE_SCAN",
+    "RECURSIVE_CTE_SCAN",
+    "DELIM_SCAN",
+    "RANGE",
+    "GENERATE_SERIES",
+}
 _DUCKDB_RULES = (  # in this order: the last one locks them
     ("autoinstall_known_extensions", "false"),
     ("autoload_known_extensions", "false"),
@@ -52,7 +70,7 @@ class SiloSource:
     Args:
         query: one SELECT statement; {folder} is the folder of the source file, the only one from
             which DuckDB reads.
-        database: a DuckDB or SQLite file, relative to the source file; None: DuckDB over files.
+        database: a DuckDB or SQLite file, relative to the source file; None: DuckDB over Parquet files.
         driver: instead, an installed Python driver (DB-API 2.0), such as psycopg.
         connect: what the driver's connect() takes; None: nothing, the driver reads the environment.
         file: instead of a query, a file or folder, relative to the source file.
@@ -89,23 +107,32 @@ class SiloSource:
         return cls(**entries)
 
 
-def read_query(path: Path, asked: SiloSource) -> tuple[dict[str, Column], bool]:
+def read_query(
+    path: Path, asked: SiloSource, *, as_asked: bool = False
+) -> tuple[dict[str, Column], bool]:
     """All columns of a query's result, and whether the database declares their types.
 
     Guarantee: nothing is written: DuckDB and SQLite open the database read-only and run one SELECT,
         without extensions, network or files outside of the source file's folder. Rows are sorted by
-        their values: their order in the database does not matter.
+        their values: their order in the database does not matter. DuckDB's types are those that
+        tables and Parquet files declare, and never hang on a value.
 
     Args:
         path: the source file.
         asked: what it says.
+        as_asked: rows in the query's own order instead.
     """
+    columns, typed = _asked(path, asked)
+    return columns if as_asked else _sorted_rows(columns), typed
+
+
+def _asked(path: Path, asked: SiloSource) -> tuple[dict[str, Column], bool]:
     if asked.driver is not None:
-        return _sorted_rows(dict(_by_driver(path, asked))), False
+        return dict(_by_driver(path, asked)), False
     database = None if asked.database is None else (path.parent / asked.database).resolve()
     if database is None or not _is_sqlite(path, database):
-        return _sorted_rows(_by_duckdb(path, asked.query, database)), True
-    return _sorted_rows(dict(_by_sqlite(path, asked.query, database))), False
+        return _by_duckdb(path, asked.query, database), True
+    return dict(_by_sqlite(path, asked.query, database)), False
 
 
 def _is_sqlite(path: Path, database: Path) -> bool:
@@ -133,16 +160,52 @@ def _by_duckdb(path: Path, query: str, database: Path | None) -> dict[str, Colum
             if database is None
             else duckdb.connect(str(database), read_only=True) as link
         ):
+            planner = link.cursor()
+            planner.execute("PRAGMA disable_optimizer")  # it leaves out what has no rows
             link.execute("SET allowed_directories = ?", [[folder]])
             for rule, value in _DUCKDB_RULES:
                 link.execute(f"SET {rule} = {value}")
             statements = link.extract_statements(query)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise DataError(f"{path}: query must be one SELECT statement. Remove the others.")
+            _require_types(path, planner, query)
             table = link.sql(query).to_arrow_table()
             return arrow_columns(import_arrow(str(path), "use an SQLite file"), str(path), table)
     except (duckdb.Error, ValueError) as error:
         raise _failed(path, error) from None
+
+
+def _require_types(path: Path, planner: Any, query: str) -> None:
+    """Refuse a query of which DuckDB guesses names or types of columns from records: one record more
+    could then change how all others are encoded.
+    """
+    (row,) = planner.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()
+    sources = set(_sources(json.loads(row[1])))
+    guessed = sorted(sources - _TYPES_ARE_DECLARED)
+    if guessed:
+        raise DataError(
+            f"{path}: query must read tables of a database or Parquet files, whose types are "
+            f'declared, not {guessed[0].lower()}. Name a text file itself (file = "…"), or load it '
+            "into a table."
+        )
+    if sources & _PARQUET and "hive_types" not in query and _has_partitions(path.parent):
+        raise DataError(
+            f"{path}: the folder holds folders named column=value, whose types would be guessed. "
+            "Read them by read_parquet(…, hive_types_autocast = false)."
+        )
+
+
+def _sources(plan: list[dict[str, Any]]) -> Iterator[str]:
+    """What rows are read from, by the leaves of a query's plan."""
+    for node in plan:
+        if node["children"]:
+            yield from _sources(node["children"])
+        else:
+            yield str(node["name"]).strip()
+
+
+def _has_partitions(folder: Path) -> bool:
+    return any("=" in name for _, folders, _ in os.walk(folder) for name in folders)
 
 
 def _by_sqlite(path: Path, query: str, database: Path) -> dict[str, TextColumn]:
@@ -169,11 +232,14 @@ def _may_only_read(action: int, first: str | None, second: str | None, *_: objec
 
 
 def _by_driver(path: Path, asked: SiloSource) -> dict[str, TextColumn]:
+    name = asked.driver or ""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise DataError(f"{path}: driver {name!r} is no name of a module. Correct it.")
     try:
-        driver = importlib.import_module(asked.driver or "")
+        driver = importlib.import_module(name)
     except ImportError:
         raise DataError(
-            f"{path}: driver {asked.driver!r} is not installed. Install it, or correct the name."
+            f"{path}: driver {name!r} is not installed. Install it, or correct the name."
         ) from None
     if getattr(driver, "apilevel", None) != "2.0":
         raise DataError(
@@ -224,9 +290,9 @@ def _sorted_rows(columns: dict[str, Column]) -> dict[str, Column]:
     out: dict[str, Column] = {}
     for name, column in columns.items():
         if isinstance(column, NumberColumn):
-            out[name] = NumberColumn(name, column.values[order], column.bounds)
+            out[name] = replace(column, values=column.values[order])
         else:
-            out[name] = TextColumn(name, column.values, column.codes[order], column.declared)
+            out[name] = replace(column, codes=column.codes[order])
     return out
 
 

@@ -314,11 +314,11 @@ def _assumption_lines(found: dict[str, list[str]], called: str) -> list[str]:
     """A line for each kind of assumption; `called`: what the table is."""
     templates = {
         "kind": (
-            f"whether {{}} hold numbers or text was read off the {called} (data.bounds and "
+            f"whether {{}} {{hold}} numbers or text was read off the {called} (data.bounds and "
             "data.categories declare it)"
         ),
         "typed": (
-            f"whether {{}} hold numbers, text or flags is what the schema of the {called} declares, "
+            f"whether {{}} {{hold}} numbers, text or flags is what the schema of the {called} declares, "
             "taken as public"
         ),
         "knots": (
@@ -333,4 +333,8 @@ def _assumption_lines(found: dict[str, list[str]], called: str) -> list[str]:
             f"categories of {{}} are those that the schema of the {called} declares, taken as public"
         ),
     }
-    return [templates[why].format(listed(names)) for why, names in found.items() if names]
+    return [
+        templates[why].format(listed(names), hold="holds" if len(names) == 1 else "hold")
+        for why, names in found.items()
+        if names
+    ]

@@ -38,7 +38,9 @@ class ReadingRules:
         return cls(data.encoding, data.sheet)
 
 
-def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool]:
+def read_table(
+    path: Path, rules: ReadingRules, *, as_asked: bool = False
+) -> tuple[dict[str, Column], bool]:
     """All columns, and whether a schema declares what is a number.
 
     One reading serves facts, check and load; a file that has changed is read again, and a query is
@@ -47,6 +49,7 @@ def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool
     Args:
         path: a file, a folder of files or a silo's source file.
         rules: what the plan says about it.
+        as_asked: rows of a query in its own order, not sorted.
     """
     if path.is_dir():
         files = table_files(path)
@@ -54,7 +57,7 @@ def read_table(path: Path, rules: ReadingRules) -> tuple[dict[str, Column], bool
     if kind_of(path) == "query":
         asked = SiloSource.load(path)
         if asked.file is None:
-            return read_query(path, asked)
+            return read_query(path, asked, as_asked=as_asked)
         inner = path.parent / asked.file
         if not inner.exists() or (inner.is_file() and kind_of(inner) == "query"):
             raise DataError(f"{path}: file {asked.file!r} must be a table. Correct the path.")

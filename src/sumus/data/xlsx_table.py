@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ from sumus.errors import DataError
 
 __all__ = ["is_workbook", "read_xlsx"]
 
+_ERRORS = frozenset(("#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"))
+_FORMULA = re.compile(rb"<(\w+:)?f[\s/>]")
+_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\bencoding\s*=\s*[\"']([^\"']*)[\"']")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.timedelta(days=1)
 
@@ -84,18 +88,39 @@ def _check_archive(path: Path) -> bool:
                 "machine. Save the sheet as CSV if you trust it."
             )
         for name in archive.namelist():
-            if not name.endswith(".xml"):
-                continue
             content = archive.read(name)
+            if not name.lower().endswith((".xml", ".rels")) and not _may_be_xml(content):
+                continue
+            if not _is_utf8(content):
+                raise DataError(
+                    f"{path} holds XML in another encoding than UTF-8, which no workbook does. Save "
+                    "the sheet as CSV if you trust it."
+                )
             if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
                 raise DataError(
                     f"{path} defines entities of its own, which no workbook does. Save the sheet as "
                     "CSV if you trust it."
                 )
-            formulas |= name.startswith("xl/worksheets/") and (
-                b"<f>" in content or b"<f " in content
-            )
+            formulas |= not name.startswith("xl/charts/") and bool(_FORMULA.search(content))
     return formulas
+
+
+def _may_be_xml(content: bytes) -> bool:
+    """Whether a parser could take these bytes for a document, under whatever name."""
+    start = content[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")
+    return start.startswith(b"<")
+
+
+def _is_utf8(content: bytes) -> bool:
+    """Whether a parser reads these bytes as the check below does."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    declared = _ENCODING.match(content.removeprefix(b"\xef\xbb\xbf"))
+    return "\0" not in text and (
+        declared is None or declared[1].lower() in (b"utf-8", b"utf8", b"us-ascii")
+    )
 
 
 def _sheet(path: Path, book: Any, sheet: str | None) -> Any:
@@ -157,4 +182,4 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime.timedelta):
         return repr(value / _DAY)
     text = str(value).strip()
-    return "" if text.startswith("#") and text.rstrip("!?").isupper() and "/" in text else text
+    return "" if text in _ERRORS else text

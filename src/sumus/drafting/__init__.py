@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sumus.drafting.findings import Finding as Finding, finding_of as finding_of
     from sumus.drafting.schema import (
         Known as Known,
+        check_commas as check_commas,
         typed_bounds as typed_bounds,
         typed_names as typed_names,
         typed_numbers as typed_numbers,
@@ -51,6 +52,6 @@ __getattr__, __dir__, __all__ = door(
     choices="Choice Size choices_for gaussian_distance rounded_down",
     composing="Draft draft",
     findings="Finding finding_of",
-    schema="Known typed_bounds typed_names typed_numbers",
+    schema="Known check_commas typed_bounds typed_names typed_numbers",
     writing="as_json plan_text read_off shown",
 )

@@ -8,7 +8,16 @@ from typing import Any, final
 
 import numpy as np
 
-from sumus.data import Column, NumberColumn, OwnTable, as_text, holds_numbers, open_table
+from sumus.data import (
+    Column,
+    NumberColumn,
+    OwnTable,
+    as_text,
+    holds_numbers,
+    looks_like,
+    open_table,
+    with_decimal_points,
+)
 from sumus.drafting.findings import Finding, finding_of, holds_classes, person_columns
 from sumus.drafting.schema import Known
 from sumus.errors import DataError, PlanError
@@ -58,6 +67,7 @@ class LookedAt:
     path: str  # as the plan will name it
     folder: Path  # of the plan
     findings: dict[str, Finding]
+    encoding: str | None = None  # of its text, where somebody said so
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -68,27 +78,34 @@ class LookedAt:
         """The column of that name, or the error that names the option."""
         return self.table.column(name, option)
 
-    def task_of(self, label: str) -> str:
+    def task_of(self, label: str, known: Known) -> str:
         """The task that a label column suggests: classes, or a number."""
-        return "classification" if holds_classes(self.table.columns[label]) else "regression"
+        if label in known.bounds:  # classes have a list
+            return "regression"
+        column = self.table.columns[label]
+        # a column of numbers is one however they are written
+        if looks_like(column) == "commas":
+            column = with_decimal_points(column)
+        return "classification" if holds_classes(column) else "regression"
 
 
-def look_at(file: Path, folder: Path, path: str) -> LookedAt:
+def look_at(file: Path, folder: Path, path: str, encoding: str | None = None) -> LookedAt:
     """Read a table and find out what its columns are.
 
     Args:
         file: the table, for messages.
         folder: that the plan will be written to.
         path: of the table as seen from there.
+        encoding: `data.encoding`.
     """
-    table = open_table(DataPlan(path=path), folder)
+    table = open_table(DataPlan(path=path, encoding=encoding), folder)
     if not table.records:
         raise DataError(f"{file} holds columns but no records. Add records.")
     dated = _dates_by_type(table)
     findings = {
         name: finding_of(column, dated=name in dated) for name, column in table.columns.items()
     }
-    return LookedAt(table, path, folder, findings)
+    return LookedAt(table, path, folder, findings, encoding)
 
 
 def _dates_by_type(table: OwnTable) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
-from sumus.data import NumberColumn, TextColumn, as_text, public_facts
+from sumus.data import NumberColumn, TextColumn, as_text, looks_like, public_facts
 from sumus.drafting.asked import Asked, LookedAt, check_task, values_of
 from sumus.drafting.choices import Choice, Size, choices_for
 from sumus.drafting.findings import Finding
@@ -174,7 +174,7 @@ def _task(looked_at: LookedAt, asked: Asked) -> str:
         rule = "must name the column that is to be learned"
         raise PlanError("--label", None, rule, _columns(looked_at))
     looked_at.column(asked.label, "--label")
-    return looked_at.task_of(asked.label)
+    return looked_at.task_of(asked.label, asked.known)
 
 
 def _columns(looked_at: LookedAt) -> str:
@@ -292,9 +292,11 @@ def _data(
     commas = [
         name
         for name, finding in looked_at.findings.items()
-        if finding.kind == "decimal comma" and name in meant
+        if (finding.kind == "decimal comma" and name in meant)
+        or (name in labels.values() and looks_like(looked_at.table.columns[name]) == "commas")
     ]
     entries: dict[str, Any] = {"path": looked_at.path, "silo_column": asked.silo, **labels}
+    entries |= {"encoding": looked_at.encoding} if looked_at.encoding is not None else {}
     entries |= {"person_column": person} if person is not None else {}
     entries |= {"intervals": list(asked.intervals)} if asked.intervals is not None else {}
     entries |= {"columns": names}
@@ -349,4 +351,22 @@ def _remarks(
         repeated = np.bincount(rows.codes[rows.codes >= 0])
         if repeated.max(initial=0) > 1:
             lines.append(f"one value of {person} stands in {int(repeated.max()):,} rows")
+        if unit == "person":
+            lines += _in_several_silos(rows, as_text(table.columns[asked.silo]))
     return tuple(lines)
+
+
+def _in_several_silos(persons: TextColumn, silos: TextColumn) -> list[str]:
+    """How many persons have rows in more than one silo, and what protects them across silos."""
+    known = (persons.codes >= 0) & (silos.codes >= 0)
+    pairs = np.unique(np.stack([persons.codes[known], silos.codes[known]], axis=1), axis=0)
+    counts = np.unique(pairs[:, 0], return_counts=True)[1]
+    several = int(np.count_nonzero(counts > 1))
+    if not several:
+        return []
+    are = "1 person is" if several == 1 else f"{several:,} persons are"
+    most = int(counts.max())
+    return [
+        f"{are} in several silos, at most in {most:,}: each silo protects its rows of them by "
+        f"itself; privacy.silos_per_person = {most} protects them in all together"
+    ]

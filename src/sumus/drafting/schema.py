@@ -22,7 +22,7 @@ from sumus.errors import PlanError
 from sumus.files import closest, parse_toml, read_toml
 from sumus.plan import DataPlan
 
-__all__ = ["Known", "typed_bounds", "typed_names", "typed_numbers"]
+__all__ = ["Known", "check_commas", "typed_bounds", "typed_names", "typed_numbers"]
 
 _SHAPE = "Write two numbers [low, high], or a list of texts."
 
@@ -75,10 +75,11 @@ class Known:
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse what names no column: a misspelt line would silently do nothing."""
         known = list(columns)
-        for name in (*self.bounds, *self.categories):
-            if name not in known:
-                rule = "must name a column of the table"
-                raise PlanError(f"schema.{name}", name, rule, closest(name, known[:40]))
+        for what, names in (("bounds", self.bounds), ("categories", self.categories)):
+            for name in names:
+                if name not in known:
+                    rule = "must name a column of the table"
+                    raise PlanError(f"{what} of {name}", name, rule, closest(name, known[:40]))
 
 
 def typed_bounds(text: str, name: str) -> tuple[float, float]:
@@ -110,8 +111,26 @@ def typed_names(text: str, name: str) -> tuple[str, ...]:
     try:
         checked = DataPlan(path="table", categories={name: names})
     except PlanError as error:
-        raise PlanError(f"categories of {name}", text, error.rule, error.fix) from None
+        fix = f"{error.fix} Values that hold commas go into a --schema file."
+        raise PlanError(f"categories of {name}", text, error.rule, fix) from None
     return (checked.categories or {})[name]
+
+
+def check_commas(names: Iterable[str], values: Iterable[str], name: str) -> None:
+    """Refuse a typed list that took a value apart because it holds a comma.
+
+    Args:
+        names: as `typed_names` read them.
+        values: of the column.
+        name: of the column.
+    """
+    typed = set(names)
+    for value in values:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if len(parts) > 1 and typed.issuperset(parts):
+            rule = "cannot list values that hold commas, as this column has"
+            fix = f"List them in a --schema file, or give --list {name} if all may be public."
+            raise PlanError(f"categories of {name}", ",".join(names), rule, fix)
 
 
 def _tables_of_plan(entries: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -148,6 +148,8 @@ def _lines_of(choices: Iterable[Choice]) -> list[str]:
 def _data(draft: Draft, plan_name: str) -> list[str]:
     data = draft.plan.data
     lines = ["[data]", *_beside(f"path = {toml_value(data.path)}", "starts at this plan's folder")]
+    if data.encoding is not None:
+        lines += _beside(f"encoding = {toml_value(data.encoding)}", "how its text is written")
     roles = {
         "silo_column": "whose record it is",
         "label_column": "what is learned",

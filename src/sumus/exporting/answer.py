@@ -18,6 +18,7 @@ class Answer:
     """From outputs z to what is said of a record.
 
         classes    softmax(z), or of one output 1/(1 + e^−z) for the second class
+        squares    classes whose outputs were fitted by least squares: `shares_of_squares`(z)
         labels     1/(1 + e^−z), yes where z > 0
         numbers    middle + half·clip(z, −1, 1)
         count      most·e^min(z, 0)
@@ -31,7 +32,7 @@ class Answer:
         intervals: cut points of times.
     """
 
-    kind: Literal["classes", "labels", "numbers", "count", "survival"]
+    kind: Literal["classes", "squares", "labels", "numbers", "count", "survival"]
     names: tuple[str, ...] = ()
     numbered: bool = False
     middles: tuple[float, ...] = ()
@@ -44,7 +45,8 @@ class Answer:
         task = model.plan.task
         if isinstance(task, Classification):
             names = model.labels.names
-            return cls("classes", names, names == tuple(map(str, range(len(names)))))
+            numbered = names == tuple(map(str, range(len(names))))
+            return cls("squares" if task.squares else "classes", names, numbered)
         if isinstance(task, MultiLabel):
             return cls("labels", task.columns)
         if isinstance(task, Regression):

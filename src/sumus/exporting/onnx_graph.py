@@ -24,6 +24,7 @@ from sumus.exporting.answer import Answer
 from sumus.exporting.layers import Activation, Convolution, Dense, Flat, Layer, Pool, layers_of
 from sumus.exporting.scaling import Scaling
 from sumus.predicting import Model
+from sumus.tasks import KNOTS as SHARE_KNOTS, SLOPE
 
 __all__ = ["graph_encodes", "onnx_bytes", "takes_columns"]
 
@@ -215,7 +216,7 @@ class _Graph:
     def answer(self, outputs: str, answer: Answer, *, outputs_of_one: int) -> None:
         """What is said of every row, as named outputs."""
         exact = self.add("Cast", outputs, to=self.types.DOUBLE)
-        if answer.kind == "classes":
+        if answer.kind in ("classes", "squares"):
             self._classes(exact, answer, one=outputs_of_one == 1)
         elif answer.kind == "labels":
             above = self.add("Greater", exact, self.constant([[0.0]]))
@@ -248,7 +249,24 @@ class _Graph:
                 default_string="",
             )
             self._told("prediction", named, "STRING")
-        self._told("probability", self.add("Softmax", logits, axis=1), "DOUBLE")
+        shares = (
+            self._shares_of_squares(logits, len(answer.names))
+            if answer.kind == "squares"
+            else self.add("Softmax", logits, axis=1)
+        )
+        self._told("probability", shares, "DOUBLE")
+
+    def _shares_of_squares(self, outputs: str, classes: int) -> str:
+        """As `sumus.tasks.least_squares` has it."""
+        (lowest, _), (low, _), (high, _), (highest, _) = SHARE_KNOTS
+        mean = self.add("ReduceMean", outputs, axes=[1], keepdims=1)
+        centred = self.add("Sub", outputs, mean)
+        p = self.add("Add", centred, self.constant([[1.0 / classes]]))
+        ends = self.add("Add", self._clipped(p, lowest, low), self._clipped(p, high, highest))
+        bent = self._line(ends, [SLOPE], [-SLOPE * (low + high)])
+        bent = self.add("Add", self._clipped(p, low, high), bent)
+        axes = self.constant([1], np.int64)
+        return self.add("Div", bent, self.add("ReduceSum", bent, axes, keepdims=1))
 
     def _survival(self, logits: str) -> None:
         """log(1 + e^z) as max(z, 0) + log(1 + e^−|z|), which does not overflow."""

@@ -5,6 +5,7 @@ out, without Sumus.
     knotted     SplineTransformer of degree 1 at the same knots, 0 for what is missing; MissingIndicator
     one-hot     OrdinalEncoder with a number of its own for everything else, then OneHotEncoder
     one length  Normalizer
+    shares      CalibratedClassifierCV, for classes that were fitted by least squares
     layers      LogisticRegression, LinearRegression, MLPClassifier, MLPRegressor
 
 Every step is fitted to made-up rows of public values, and what was learned is put in its place.
@@ -30,6 +31,7 @@ from sumus.exporting.answer import Answer
 from sumus.exporting.layers import Activation, Dense, Flat, layers_of
 from sumus.exporting.scaling import Scaling
 from sumus.predicting import Model
+from sumus.tasks import KNOTS as SHARE_KNOTS
 
 __all__ = ["expects_numbers", "sklearn_bytes", "sklearn_pipeline"]
 
@@ -95,8 +97,10 @@ def expects_numbers(rule: ColumnRule) -> bool:
 def _sklearn() -> SimpleNamespace:
     """The classes of scikit-learn that are used, by name."""
     places = {
+        "calibration": ("CalibratedClassifierCV",),
         "compose": ("ColumnTransformer", "TransformedTargetRegressor"),
         "impute": ("MissingIndicator", "SimpleImputer"),
+        "isotonic": ("IsotonicRegression",),
         "linear_model": ("LinearRegression", "LogisticRegression"),
         "neural_network": ("MLPClassifier", "MLPRegressor"),
         "pipeline": ("FeatureUnion", "Pipeline"),
@@ -271,7 +275,7 @@ class _Chain:
 
 
 def _estimator(learn: Any, chain: _Chain, answer: Answer, shown: Floats) -> Any:
-    if answer.kind == "classes":
+    if answer.kind in ("classes", "squares"):
         return _classifier(learn, chain, answer, shown)
     if answer.kind == "count":
         (most,) = answer.halves
@@ -300,15 +304,22 @@ def _clip(learn: Any, low: Any, high: Any) -> Any:
 
 def _classifier(learn: Any, chain: _Chain, answer: Answer, shown: Floats) -> Any:
     classes = np.arange(len(answer.names)) if answer.numbered else np.array(answer.names)
-    if len(classes) == 2 and chain.weights[-1].shape[1] == 2:  # one log-odds is enough
+    squares = answer.kind == "squares"
+    if squares:  # p = z − mean(z) + 1/K; that of one class is half a difference and a half
+        chain = chain.last(_centred)
+        if len(classes) == 2:
+            chain = chain.last(lambda w, b: (w[:, 1:], b[1:]))
+    elif len(classes) == 2 and chain.weights[-1].shape[1] == 2:  # one log-odds is enough
         chain = chain.last(lambda w, b: (w[:, 1:] - w[:, :1], b[1:] - b[:1]))
     rows = np.resize(shown, (max(_ROWS, len(classes)), shown.shape[1]))
     order = np.argsort(classes, kind="stable")  # scikit-learn keeps classes sorted
     if chain.weights[-1].shape[1] > 1:
         chain = chain.last(lambda w, b: (w[:, order], b[order]))
     elif not np.array_equal(order, np.arange(len(classes))):
-        chain = chain.last(lambda w, b: (-w, -b))
+        chain = chain.last(lambda w, b: (-w, (1.0 if squares else 0.0) - b))
     labels = np.resize(classes, len(rows))
+    if squares:
+        return _shares_of_squares(learn, chain, rows, classes)
     if chain.activation is None:
         linear = learn.LogisticRegression(max_iter=1).fit(rows, labels)
         linear.coef_, linear.intercept_ = chain.weights[0].T.copy(), chain.biases[0].copy()
@@ -316,6 +327,27 @@ def _classifier(learn: Any, chain: _Chain, answer: Answer, shown: Floats) -> Any
     network = _network(learn.MLPClassifier, chain).fit(rows, labels)
     _put(network, chain)
     return network
+
+
+def _centred(weight: Floats, bias: Floats) -> tuple[Floats, Floats]:
+    return weight - weight.mean(1, keepdims=True), bias - bias.mean() + 1.0 / len(bias)
+
+
+def _shares_of_squares(learn: Any, chain: _Chain, rows: Floats, classes: Any) -> Any:
+    """Outputs bent by straight lines and divided by their sum, as `sumus.tasks.least_squares` has
+    it: a calibrated classifier does the same.
+    """
+    made_up = np.resize(rows, (2 * len(classes), rows.shape[1]))
+    whole = learn.CalibratedClassifierCV(
+        learn.LogisticRegression(max_iter=1), method="isotonic", cv=2
+    ).fit(made_up, np.resize(classes, len(made_up)))
+    (kept, _) = whole.calibrated_classifiers_
+    linear = kept.estimator
+    linear.coef_, linear.intercept_ = chain.weights[0].T.copy(), chain.biases[0].copy()
+    bent = learn.IsotonicRegression(out_of_bounds="clip").fit(*np.transpose(SHARE_KNOTS))
+    kept.calibrators = [bent] * len(linear.coef_)
+    whole.calibrated_classifiers_ = [kept]
+    return whole
 
 
 def _regressor(learn: Any, chain: _Chain, inverse: Any, shown: Floats) -> Any:

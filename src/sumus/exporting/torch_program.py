@@ -23,6 +23,7 @@ from sumus.exporting.answer import Answer
 from sumus.features import bias_feature, bounded
 from sumus.predicting import Model
 from sumus.purity import InputKind, first_line, own_copy
+from sumus.tasks import shares_of_squares
 
 __all__ = ["torch_bytes"]
 
@@ -102,6 +103,8 @@ class _Deployed(nn.Module):
             if outputs.shape[1] == 1:
                 exact = torch.cat([torch.zeros_like(exact), exact], dim=1)
             return {"prediction": exact.argmax(1), "probability": exact.softmax(1)}
+        if kind == "squares":
+            return {"prediction": exact.argmax(1), "probability": shares_of_squares(exact)}
         if kind == "labels":
             return {"prediction": (exact > 0).long(), "probability": exact.sigmoid()}
         if kind == "count":

@@ -342,7 +342,10 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
                 f"data.bounds.{name}",
                 list((data.bounds or {})[name]),
                 rule,
-                f"Remove it, or use data.categories.{name}.",
+                f"Remove it, or use data.categories.{name}."
+                if name == data.silo_column
+                else f"Remove it, use data.categories.{name}, or learn the number: training.task = "
+                '"regression" (--task regression).',
             )
 
 

@@ -224,6 +224,7 @@ class TrainingPlan:
         task, data = TASKS[self.training.task], self.data
         given = "label" if data.objects is not None else None
         columns = {key: getattr(data, key) or given for key in task.label_keys}
+        solved = self.rules.sums == "moments"  # by least squares, unless every class has a matrix
         weights = self.training.class_weights  # by name: in no order before the classes are known
         return declared_task(
             self.training.task,
@@ -235,6 +236,7 @@ class TrainingPlan:
                 start_hazard=self.training.start_hazard,
                 class_weights=weights if isinstance(weights, tuple) else None,
                 label_columns=data.label_columns,
+                squares=solved and task.moment_matrices(self.training.model) == 1,
             ),
         )
 

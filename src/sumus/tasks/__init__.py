@@ -19,6 +19,11 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.tasks.classification import Classification as Classification
     from sumus.tasks.counts import Counts as Counts
+    from sumus.tasks.least_squares import (
+        KNOTS as KNOTS,
+        SLOPE as SLOPE,
+        shares_of_squares as shares_of_squares,
+    )
     from sumus.tasks.life_table import kaplan_meier as kaplan_meier
     from sumus.tasks.measures import Measure as Measure, Metrics as Metrics
     from sumus.tasks.multi_label import MultiLabel as MultiLabel
@@ -57,6 +62,7 @@ __getattr__, __dir__, __all__ = door(
     multi_label="MultiLabel",
     registry="TASKS declared_task",
     regression="Regression",
+    least_squares="KNOTS SLOPE shares_of_squares",
     life_table="kaplan_meier",
     several_numbers="SeveralNumbers",
     survival="Survival",

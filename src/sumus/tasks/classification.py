@@ -1,6 +1,7 @@
 """Classes: cross-entropy, accuracy, ranking, calibration, and noisy counts of all of them.
 
-    loss       −log softmax(z)_y;  one output: the binary logistic loss log(1 + e^z) − y·z
+    loss       −log softmax(z)_y;  one output: the binary logistic loss log(1 + e^z) − y·z;
+               outputs fitted by squares: −log of the class's share (`least_squares`)
     accuracy = ½ + S₁ / (2·S₀),        mean loss = LOSS_CAP·(½ + S₂ / (2·S₀))
 
 S₀ counts records, S₁ right minus wrong ones, S₂ centred losses, S₃ centred squared errors; what
@@ -28,6 +29,7 @@ from sumus.tasks.class_measures import (
     exact_measures,
     told,
 )
+from sumus.tasks.least_squares import shares_of_squares
 from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.score_tree import SPREAD_PLACE
 from sumus.tasks.silo_spread import exact_spread, noisy_spread, spread_of_silo
@@ -79,14 +81,27 @@ class Classification(Task):
     )
     constant = ("majority", "most frequent class")
 
-    def __init__(self, classes: int | None = None, class_weights: tuple[float, ...] = ()) -> None:
-        self.classes, self.class_weights = classes, class_weights
+    def __init__(
+        self,
+        classes: int | None = None,
+        class_weights: tuple[float, ...] = (),
+        *,
+        squares: bool = False,
+    ) -> None:
+        self.classes, self.class_weights, self.squares = classes, class_weights, squares
 
     def of(self, declared: Declared) -> Task:
-        """With the number of classes and their weights, where the plan tells them."""
-        if declared.classes is None and declared.class_weights is None:
+        """With the number of classes and their weights, where the plan tells them, and with what
+        outputs mean.
+        """
+        if declared.classes is None and declared.class_weights is None and not declared.squares:
             return self
-        return _counting(declared.classes, _scaled(declared.class_weights or ()))
+        weights = _scaled(declared.class_weights or ())
+        return _counting(declared.classes, weights, squares=declared.squares)
+
+    def by_loss(self) -> Task:
+        """Outputs are logits."""
+        return _counting(self.classes, self.class_weights) if self.squares else self
 
     @property
     def counts(self) -> CountShape:  # type: ignore[override]
@@ -112,7 +127,8 @@ class Classification(Task):
         if not 2 <= len(names) <= _MOST_DECLARED:
             raise DataError(
                 f"data.label_column {column.name!r} must hold between 2 and {_MOST_DECLARED} "
-                f"classes, got {len(names)}. Name another column, or turn the numbers into classes."
+                f"classes, got {len(names)}. Name another column, or turn the numbers into classes; a "
+                f'number is learned by training.task = "regression" (--task regression).'
             )
         if categories.declared:
             return Labels(classes, LabelFacts(names))
@@ -293,12 +309,12 @@ class Classification(Task):
         """
         import torch
 
-        logits = outputs.double()
+        exact = outputs.double()
         if outputs.shape[1] == 1:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+            exact = torch.cat([torch.zeros_like(exact), exact], dim=1)
         classes, names = self.predict(outputs).numpy(), labels.names
         said = classes if names == _numbered(len(names)).names else np.array(names)[classes]
-        shares = logits.softmax(dim=1).numpy()
+        shares = (shares_of_squares(exact) if self.squares else exact.softmax(dim=1)).numpy()
         each = {f"probability:{name}": shares[:, place] for place, name in enumerate(names)}
         return {"prediction": said, **each}
 
@@ -332,12 +348,21 @@ class Classification(Task):
         """Whether each record is classified rightly, its loss, its class, and what the model says:
         the log-odds of class 1, or the probabilities of three classes and more. NaN is never right.
         """
+        if self.squares:
+            return self._scores_of_squares(outputs, labels)
         losses = _cross_entropy(outputs, labels, "none")  # of the record, whatever its class weighs
         right = (self.predict(outputs) == labels) & ~losses.isnan()
         if outputs.shape[1] > 2:
             said = outputs.softmax(dim=1)
         else:
             said = outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+        return right, losses, labels, said
+
+    def _scores_of_squares(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        shares = shares_of_squares(outputs)
+        losses = -shares.gather(1, labels[:, None])[:, 0].log()
+        right = (self.predict(outputs) == labels) & ~losses.isnan()
+        said = shares if shares.shape[1] > 2 else shares[:, 1].log() - shares[:, 0].log()
         return right, losses, labels, said
 
     def exact(
@@ -418,11 +443,13 @@ def _cross_entropy(outputs: Tensor, labels: Tensor, reduction: str) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _counting(classes: int | None, class_weights: tuple[float, ...]) -> Classification:
+def _counting(
+    classes: int | None, class_weights: tuple[float, ...], *, squares: bool = False
+) -> Classification:
     """One object for equal classes: what is known about a model and a loss is kept by the loss's
     identity.
     """
-    return Classification(classes, class_weights)
+    return Classification(classes, class_weights, squares=squares)
 
 
 def _scaled(class_weights: tuple[float, ...]) -> tuple[float, ...]:

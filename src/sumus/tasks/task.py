@@ -87,6 +87,7 @@ class Declared:
         start_hazard: `training.start_hazard`.
         class_weights: `training.class_weights`, in the order of the classes.
         label_columns: `data.label_columns`, several labels of one record.
+        squares: the model is fitted by least squares to the task's `targets`.
     """
 
     columns: Mapping[str, str | None]
@@ -96,6 +97,7 @@ class Declared:
     start_hazard: float | None = None
     class_weights: tuple[float, ...] | None = None
     label_columns: tuple[str, ...] | None = None
+    squares: bool = False
 
 
 @final
@@ -415,6 +417,10 @@ class Task(Loss):
             f"has no targets for {self.name}",
             "Use another.",
         )
+
+    def by_loss(self) -> Task:
+        """The task of a model that is fitted by this loss, however the plan fits its own."""
+        return self
 
     @abstractmethod
     def predict(self, outputs: Tensor) -> Tensor:
