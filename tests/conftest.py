@@ -95,3 +95,10 @@ def _ledgers_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SUMUS_STATE", str(state))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _unnamed_records_of_its_own() -> None:
+    """Records that nobody named share one ledger; those of two tests are not the same records."""
+    for kind in ("jsonl", "head.json"):
+        (Path(os.environ["SUMUS_STATE"]) / f"ledger-own-data.{kind}").unlink(missing_ok=True)

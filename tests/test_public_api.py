@@ -219,6 +219,7 @@ PINNED = {
         "ResolvedSilo",
         "SiloPlan",
         "TrainingPlan",
+        "UNNAMED",
         "cells_of",
         "cnn_flat_features",
         "described_labels",

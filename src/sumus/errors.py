@@ -17,6 +17,8 @@ A message is one line: what was given, the rule it breaks, and what to do.
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "DataError",
     "EngineError",
@@ -29,7 +31,24 @@ __all__ = [
     "RoundAborted",
     "StorageError",
     "SumusError",
+    "dotted",
 ]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dotted(*names: str) -> str:
+    """A key as TOML spells it, names that are not bare ones in quotes: data.bounds."Age (years)".
+
+    Args:
+        names: the last may be anything, those before it are keys already.
+    """
+    *path, last = names
+    if not _BARE.fullmatch(last):
+        escaped = last.replace("\\", r"\\").replace('"', r"\"")
+        last = "".join(c if c.isprintable() else rf"\U{ord(c):08x}" for c in escaped)
+        last = f'"{last}"'
+    return ".".join([*path, last])
 
 
 class SumusError(Exception):

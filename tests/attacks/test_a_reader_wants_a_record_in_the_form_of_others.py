@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sumus.data import FederatedData, GivenTable
-from sumus.data.object_names import name_of_facts
+from sumus.data import FederatedData
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 from sumus.runs.given_in_python import Given, with_records
@@ -148,17 +147,10 @@ def test_control_undeclared_a_frame_takes_another_form_and_says_so() -> None:
     assert any("smoker" in line and "read off" in line for line in more.assumptions)
 
 
-def test_control_a_ledger_named_by_the_silos_that_there_are_begins_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def by_silos(given: GivenTable) -> str:
-        column: Any = given.table.columns[given.silo_column]
-        return name_of_facts(column.values)
-
-    monkeypatch.setattr(GivenTable, "name", property(by_silos))
+def test_control_a_ledger_named_by_the_silos_that_there_are_begins_anew() -> None:
     plan = TrainingPlan().replace("data", label_column="outcome")
-    ledgers = {
-        with_records(plan, each, Given(silo="hospital"))[0].data.objects
-        for each in (frame(), frame(hospital="Tromsø"))
-    }
+    ledgers = set()
+    for each in (frame(), frame(hospital="Tromsø")):
+        told = Given(silo="hospital", name="-".join(sorted(set(each["hospital"]))))
+        ledgers.add(with_records(plan, each, told)[0].data.objects)
     assert len(ledgers) == 2

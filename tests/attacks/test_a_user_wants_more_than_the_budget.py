@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import sumus
 from sumus.books import Budget, BudgetFile, Ledger, LedgerEntry
 from sumus.cli import main
+from sumus.cli.dataset_total import before_text
+from sumus.cli.terminal import Hanging
 from sumus.data import write_patients
 from sumus.errors import PlanError, PolicyError
 from sumus.guarantee import Account
@@ -55,6 +60,12 @@ def _entry(account: Account, run: str, number: int = 1) -> LedgerEntry:
     )
 
 
+def _shown(line: Hanging) -> str:
+    console = Console(width=500, file=io.StringIO(), record=True)
+    console.print(line)
+    return console.export_text()
+
+
 def test_the_third_run_of_four_is_refused_in_one_line_before_anything_is_released(
     own_state: Path,
 ) -> None:
@@ -70,7 +81,14 @@ def test_the_third_run_of_four_is_refused_in_one_line_before_anything_is_release
         sumus.train(plan, silos=_silos(), classes=2, options=options)
     words = str(refused.value)
     assert "\n" not in words
-    for part in ("clinic", "ε ≤ 12", "max_epsilon = 10", "--max-epsilon 12", "budget.toml"):
+    for part in (
+        "clinic",
+        "ε ≤ 12",
+        "max_epsilon = 10",
+        "--max-epsilon 12",
+        "budget.toml",
+        "RunOptions(max_epsilon=12)",
+    ):
         assert part in words
     assert list(Path("runs").iterdir()) == folders
     assert len(Ledger.of_dataset("clinic").entries()) == 2
@@ -79,6 +97,34 @@ def test_the_third_run_of_four_is_refused_in_one_line_before_anything_is_release
     sumus.train(plan, silos=_silos(), classes=2, options=options, simulation=Simulation(0))
     (own_state / "budget.toml").write_text("no_limit = true\n")
     sumus.train(plan, silos=_silos(), classes=2, options=options)
+
+
+def test_leaving_out_columns_or_names_begins_no_new_ledger() -> None:
+    """By handing in other columns, other silos and other kinds of objects of the same people."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 3)).astype(np.float32), np.arange(90) % 2
+    fit = sumus.Classifier(epsilon=4.0, options=RunOptions(root=Path("runs"), threads=1))
+    plan = TrainingPlan.from_toml(PLAN).replace("data", objects=None)
+
+    def halves(width: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(x[:45, :width], y[:45]), (x[45:, :width], y[45:])]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit.fit(x, y, silos=2)
+    with pytest.warns(sumus.estimators.SpendingWarning, match="2 fits on the data set own-data"):
+        fit.fit(x[:, :2], y, silos=3)
+    with pytest.raises(PolicyError, match=r"own-data would have .* or name= where these are other"):
+        fit.fit(x[:, :1], y)
+    for width in (1, 2):
+        with pytest.raises(PolicyError, match="own-data would have"):
+            sumus.train(plan, silos=halves(width), classes=2, options=fit.options)
+    # control: by a name of its own everything begins at zero
+    for width in (1, 2, 3):
+        told = {"silos": halves(width), "classes": 2, "options": fit.options}
+        run = sumus.train(plan, name=f"columns-{width}", **told)
+        assert run.spent is not None
+        assert run.spent.runs == 1
 
 
 def test_two_runs_at_once_do_not_pass_below_the_limit_together() -> None:
@@ -103,6 +149,30 @@ def test_a_run_without_noise_does_not_lift_the_limit() -> None:
     assert budget is not None
     with pytest.raises(PolicyError, match=r"no bound .*--max-epsilon inf"):
         budget.check(account)
+
+
+def test_a_run_of_another_unit_is_refused_with_the_unit_of_the_earlier_runs() -> None:
+    plan, account = _account(1.0)
+    ledger = Ledger.of_dataset("clinic")
+    ledger.enter(_entry(account, "records"))
+    budget = Budget.of(plan, ledger)
+    assert budget is not None
+    with pytest.raises(PolicyError) as refused:
+        budget.check(replace(account, unit="person"))
+    words = str(refused.value)
+    advice, way_out = words.index('privacy.unit = "record"'), words.index("--max-epsilon inf")
+    assert advice < words.index("no_limit = true") < way_out
+    assert "protect records instead of persons" in words
+    assert "RunOptions(max_epsilon=math.inf)" in words
+
+
+def test_a_run_of_records_says_why_earlier_runs_of_persons_count_twice() -> None:
+    plan, account = _account(1.25)
+    Ledger.of_dataset("clinic").enter(_entry(replace(account, unit="person"), "persons"))
+    told = _shown(before_text(plan, account))
+    assert "has spent ε ≤ 2.5 so far, 1 run (those that protect persons count twice" in told
+    # control: nothing is explained where nothing is doubled
+    assert "twice" not in _shown(before_text(plan, replace(account, unit="person")))
 
 
 def test_one_runs_own_epsilon_stands_in_its_plan_and_what_it_resumes_counts_once() -> None:

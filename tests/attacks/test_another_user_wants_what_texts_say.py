@@ -38,7 +38,7 @@ def test_control_what_is_cached_tells_the_text(shared):
     with sqlite3.connect(path) as cache:
         ((held,),) = cache.execute("SELECT vector FROM vectors").fetchall()
     guesses = ["no fever", NOTE, "bad knee"]
-    scores = module._sentences(shared / "minilm", module.WEIGHTS["minilm"].digest)(guesses)
+    scores = module._sentences("minilm", module.WEIGHTS["minilm"].digest)(guesses)
     assert int(np.argmax(scores @ np.frombuffer(held, np.float32))) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sumus.data.text_vectors import text_vectors
 from sumus.texts import load_sentences
-from support.made_up_network import in_place_of_minilm, write_network
+from support.made_up_network import files_of, in_place_of_minilm, write_network
 
 torch = pytest.importorskip("torch")
 NOTES = [f"{'no ' * (n % 7)}fever, {'bad ' * (n % 4)}knee" for n in range(12)]
@@ -19,7 +19,7 @@ LONG = "pain in the left knee " * 40
 
 def test_control_filled_up_to_the_longest_a_vector_hangs_on_its_company(tmp_path):
     write_network(tmp_path)
-    sentences = load_sentences(tmp_path)
+    sentences = load_sentences(files_of(tmp_path), "minilm")
 
     def filled_up(texts):
         pieces = [sentences.tokenizer.encode(text).ids for text in texts]
@@ -33,7 +33,7 @@ def test_control_filled_up_to_the_longest_a_vector_hangs_on_its_company(tmp_path
 
 def test_a_vector_has_the_same_bits_in_every_company(tmp_path):
     write_network(tmp_path)
-    sentences = load_sentences(tmp_path)
+    sentences = load_sentences(files_of(tmp_path), "minilm")
     alone = np.concatenate([sentences([note]) for note in NOTES])
     np.testing.assert_array_equal(sentences([*NOTES, LONG])[:-1], alone)
     np.testing.assert_array_equal(sentences(NOTES[::-1])[::-1], alone)

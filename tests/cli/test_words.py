@@ -5,6 +5,7 @@ words).
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import re
 import subprocess
@@ -628,5 +629,44 @@ def test_accuracy_stands_beside_that_of_the_most_frequent_class(
     out = capsys.readouterr().out
     assert (row := re.search(r"most frequent class +([\d.]+)%", out)) is not None
     assert 80.0 < float(row[1]) < 97.0  # nine in ten records have label 0
+    assert (same := re.search(r"\naccuracy +[\d.]+% +([\d.]+)%", out)) is not None
+    assert same[1] == row[1], "one constant answer has one number"
     assert main(["train", "p.toml", "--no-report", "--set", "evaluation.metrics=none"]) == 0
     assert "most frequent class" not in capsys.readouterr().out  # nothing is measured in the clear
+
+
+def test_classes_that_no_plan_names_have_their_names_everywhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("p.toml").write_text(
+        OWN.replace('"y"', '"again ?"') + "\n[federation]\nrounds = 1\n[privacy]\ndelta = 1e-3\n"
+    )
+    rows = "".join(f"{'AB'[i % 2]},{i / 2},{('ja', 'nein')[i % 10 > 0]}\n" for i in range(400))
+    Path("t.csv").write_text("s,x,again ?\n" + rows)
+    assert main(["train", "p.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert "AUROC for class nein" in shown
+    assert "average precision for class nein" in shown
+    (run,) = Path("runs").iterdir()
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for name in ("ja", "nein"):
+        assert f'<th scope="row">{name}</th>' in page
+    assert '<th scope="row">AUROC for class nein</th>' in page
+    assert "data.categories.&#34;again ?&#34; declares them" in page
+    assert main(["export", str(run), "--format", "card"]) == 0
+    (card,) = Path().glob("*.card.md")
+    assert "| AUROC for class nein |" in card.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["train", "p.toml", "--no-report", "--json", "--max-epsilon", "inf"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["measures"]["auroc"] == "AUROC for class nein"
+    assert set(told["measures"]) <= set(told["metrics"])
+
+
+def test_a_spread_of_nothing_is_said_in_words() -> None:
+    from sumus.tasks import Classification
+
+    spread = Classification().spread
+    assert spread.text(0.0) == "none beyond chance"
+    assert spread.text(0.0, 0.03) == "none beyond chance, 0.0% ± 3.0%"
+    assert spread.text(0.02) == "2.0%"

@@ -14,7 +14,7 @@ from sumus.data.text_vectors import TEXT_WIDTHS, TextVectors, text_vectors
 from sumus.errors import DataError
 from sumus.plan.sections import TEXTS
 from sumus.texts import hashed_words, load_sentences
-from support.made_up_network import in_place_of_minilm
+from support.made_up_network import files_of, in_place_of_minilm
 
 TEXT = TextColumn("note", ("bad knee", "no fever", "unused"), np.array([1, -1, 0, 1], np.int32))
 
@@ -70,7 +70,7 @@ def test_a_column_holds_the_networks_vectors_and_the_cache_gives_the_same_bits(
     encoder.write(np.array([2, 0]), again)
     assert len(read) == 2
     np.testing.assert_array_equal(again, first[[2, 0]])
-    plain = load_sentences(tmp_path / "minilm")(["no fever", "bad knee"])
+    plain = load_sentences(files_of(tmp_path / "minilm"), "minilm")(["no fever", "bad knee"])
     np.testing.assert_array_equal(first[[0, 2], :-1], plain)
 
 
@@ -152,4 +152,27 @@ def test_without_weights_the_error_names_the_command(tmp_path, monkeypatch):
 def test_weights_of_another_width_are_refused(network, monkeypatch):
     monkeypatch.setitem(module.TEXT_WIDTHS, "minilm", 100)
     with pytest.raises(DataError, match="make 384 numbers of a text, not 100"):
+        text_vectors("minilm", ["bad knee"])
+
+
+def test_what_is_loaded_are_the_bytes_that_were_compared(network, tmp_path, monkeypatch):
+    """A folder that changes right after the comparison, with time and size as they were."""
+    module._sentences.cache_clear()
+    wanted = text_vectors("minilm", ["bad knee"])
+    module._sentences.cache_clear()
+    for file in (tmp_path / f"texts-{os.getuid()}").glob("*.sqlite"):
+        file.unlink()
+    plain, file = module.read_weights, tmp_path / "minilm" / "model.safetensors"
+
+    def compared_then_changed(weights):
+        contents = plain(weights)
+        state, whole = file.stat(), file.read_bytes()
+        file.write_bytes(whole[:-1024] + bytes(1024))
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+        return contents
+
+    monkeypatch.setattr(module, "read_weights", compared_then_changed)
+    np.testing.assert_array_equal(text_vectors("minilm", ["bad knee"]), wanted)
+    module._sentences.cache_clear()
+    with pytest.raises(DataError, match="is another file than that with SHA-256"):
         text_vectors("minilm", ["bad knee"])

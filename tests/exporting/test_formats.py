@@ -186,14 +186,14 @@ def test_sklearn(name):
     pipeline = joblib.load(io.BytesIO(sklearn_bytes(model)))
     given = _given(name, model)
     frame = given if name in ARRAYS else pandas.DataFrame(given)
-    wanted = model.predict(given)
+    wanted = model.predict(given, warn=False)
     told = pipeline.predict(frame)
     if wanted.dtype.kind == "f":
         _close(told, wanted)
         return
     np.testing.assert_array_equal(told, wanted)
     order = [list(pipeline.classes_).index(_class(each, wanted)) for each in model.labels.names]
-    _close(pipeline.predict_proba(frame)[:, order], model.predict_proba(given))
+    _close(pipeline.predict_proba(frame)[:, order], model.predict_proba(given, warn=False))
 
 
 def _class(name, wanted):
@@ -233,7 +233,7 @@ def test_torch(name):
         got["prediction"] = np.array(model.labels.names)[got["prediction"]][:, None]
         wanted = said["prediction"].astype(str)
         np.testing.assert_array_equal(got.pop("prediction")[:, 0], wanted)
-        _close(got["probability"], model.predict_proba(given))
+        _close(got["probability"], model.predict_proba(given, warn=False))
         return
     _compare(said, got)
     one = program(records[:1])
@@ -260,7 +260,10 @@ def test_torch_holds_public_feature_maps_and_modules_of_ones_own():
     for model in (own, mapped):
         given = np.random.default_rng(0).uniform(size=(7, *model.facts.shape)).astype(np.float32)
         program = torch.export.load(io.BytesIO(torch_bytes(model))).module()
-        _close(program(torch.from_numpy(given))["probability"].numpy(), model.predict_proba(given))
+        _close(
+            program(torch.from_numpy(given))["probability"].numpy(),
+            model.predict_proba(given, warn=False),
+        )
         for write in (onnx_bytes, sklearn_bytes):
             with pytest.raises(PlanError, match=r"Use --format torch") as caught:
                 write(model)

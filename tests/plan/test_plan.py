@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import string
+import tomllib
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sumus.errors import PlanError
+from sumus.errors import PlanError, dotted
 from sumus.plan import PublicFacts, TrainingPlan, resolve
 from sumus.plan.algorithms import RULES
 from sumus.plan.sections import SECTIONS
@@ -435,3 +436,10 @@ def test_the_number_of_counted_classes_is_that_of_the_data() -> None:
 
 
 HASH = "fcb01cb4699ccbef12a4323b3e72bce4ac336a89aea66ce4c64a86f4f2861b82"
+
+
+@given(name=st.text(st.characters(exclude_categories=("Cs",)), max_size=8))
+def test_a_dotted_key_in_a_message_is_one_that_a_plan_can_hold(name: str) -> None:
+    table = tomllib.loads(f"{dotted('data.bounds', name)} = [0, 1]")
+    assert table == {"data": {"bounds": {name: [0, 1]}}}
+    assert dotted("data.bounds", "age") == "data.bounds.age"

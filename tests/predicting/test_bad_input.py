@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,20 @@ def test_what_is_odd_is_said_in_words(run: Path, table: Path, capsys):
     assert "2 rows without a value" in told.err
 
 
+def test_predict_in_python_warns_with_counts_of_rows_unlike_training(run: Path):
+    model = Model.of_run(run)
+    with pytest.warns(
+        UserWarning, match=r"of 3 rows: 2 rows outside .*; 1 row with a value"
+    ) as told:
+        model.predict(ROWS)
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="of 3 rows"):
+        model.predict_proba(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(ROWS[:1])
+
+
 def test_a_value_beyond_the_bounds_counts_as_the_bound(run: Path):
     model = Model.of_run(run)
     said = model.predictions([ROWS[0] | {"age": age} for age in ("-5", "0", "120", "900")])
@@ -110,7 +125,7 @@ def test_a_value_beyond_the_bounds_counts_as_the_bound(run: Path):
         ("Age,dose,sex,word\n1,2,f,w\n", "Is it 'Age'? Rename it"),
         (
             "age,dose,sex,word\n1,2,f,w\nelderly,2,f,w\n",
-            "data.bounds.age: the value of record 2 is not",
+            "column age: the value of record 2 is not",
         ),
         ("age,dose,sex,word\n1,much,f,w\n", "column dose: the value of record 1 is not a number"),
         ("age,dose,sex,word\n", "no rows: there is nothing to predict"),
@@ -133,7 +148,7 @@ def test_additional_columns_are_said_and_left_alone(run: Path, tmp_path: Path, c
     more = write_rows(tmp_path / "more.csv", [{"name": "n"} | row | {"sick": "?"} for row in ROWS])
     for table, out in ((plain, "a.csv"), (more, "b.csv")):
         assert main(["predict", str(run), str(table), "--out", str(tmp_path / out)]) == 0
-    assert "not used: name, sick" in capsys.readouterr().out
+    assert "not used: sick (the label), name" in capsys.readouterr().out
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
@@ -142,7 +157,7 @@ def test_columns_may_be_kept_in_front(run: Path, tmp_path: Path, capsys):
     table = write_rows(tmp_path / "new.csv", rows)
     out = tmp_path / "out.parquet"
     assert main(["predict", str(run), str(table), "--out", str(out), "--keep", "id"]) == 0
-    capsys.readouterr()
+    assert "not used" not in capsys.readouterr().out
     from sumus.data import ReadingRules, read_table
 
     columns, _ = read_table(out, ReadingRules())
@@ -151,6 +166,7 @@ def test_columns_may_be_kept_in_front(run: Path, tmp_path: Path, capsys):
     assert "no column 'nobody'" in refused(capsys, run, table, "--keep", "nobody")[1]
 
 
+@pytest.mark.filterwarnings("ignore:of 3 rows")
 def test_frames_mappings_and_rows_give_the_same(run: Path, table: Path):
     pandas = pytest.importorskip("pandas")
     polars = pytest.importorskip("polars")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
+from sumus.describing import ColumnStatistics, Estimate
 from sumus.report import write_description
+from sumus.report.description import _number
 from sumus.runs import Simulation, describe
 from support.described_table import described_plan, description_options
 
@@ -37,6 +40,25 @@ def test_every_column_has_a_figure_with_words_for_it(page: str) -> None:
     assert 'class="whisker"' in page
     assert "Bounds for a plan" in page
     assert "list its values in data.categories" in page
+
+
+def test_an_interval_up_to_the_edge_of_the_cells_has_one_end() -> None:
+    column = ColumnStatistics(
+        name="age",
+        kind="wide",
+        cells=(),
+        edges=(-1e9, 0.0, 70.0, 1e9),
+        plus_minus=1.0,
+        missing=None,
+    )
+    for low, high, told in (
+        (-1e9, 70.0, "40 (below 70)"),
+        (-math.inf, 70.0, "40 (below 70)"),
+        (0.0, math.inf, "40 (above 0)"),
+        (-math.inf, math.inf, "40 (anywhere)"),
+        (0.0, 70.0, "40 (0 to 70)"),
+    ):
+        assert _number(Estimate(40.0, low, high), column) == told
 
 
 def test_a_void_run_says_so(page: str) -> None:

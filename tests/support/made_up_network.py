@@ -126,3 +126,9 @@ def in_place_of_minilm(folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: i
     weights = dataclasses.replace(WEIGHTS["minilm"], digests=digests(folder / "minilm"))
     monkeypatch.setattr(text_vectors, "WEIGHTS", {"minilm": weights})
     return weights
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What the network's files hold, by name."""
+    names = ("model.safetensors", "tokenizer.json", "config.json")
+    return {name: (folder / name).read_bytes() for name in names}

@@ -10,7 +10,7 @@ import pytest
 from oracles.sentences import sentence_vector, word_pieces
 from sumus.errors import DataError
 from sumus.texts import load_sentences
-from support.made_up_network import SPECIAL, WORDS, write_network
+from support.made_up_network import SPECIAL, WORDS, files_of, write_network
 
 pytest.importorskip("torch")
 TEXTS = [
@@ -25,7 +25,7 @@ TEXTS = [
 @pytest.mark.parametrize(("layers", "heads", "width"), [(1, 1, 8), (2, 3, 24), (3, 2, 10)])
 def test_it_is_the_formula_of_the_papers(tmp_path, layers, heads, width):
     weights = write_network(tmp_path, width=width, layers=layers, heads=heads)
-    got = load_sentences(tmp_path)(TEXTS)
+    got = load_sentences(files_of(tmp_path), "minilm")(TEXTS)
     for text, vector in zip(TEXTS, got, strict=True):
         tokens = word_pieces(text, [*SPECIAL, *WORDS])
         wanted = sentence_vector(tokens, weights, layers=layers, heads=heads)
@@ -35,7 +35,7 @@ def test_it_is_the_formula_of_the_papers(tmp_path, layers, heads, width):
 
 def test_a_long_text_counts_up_to_its_128th_piece(tmp_path):
     weights = write_network(tmp_path)
-    sentences = load_sentences(tmp_path)
+    sentences = load_sentences(files_of(tmp_path), "minilm")
     long = "knee " * 500
     tokens = word_pieces("knee " * 126, [*SPECIAL, *WORDS])
     assert len(tokens) == 128
@@ -46,7 +46,7 @@ def test_a_long_text_counts_up_to_its_128th_piece(tmp_path):
 
 def test_no_text_at_all_and_what_is_no_character(tmp_path):
     write_network(tmp_path)
-    sentences = load_sentences(tmp_path)
+    sentences = load_sentences(files_of(tmp_path), "minilm")
     assert sentences([]).shape == (0, 24)
     assert np.isfinite(sentences(["\ud800 knee", "\0", "🦵" * 1000])).all()
 
@@ -64,7 +64,7 @@ def test_other_files_are_refused_in_one_line(tmp_path, name, content, complaint)
     write_network(tmp_path)
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=complaint) as caught:
-        load_sentences(tmp_path)
+        load_sentences(files_of(tmp_path), "minilm")
     assert "\n" not in str(caught.value)
 
 
@@ -81,10 +81,10 @@ def test_another_network_is_refused(tmp_path, change, complaint):
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(DataError, match=complaint):
-        load_sentences(tmp_path)
+        load_sentences(files_of(tmp_path), "minilm")
 
 
 def test_without_the_extra_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
     with pytest.raises(DataError, match=r"need tokenizers\. Run: pip install 'sumus\[text\]'"):
-        load_sentences(tmp_path)
+        load_sentences({}, "minilm")

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, ClassVar, Self, final
 
 from sumus.books.ledger import Ledger
 from sumus.books.round import rounded_up
-from sumus.books.spending import Total
+from sumus.books.spending import Total, without_bound
 from sumus.errors import PlanError, PolicyError
 from sumus.files import RuledTable, flag, key, number, parse_toml, read_toml
-from sumus.plan import TrainingPlan
+from sumus.plan import UNNAMED, TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
@@ -120,10 +120,27 @@ class Budget:
         runs = "1 earlier run" if earlier == 1 else f"{earlier} earlier runs"
         spent = f"ε ≤ {rounded_up(epsilon)}"
         more = f"{math.ceil(epsilon)}" if math.isfinite(epsilon) else "inf"
+        fix = f"To go on, write max_epsilon into {self.file}, or say --max-epsilon {more}"
         if math.isinf(epsilon):
-            spent = "no bound (a run without noise, or one that protects less, is among them)"
+            spent = f"no bound ({without_bound(unit)})"
+            fix = f"{self._other_unit(unit)}To go on without a bound, write no_limit = true into "
+            fix += f"{self.file}, or say --max-epsilon {more}"
+        if self.ledger.dataset == UNNAMED:
+            fix += ", or name= where these are other records"
         raise PolicyError(
             f"{self.ledger.dataset} would have {spent} for one {unit} after {runs} and this one, "
-            f"and max_epsilon = {self.max_epsilon:g} ({self.said_by}). To go on, say --max-epsilon "
-            f"{more}, or write max_epsilon into {self.file}."
+            f"and max_epsilon = {self.max_epsilon:g} ({self.said_by}). {fix} (in Python: "
+            f"RunOptions(max_epsilon={_in_python(more)}))."
         )
+
+    def _other_unit(self, unit: str) -> str:
+        """The advice to protect what earlier runs protect, where that has a bound."""
+        units = sorted({entry.unit for entry in self.ledger.entries()} - {unit})
+        bounded = [each for each in units if math.isfinite(self.ledger.total(each).epsilon)]
+        if not bounded:
+            return ""
+        return f'Protect what the earlier runs protect: privacy.unit = "{bounded[0]}". '
+
+
+def _in_python(number: str) -> str:
+    return "math.inf" if number == "inf" else number

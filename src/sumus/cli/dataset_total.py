@@ -56,6 +56,7 @@ def before_text(
         f"{ledger.dataset} has no bound so far, {runs}"
         if math.isinf(before.epsilon)
         else f"{ledger.dataset} has spent ε ≤ {rounded_up(before.epsilon)} so far, {runs}"
+        f"{_doubled(ledger, account.unit, run)}"
         if before.runs
         else f"nothing was released from {ledger.dataset} here so far"
     )
@@ -67,6 +68,16 @@ def before_text(
         else f", of at most {budget.max_epsilon:g} ({budget.said_by})"
     )
     return Hanging(Text(f"  ledger       {first}{with_it}{most}"))
+
+
+def _doubled(ledger: Ledger, unit: str, without: str | None) -> str:
+    """Why runs that protect persons or silos count twice for one record."""
+    others = {spent.unit for spent in ledger.runs() if spent.run != without} - {unit}
+    if not others:
+        return ""
+    more = sorted(others)[0]
+    why = f"another {unit} makes another {more}, which is one less and one more"
+    return f" (those that protect {more}s count twice for one {unit}: {why})"
 
 
 def after_text(spent: DatasetTotal) -> str:

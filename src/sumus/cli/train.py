@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from sumus.books import RoundEntry, RunFolder, rounded_up
 from sumus.cli.comparison import show_comparison
@@ -203,7 +204,10 @@ def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
     if not run.comparison:
         constant, constant_title = run.plan.task.constant
         if constant in run.baselines:
-            table.add_row(constant_title, measure.text(run.baselines[constant]), "none")
+            # the answer that stands below beside every other measure
+            told = run.rounds[-1].metrics_of_constant if run.rounds else {}
+            reached = told.get(measure.name, run.baselines[constant])
+            table.add_row(constant_title, measure.text(reached), "none")
     console.print()
     console.print(table)
     _show_measures(console, run)
@@ -248,8 +252,9 @@ def _show_measures(console: Console, run: TrainedRun) -> None:
         width = last.metrics_plus_minus.get(measure.name)
         constant = last.metrics_of_constant.get(measure.name)
         told = measure.text(last.metrics[measure.name], width)
+        called = measure.among(run.class_names).shown
         table.add_row(
-            f"[bold]{measure.shown}" if measure is first else measure.shown,
+            Text(called, style="bold" if measure is first else ""),
             told,
             "" if constant is None else measure.text(constant),
         )

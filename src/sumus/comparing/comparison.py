@@ -292,7 +292,7 @@ def _compared(
     constant = bench.constant(measure, whole.baseline.get(measure.name))
     if constant is not None:
         title = plan.task.constant[1]
-        add("constant", title, "what always answering the same would reach", constant)
+        add("constant", title, _constant_words(plan, measure), constant)
     add(
         "non_private",
         "all silos together, no privacy",
@@ -330,6 +330,14 @@ def _compared(
         large=LEAST_ALONE if any(silo.train.units >= LEAST_ALONE for silo in bench.silos) else 0,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _constant_words(plan: TrainingPlan, measure: Measure) -> str:
+    """Which constant answer: training records choose that of the headline, since it is compared."""
+    reach = "what always answering the same would reach"
+    if measure.name != plan.task.headline.name:
+        return reach
+    return f"{reach}, the answer chosen on training rows (in the table of measures on test records)"
 
 
 def _large(silos: Sequence[SiloRecords], alone: Sequence[Replicates | None]) -> list[Replicates]:

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     )
     from sumus.data.locations import cache_folder as cache_folder
     from sumus.data.object_arrays import array_of as array_of, features_of as features_of
-    from sumus.data.object_names import UNNAMED as UNNAMED
     from sumus.data.objects import from_arrays as from_arrays
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
@@ -110,7 +109,6 @@ __getattr__, __dir__, __all__ = door(
     locations="cache_folder",
     catalogue_entry="NamedSet",
     object_arrays="array_of features_of",
-    object_names="UNNAMED",
     objects="from_arrays",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",

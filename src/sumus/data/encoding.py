@@ -32,7 +32,7 @@ from sumus.data.columns import (
 )
 from sumus.data.labels import as_text, canonical, parse_numbers, spelt
 from sumus.data.text_vectors import TEXT_WIDTHS, TextVectors
-from sumus.errors import DataError, StorageError
+from sumus.errors import DataError, StorageError, dotted
 from sumus.files import from_json, plain_json
 from sumus.plan import DataPlan
 
@@ -97,17 +97,19 @@ class ColumnRule:
             return cls(name, "one-hot", categories=canonical(categories, name))
         return None if bounds is None else cls(name, "scaled", low=bounds[0], high=bounds[1])
 
-    def read(self, column: Column, fix: str | None = None) -> Column:
+    def read(self, column: Column, fix: str | None = None, *, key: str | None = None) -> Column:
         """The column as the rule's encoder takes it, or a refusal that names the first record whose
         value it cannot be.
 
         Args:
             column: of the rule's name.
             fix: what to do about a value that is no number.
+            key: what asks for numbers; omitted: the plan's key.
         """
         if self.kind in ("scaled", "knotted"):
-            key = f"data.bounds.{self.name}" if self.kind == "scaled" else f"column {self.name}"
-            return parse_numbers(_flags_as_numbers(column), key, fix)
+            asked = dotted("data.bounds", self.name) if self.kind == "scaled" else None
+            asked = key or asked or f"column {self.name}"
+            return parse_numbers(_flags_as_numbers(column), asked, fix)
         text = as_text(column) if isinstance(column, NumberColumn) else column
         if not self.categories:
             return replace(text, name=self.name)
@@ -242,7 +244,7 @@ def undeclared_feature(data: DataPlan) -> str | None:
     listed = {*(data.bounds or {}), *(data.categories or {}), *(data.texts or {})}
     return next(
         (
-            f"data.bounds.{name} or data.categories.{name}"
+            f"{dotted('data.bounds', name)} or {dotted('data.categories', name)}"
             for name in data.columns
             if name not in listed
         ),

@@ -16,7 +16,6 @@ import numpy as np
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.frames import columns_of
 from sumus.data.labels import as_text, parse_numbers
-from sumus.data.object_names import name_of_facts
 from sumus.data.object_pairs import rows_of_dataset, without_loader
 from sumus.data.table import OwnTable
 from sumus.data.untyped import untyped_column
@@ -47,14 +46,6 @@ class GivenTable:
     silo_column: str
     label_column: str | None = None
     silo_names: tuple[str, ...] | None = None
-
-    @property
-    def name(self) -> str:
-        """For a ledger that nobody named, of columns and of silos that were given by name: silos
-        that a column tells may come with a record.
-        """
-        silos = self.silo_names or (self.silo_column,)
-        return name_of_facts((*silos, "", *sorted(self.table.columns)))
 
 
 def given_table(silos: Any, *, silo: str | None, label: str | None) -> GivenTable | None:

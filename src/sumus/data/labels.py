@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sumus.data.columns import Column, NumberColumn, TextColumn
 from sumus.data.decimal_comma import AMBIGUOUS
 from sumus.data.words import Words
-from sumus.errors import DataError
+from sumus.errors import DataError, dotted
 from sumus.tasks import Categories
 
 __all__ = [
@@ -67,8 +67,8 @@ def canonical(declared: tuple[str, ...], name: str) -> tuple[str, ...]:
     spellings = tuple(map(spelt, declared))
     if len(set(spellings)) < len(spellings):
         raise DataError(
-            f"data.categories.{name} lists one value in two spellings, such as 4 and 4.0. Keep one "
-            "of them."
+            f"{dotted('data.categories', name)} lists one value in two spellings, such as 4 and "
+            "4.0. Keep one of them."
         )
     return spellings
 
@@ -141,7 +141,7 @@ def parse_numbers(column: Column, key: str, fix: str | None = None) -> NumberCol
                 "comma, so that it could be two numbers (data.decimal_comma). Write it with a "
                 "comma, or without the point."
             )
-        fix = fix or f"Correct it, or list the values in data.categories.{column.name}."
+        fix = fix or f"Correct it, or list the values in {dotted('data.categories', column.name)}."
         raise DataError(f"{key}: the value of record {where[0] + 1} is not a number. {fix}")
     return NumberColumn(column.name, np.append(numbers, math.nan)[column.codes])
 
@@ -208,8 +208,8 @@ def codes_of(
             record = int(np.flatnonzero(column.codes == code)[0]) + 1
             fix = "Add it to the list or correct it."
             raise DataError(
-                f"{key}: the value of record {record} is not in data.categories.{column.name}. "
-                f"{fix}"
+                f"{key}: the value of record {record} is not in "
+                f"{dotted('data.categories', column.name)}. {fix}"
             )
     lookup = np.array([position.get(value, -1) for value in column.values], dtype=np.int64)
     return names, lookup[column.codes]

@@ -21,7 +21,7 @@ from sumus.data.table import (
     undeclared_label,
 )
 from sumus.data.table_reading import forget_large
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.plan import PublicFacts, TrainingPlan
 
 __all__ = ["load", "load_silo", "load_table", "public_facts"]
@@ -125,7 +125,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
     )
     bounds = plan.data.records_per_silo
     if bounds is not None and len(bounds) != len(names):
-        fix = f"List all silos in data.categories.{plan.data.silo_column}"
+        fix = f"List all silos in {dotted('data.categories', plan.data.silo_column or '')}"
         raise DataError(
             f"data.records_per_silo has {len(bounds)} bounds, {pool.name} has {len(names)} silos. "
             f"{fix}."
@@ -208,8 +208,9 @@ def _own_pool(plan: TrainingPlan, table: OwnTable) -> Pool:
         data.silo_column not in (data.categories or {}) or undeclared_label(data, plan.task)
     ):
         fix = (
-            f"Add records, or list silos and classes in data.categories.{data.silo_column} and "
-            f".{data.label_column}."
+            "Add records, or list silos and classes in "
+            f"{dotted('data.categories', data.silo_column or '')} and "
+            f"{dotted('data.categories', data.label_column or '')}."
         )
         raise DataError(f"{table.path} holds columns but no records. {fix}")
     return table_pool(table, data, plan.task, persons=plan.protects_persons)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sumus.data.array_labels import labels_of
 from sumus.data.column_warnings import listed
 from sumus.data.object_arrays import array_of, features_of
-from sumus.data.object_names import name_of_facts
 from sumus.data.object_pairs import pair_of, without_loader
 from sumus.data.object_persons import silos_of_persons
 from sumus.data.partition import split_by_record
@@ -21,7 +20,7 @@ from sumus.data.persons import PersonRules
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.data.table import beyond_bounds
 from sumus.errors import DataError
-from sumus.plan import DEFAULT_ROWS_PER_PERSON
+from sumus.plan import DEFAULT_ROWS_PER_PERSON, UNNAMED
 from sumus.tasks import TASKS, Task
 
 __all__ = ["from_arrays"]
@@ -73,9 +72,8 @@ def from_arrays(
             which is an assumption, and refused where these look like a quantity or one is rare.
         missing: "flag" gives every feature a second one that says whether it is missing; omitted: a
             missing value (NaN) is refused.
-        name: of the data set, for ledger, records and reports; omitted: made of silo names and
-            record shape, so that data sets which differ in one of these are told apart, and one
-            that gains a record keeps its ledger.
+        name: of the data set, for ledger, records and reports; omitted: `UNNAMED`, whose ledger
+            adds up everything that nobody named.
         test_fraction: share of the records that is kept for testing if no test records are given; a
             record's chance.
         validation_fraction: share of the training part that is kept for tuning, likewise.
@@ -134,7 +132,7 @@ def from_arrays(
     if any(records.x.dtype.kind == "i" for records in read if len(records)):
         lines.append(_WHOLE_NUMBERS)
     return FederatedData(
-        name=name if name is not None else _name_of_shape(titles, shape),
+        name=name if name is not None else UNNAMED,
         silos=tuple(members),
         shape=tuple(shape),
         labels=labels.facts,
@@ -220,15 +218,6 @@ def _alike(parts: list[Records]) -> list[Records]:
         Records(x if whole else x.astype(np.float32, copy=False), part.y)
         for x, part in zip(rows, parts, strict=True)
     ]
-
-
-def _name_of_shape(titles: Sequence[str], shape: Sequence[int]) -> str:
-    """A name for the ledger, made of what is public anyway and stays when a record comes or goes.
-
-    Counts and classes stay out of it: they may follow from the records, and a record more must not
-        begin a new ledger at zero.
-    """
-    return name_of_facts((*titles, "×".join(map(str, shape))))
 
 
 def _check_lengths(silos: Sequence[Any], lists: Mapping[str, Sequence[Any] | None]) -> None:

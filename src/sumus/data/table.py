@@ -33,7 +33,7 @@ from sumus.data.persons import identifiers
 from sumus.data.pool import Pool
 from sumus.data.table_files import locate
 from sumus.data.table_reading import ReadingRules, read_table
-from sumus.errors import DataError
+from sumus.errors import DataError, dotted
 from sumus.plan import DataPlan
 from sumus.tasks import Task
 
@@ -191,7 +191,7 @@ def beyond_bounds(labels: int, column: str) -> tuple[str, ...]:
     if not labels:
         return ()
     counted = "1 target lies" if labels == 1 else f"{labels:,} targets lie"
-    return (f"{counted} beyond data.bounds.{column} and count as the nearest bound",)
+    return (f"{counted} beyond {dotted('data.bounds', column)} and count as the nearest bound",)
 
 
 def label_columns(data: DataPlan, task: Task) -> dict[str, str]:
@@ -208,7 +208,7 @@ def undeclared_label(data: DataPlan, task: Task) -> str | None:
     declared = getattr(data, task.label_declaration) or {}
     columns = label_columns(data, task).values()
     return next(
-        (f"{task.label_declaration}.{name}" for name in columns if name not in declared), None
+        (dotted(task.label_declaration, name) for name in columns if name not in declared), None
     )
 
 
@@ -219,7 +219,7 @@ def require_silos(names: tuple[str, ...], records: int, column: str) -> None:
     if len(names) > _FEW_SILOS and 2 * len(names) > records:
         fix = (
             "Name the column that says whose record it is, or list the silos in "
-            f"data.categories.{column}"
+            f"{dotted('data.categories', column)}"
         )
         raise DataError(
             f"data.silo_column {column!r} has another value in most records, like an identifier. "

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.columns import Indices, TextColumn
-from sumus.data.fetched.weights import WEIGHTS, weights_folder
+from sumus.data.fetched.weights import WEIGHTS, read_weights
 from sumus.data.locations import cache_folder
 from sumus.errors import DataError
 from sumus.texts import BUCKETS, hashed_words
@@ -83,7 +83,7 @@ def text_vectors(kind: str, texts: Sequence[str]) -> Vectors:
     if kind == "words":
         return hashed_words(texts)
     weights = WEIGHTS[kind]
-    sentences = _sentences(weights_folder(weights), weights.digest)
+    sentences = _sentences(kind, weights.digest)
     if sentences.width != TEXT_WIDTHS[kind]:
         raise DataError(
             f"the weights of {kind} make {sentences.width} numbers of a text, not "
@@ -96,15 +96,15 @@ def text_vectors(kind: str, texts: Sequence[str]) -> Vectors:
 
 
 @functools.lru_cache(maxsize=2)
-def _sentences(folder: Path, digest: str) -> Sentences:
-    """The network, read once; the digest stands for what is in the folder."""
+def _sentences(kind: str, digest: str) -> Sentences:
+    """The network, read once, of the very bytes that were compared; the digest stands for them."""
     try:
         from sumus.texts import load_sentences
     except ImportError:
         raise DataError(
             "texts by a network need torch. Run: pip install 'sumus[train,text]'"
         ) from None
-    return load_sentences(folder)
+    return load_sentences(read_weights(WEIGHTS[kind]), kind)
 
 
 def _looked_up(

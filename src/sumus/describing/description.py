@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sumus.books import RunFolder, rounded_up
 from sumus.describing.columns import ColumnStatistics, statistics_of
 from sumus.describing.estimates import Estimate
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.files import replace_atomically, toml_value
 from sumus.guarantee import Account, NoiseDesign, as_table
 from sumus.plan import ColumnCells, ResolvedPlan, TrainingPlan, cells_of
@@ -208,7 +208,8 @@ def _records(
 def _row(column: ColumnStatistics) -> tuple[str, str, str, str]:
     missing = "?" if column.missing is None else share_text(column.missing)
     if column.kind == "text":
-        return column.name, missing, "text without a list", f"list data.categories.{column.name}"
+        listed = f"list {dotted('data.categories', column.name)}"
+        return column.name, missing, "text without a list", listed
     if column.kind == "survival":
         ends = [*column.survival[:1], *column.survival[1:][-1:]]
         curve = ", ".join(f"{share_text(each)} without event by {time:g}" for time, each in ends)

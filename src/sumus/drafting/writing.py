@@ -7,7 +7,6 @@ line.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import textwrap
 from collections.abc import Iterable
@@ -15,14 +14,13 @@ from typing import Any
 
 from sumus.drafting.choices import Choice
 from sumus.drafting.composing import Draft, Used
-from sumus.errors import DataError
+from sumus.errors import DataError, dotted
 from sumus.files import toml_value
 from sumus.plan import TrainingPlan
 from sumus.tasks import TASKS
 
 __all__ = ["plan_text", "read_off", "shown"]
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 100
 _BESIDE = 32  # where a comment beside a value begins
 _ORDER = ("privacy", "federation", "training", "noise", "aggregation", "evaluation")
@@ -65,11 +63,12 @@ def read_off(draft: Draft) -> list[tuple[str, str]]:
     lists = data.categories or {}
     lines = []
     if data.silo_column not in lists:
-        silo = shown(data.silo_column or "")
-        lines.append(("names of the silos", f"list them as data.categories.{silo}"))
+        key = dotted("data.categories", data.silo_column or "")
+        lines.append(("names of the silos", f"list them as {key}"))
     if task.label_declaration == "categories" and data.label_column not in lists:
         label = shown(data.label_column or "")
-        lines.append((f"the classes of {label}", f"list them as data.categories.{label}"))
+        key = dotted("data.categories", data.label_column or "")
+        lines.append((f"the classes of {label}", f"list them as {key}"))
     what = "persons" if draft.plan.protects_persons else "records"
     lines.append(
         (
@@ -192,7 +191,7 @@ def _column(used: Used) -> str:
 def _bounds(draft: Draft, plan_name: str) -> list[str]:
     lines = [_header("bounds", "a value beyond counts as the nearest bound", draft)]
     lines += [
-        f"{_key(name)} = {toml_value(list(ends))}"
+        f"{dotted(name)} = {toml_value(list(ends))}"
         for name, ends in (draft.plan.data.bounds or {}).items()
     ]
     if draft.unbounded:
@@ -210,7 +209,7 @@ def _bounds(draft: Draft, plan_name: str) -> list[str]:
 def _categories(draft: Draft) -> list[str]:
     lines = [_header("categories", "whatever else a column holds counts as one more", draft)]
     lines += [
-        f"{_key(name)} = {toml_value(list(values))}"
+        f"{dotted(name)} = {toml_value(list(values))}"
         for name, values in (draft.plan.data.categories or {}).items()
     ]
     if draft.unlisted:
@@ -227,10 +226,6 @@ def _header(key: str, meaning: str, draft: Draft) -> str:
     """The line of a table; one without entries stays a comment, as it would be a value of the plan."""
     line = f"[data.{key}]  # public: {meaning}"
     return line if getattr(draft.plan.data, key) else f"# {line}"
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else toml_value(name)
 
 
 def _beside(entry: str, reason: str) -> list[str]:

@@ -37,7 +37,8 @@ class Classifier(Estimator):
         algorithm: of `training.algorithm`; "auto": by task, sizes and ε.
         rounds: of `federation.rounds`; omitted: by the algorithm.
         plan: any other key of a plan, such as {"federation.dropouts": 1}.
-        name: of the data set, for its ledger; omitted: made of the columns' names.
+        name: of the data set, for its ledger; omitted: that of everything
+            unnamed on this machine, which may count too much.
         random_state: a public seed. It voids the guarantee: `privacy_` is None.
         options: paths, ledger and policy (`sumus.RunOptions`).
     """
@@ -114,7 +115,7 @@ class Classifier(Estimator):
         """The probability of every class, a column each in the order of `classes_`."""
         rows = self._rows(X)
         with self._predicting():
-            chances = self.model_.predict_proba(rows)
+            chances = self.model_.predict_proba(rows, warn=False)
         places = {name: place for place, name in enumerate(self.model_.labels.names)}
         order = [places[_spelt(each)] for each in self.classes_]
         return np.asarray(chances[:, order], dtype=np.float64)

@@ -76,7 +76,7 @@ class Regressor(Estimator):
         """The expected number of every row, within the bounds."""
         rows = self._rows(X)
         with self._predicting():
-            return np.asarray(self.model_.predict(rows), dtype=np.float64)
+            return np.asarray(self.model_.predict(rows, warn=False), dtype=np.float64)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows, in the clear: no guarantee covers it."""

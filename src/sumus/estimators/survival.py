@@ -75,7 +75,7 @@ class Survival(Estimator):
         """The chance of every row that the event happens by the last cut point."""
         rows = self._rows(X)
         with self._predicting():
-            return np.asarray(self.model_.predict(rows), dtype=np.float64)
+            return np.asarray(self.model_.predict(rows, warn=False), dtype=np.float64)
 
     def predict_survival(self, X: Any) -> NDArray[np.float64]:
         """The chance that it has not happened by each cut point, a column each."""

@@ -39,7 +39,7 @@ def model_card(
         *_warning(run),
         *_what(run, model, format_name, file, sha256),
         *_privacy(run),
-        *_measured(run),
+        *_measured(run, model),
         *_inputs(model),
         *_limits(run, model),
         *_loading(model, format_name, file),
@@ -106,12 +106,12 @@ def _privacy(run: RunFolder) -> list[str]:
     return [*parts, "### Not protected", _listed(statement.gaps)]
 
 
-def _measured(run: RunFolder) -> list[str]:
+def _measured(run: RunFolder, model: Model) -> list[str]:
     measured = next((entry for entry in reversed(run.rounds()) if entry.metrics), None)
     if measured is None:
         return ["## How well it does", "It was not measured."]
     fitted = run.plan.training.local_parameters is not None
-    view = view_of(run.plan.task, measured, fitted=fitted)
+    view = view_of(run.plan.task, measured, model.labels.names, fitted=fitted)
     which = f"On test records, the model of round {measured.round}."
     return [
         "## How well it does",

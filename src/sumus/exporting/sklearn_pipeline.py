@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data import KNOTS, ColumnRule, Encoding
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.exporting.answer import Answer
 from sumus.exporting.layers import Activation, Dense, Flat, layers_of
 from sumus.exporting.scaling import Scaling
@@ -170,7 +170,8 @@ def _columns(learn: Any, encoding: Encoding) -> tuple[Any, Any]:
             part, values = _knotted(learn), np.linspace(-1.0, 1.0, _ROWS)
         else:
             rule_text = f"has no map for column {rule.name!r}, which is {_made(rule.kind)}"
-            raise PlanError(_FIELD, "sklearn", rule_text, f"List data.categories.{rule.name}.")
+            fix = f"List {dotted('data.categories', rule.name)}."
+            raise PlanError(_FIELD, "sklearn", rule_text, fix)
         parts.append((rule.name, part, [rule.name]))
         held[rule.name] = values
     return learn.ColumnTransformer(parts, sparse_threshold=0.0), pandas.DataFrame(held)

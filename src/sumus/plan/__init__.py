@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sumus.plan.plan import (
         DEFAULT_PLAN as DEFAULT_PLAN,
         DEFAULT_ROWS_PER_PERSON as DEFAULT_ROWS_PER_PERSON,
+        UNNAMED as UNNAMED,
         DataPlan as DataPlan,
         PrivacyPlan as PrivacyPlan,
         SiloPlan as SiloPlan,
@@ -54,7 +55,7 @@ __getattr__, __dir__, __all__ = door(
     cells="ColumnCells cells_of described_labels with_columns",
     facts="PublicFacts",
     moments="MomentShape",
-    plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON DataPlan PrivacyPlan SiloPlan TrainingPlan",
+    plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON UNNAMED DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
     sections="ENCODINGS",
     sizes=(

@@ -21,7 +21,7 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.errors import PlanError
+from sumus.errors import PlanError, dotted
 from sumus.plan.plan import TrainingPlan
 from sumus.tasks import LabelFacts
 
@@ -126,7 +126,7 @@ def cells_of(plan: TrainingPlan) -> tuple[ColumnCells, ...]:
             if not (np.isfinite(edges).all() and (np.diff(edges) > 0.0).all()):
                 rule = f"must be wide enough for {described.bins} bins of numbers that differ"
                 raise PlanError(
-                    f"data.bounds.{name}", list(bounds[name]), rule, "Lower describe.bins."
+                    dotted("data.bounds", name), list(bounds[name]), rule, "Lower describe.bins."
                 )
             column = ColumnCells(name, "bounded", start, edges=tuple(edges.tolist()))
         elif name in described.numbers:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sumus.errors import PlanError
+from sumus.errors import PlanError, dotted
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES
 from sumus.plan.sections import DataPlan
@@ -338,13 +338,14 @@ def _check_data(data: DataPlan, task: Task, *, labelled: bool = True) -> None:
             rule = (
                 "must not bound the column of silos or labels: their values are names, not numbers"
             )
+            listed = dotted("data.categories", name)
             raise PlanError(
-                f"data.bounds.{name}",
+                dotted("data.bounds", name),
                 list((data.bounds or {})[name]),
                 rule,
-                f"Remove it, or use data.categories.{name}."
+                f"Remove it, or use {listed}."
                 if name == data.silo_column
-                else f"Remove it, use data.categories.{name}, or learn the number: training.task = "
+                else f"Remove it, use {listed}, or learn the number: training.task = "
                 '"regression" (--task regression).',
             )
 
@@ -360,10 +361,10 @@ def _check_texts(data: DataPlan, keys: tuple[str, ...]) -> None:
         for where, columns in named.items():
             if name in columns:
                 rule = f"must not name a column of {where}"
-                raise PlanError(f"data.texts.{name}", kind, rule, "Keep one of them.")
+                raise PlanError(dotted("data.texts", name), kind, rule, "Keep one of them.")
         if data.columns is not None and name not in data.columns:
             rule = "must be a feature column"
-            raise PlanError(f"data.texts.{name}", kind, rule, "Add it to data.columns.")
+            raise PlanError(dotted("data.texts", name), kind, rule, "Add it to data.columns.")
 
 
 def _check_columns_of_file(data: DataPlan, task: Task, *, labelled: bool) -> None:

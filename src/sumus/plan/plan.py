@@ -42,6 +42,7 @@ from sumus.tasks import TASKS, Declared, Task, declared_task
 __all__ = [
     "DEFAULT_PLAN",
     "DEFAULT_ROWS_PER_PERSON",
+    "UNNAMED",
     "AggregationPlan",
     "DataPlan",
     "DescribePlan",
@@ -57,6 +58,8 @@ __all__ = [
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "digits.toml"  # the embedded data, in seconds
 DEFAULT_ROWS_PER_PERSON = 100
+UNNAMED = "own-data"
+"""The data set, and so the ledger, of all records given in Python that nobody named."""
 """Rows of a person that are used where the plan does not say, and each person counts with a mean."""
 _HASH_DOMAIN = "sumus-plan-v1"
 

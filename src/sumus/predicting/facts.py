@@ -145,16 +145,16 @@ def state_hash(state: Mapping[str, Any]) -> str:
 
 def odd_state(state: Mapping[str, Any]) -> str | None:
     """The first entry whose values no hash stands for; None: there is none."""
-    return next((name for name in sorted(state) if not _is_plain(state[name])), None)
+    return next((name for name in sorted(state) if not _is_hashed(state[name])), None)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_hashed(value: Any) -> bool:
     if isinstance(value, torch.Tensor) or type(value) in _SCALARS:
         return True
     if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
+        return all(map(_is_hashed, value))
     if isinstance(value, dict):
-        return all(_is_plain(part) for pair in value.items() for part in pair)
+        return all(_is_hashed(part) for pair in value.items() for part in pair)
     return False
 
 

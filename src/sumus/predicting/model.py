@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,21 +105,24 @@ class Model:
         """What the plan does to a record in front of the module."""
         return PublicFeatures.of(self.plan, self.facts.shape)
 
-    def predict(self, x: Any) -> npt.NDArray[Any]:
+    def predict(self, x: Any, *, warn: bool = True) -> npt.NDArray[Any]:
         """The prediction of every row: a class by its name (whole numbers where classes are
         numbered from 0), a number, the risk of an event; a column a label where there are several.
+
+        Args:
+            warn: of rows outside the bounds or with unknown categories.
         """
-        columns = self.predictions(x).columns
+        columns = self._told(x, warn).columns
         for name in ("prediction", "risk"):
             if name in columns:
                 return columns[name]
         return _side_by_side(columns, "prediction:")
 
-    def predict_proba(self, x: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, x: Any, *, warn: bool = True) -> npt.NDArray[np.float64]:
         """The probability of every class, in the order of `labels.names`; of several labels that of
-        yes to each.
+        yes to each. Arguments as for `predict`.
         """
-        columns = self.predictions(x).columns
+        columns = self._told(x, warn).columns
         if not any(name.startswith("probability:") for name in columns):
             rule = "has no probabilities of classes"
             raise PlanError("training.task", self.plan.training.task, rule, "Use predict.")
@@ -135,6 +139,15 @@ class Model:
         columns = self.plan.task.predictions(self._outputs(rows), self.labels)
         return Predictions(columns, rows.counts, self.notes)
 
+    def _told(self, x: Any, warn: bool) -> Predictions:
+        """Predictions for somebody who does not see the counts beside them."""
+        said = self.predictions(x)
+        odd = said.counts.unlike_training()
+        if odd and warn:
+            rows = f"of {said.counts.rows:,} rows"
+            warnings.warn(f"{rows}: {'; '.join(odd)}", UserWarning, stacklevel=3)
+        return said
+
     def outputs(self, x: Any) -> torch.Tensor:
         """What the module returns for every row, (rows, outputs)."""
         return self._outputs(self.rows(x))
@@ -149,6 +162,7 @@ class Model:
             undeclared=undeclared_feature(self.plan.data) if named else None,
             decimal_comma=self.plan.data.decimal_comma or (),
             missing=self.plan.data.missing,
+            labels=self._label_columns,
         )
 
     def __call__(self, records: torch.Tensor) -> Any:
@@ -182,6 +196,13 @@ class Model:
         """The module as it is evaluated: it returns the logits alone."""
         logits = self.plan.training.logits
         return self.module if logits is None else own_copy(self.module, logits=logits)
+
+    @property
+    def _label_columns(self) -> tuple[str, ...]:
+        """Columns of a table that training learned from."""
+        data = self.plan.data
+        named = data.named(self.plan.task.label_keys).values()
+        return (*(name for name in named if name is not None), *(data.label_columns or ()))
 
     @property
     def _kind(self) -> InputKind:

@@ -63,7 +63,9 @@ class Predictions:
                     f"--keep: {name!r} is the name of a prediction. Rename the column first."
                 )
         kept = {name: _values(table[name]) for name in names}
-        return replace(self, columns={**kept, **self.columns})
+        unused = tuple(name for name in self.counts.unused if name not in kept)
+        counts = replace(self.counts, unused=unused)
+        return replace(self, columns={**kept, **self.columns}, counts=counts)
 
     def to_csv(self) -> str:
         """A header and a line a row; numbers as precise as they are."""

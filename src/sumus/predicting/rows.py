@@ -43,6 +43,7 @@ class RowCounts:
         missing: rows without a value somewhere.
         outside_of: the same by column; likewise `unlisted_of` and `missing_of`.
         unused: columns that the model does not know.
+        labels: those of them that training learned from.
     """
 
     rows: int
@@ -53,9 +54,10 @@ class RowCounts:
     unlisted_of: Mapping[str, int] = field(default_factory=dict)
     missing_of: Mapping[str, int] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
-    def lines(self) -> tuple[str, ...]:
-        """What is to be said about them, a line each; nothing where all is as expected."""
+    def unlike_training(self) -> tuple[str, ...]:
+        """Rows whose predictions are guesses, a line each."""
         told = (
             (
                 self.outside,
@@ -67,15 +69,19 @@ class RowCounts:
                 self.unlisted_of,
                 "with a value that training had no category for, counted as other",
             ),
-            (self.missing, self.missing_of, "without a value, which the model is told"),
         )
-        lines = [
-            f"{_counted(rows)} {what} ({_columns(by_column)})"
-            for rows, by_column, what in told
-            if rows
-        ]
+        return tuple(_told(*each) for each in told if each[0])
+
+    def lines(self) -> tuple[str, ...]:
+        """What is to be said about them, a line each; nothing where all is as expected."""
+        lines = [*self.unlike_training()]
+        if self.missing:
+            what = "without a value, which the model is told"
+            lines.append(_told(self.missing, self.missing_of, what))
         if self.unused:
-            lines.append(f"not used: {_listed(self.unused)}")
+            labels = [f"{name} (the label)" for name in self.labels if name in self.unused]
+            others = [name for name in self.unused if name not in self.labels]
+            lines.append(f"not used: {_listed([*labels, *others])}")
         return tuple(lines)
 
     def as_json(self) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def records_of(
     undeclared: str | None,
     decimal_comma: Sequence[str] = (),
     missing: str | None = None,
+    labels: Sequence[str] = (),
 ) -> EncodedRows:
     """The records of a table, a frame or an array.
 
@@ -115,6 +122,7 @@ def records_of(
         undeclared: the key without which the run's plan does not say how rows are encoded.
         decimal_comma: columns whose numbers are written with one, where they are text.
         missing: the plan's `data.missing`, for arrays.
+        labels: columns that training learned from.
     """
     if undeclared is not None:
         raise DataError(
@@ -134,10 +142,12 @@ def records_of(
     for name in decimal_comma:
         if name in columns:
             columns[name] = with_decimal_points(columns[name])
-    return _of_columns(columns, encoding)
+    return _of_columns(columns, encoding, labels)
 
 
-def _of_columns(columns: Mapping[str, Column], encoding: Encoding) -> EncodedRows:
+def _of_columns(
+    columns: Mapping[str, Column], encoding: Encoding, labels: Sequence[str]
+) -> EncodedRows:
     for name in encoding.names:
         if name not in columns:
             alike = [other for other in columns if other.casefold() == name.casefold()]
@@ -147,7 +157,10 @@ def _of_columns(columns: Mapping[str, Column], encoding: Encoding) -> EncodedRow
     rows = len(columns[encoding.names[0]])
     if not rows:
         raise DataError("the table has columns but no rows: there is nothing to predict. Add some.")
-    read = {rule.name: rule.read(columns[rule.name], _NOT_A_NUMBER) for rule in encoding.columns}
+    read = {
+        rule.name: rule.read(columns[rule.name], _NOT_A_NUMBER, key=f"column {rule.name}")
+        for rule in encoding.columns
+    }
     anywhere = {kind: np.zeros(rows, dtype=bool) for kind in ("outside", "unlisted", "missing")}
     by_column: dict[str, dict[str, int]] = {kind: {} for kind in anywhere}
     for rule in encoding.columns:
@@ -163,6 +176,7 @@ def _of_columns(columns: Mapping[str, Column], encoding: Encoding) -> EncodedRow
         unlisted_of=by_column["unlisted"],
         missing_of=by_column["missing"],
         unused=tuple(name for name in columns if name not in read),
+        labels=tuple(name for name in labels if name in columns),
     )
     encoders = encoding.encoders(read)
     return EncodedRows(counts, lambda at: encode_rows(encoders, at))
@@ -218,6 +232,10 @@ def _of_array(x: Any, shape: tuple[int, ...], missing: str | None) -> EncodedRow
 
 def _counted(rows: int) -> str:
     return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _told(rows: int, by_column: Mapping[str, int], what: str) -> str:
+    return f"{_counted(rows)} {what} ({_columns(by_column)})"
 
 
 def _columns(by_column: Mapping[str, int]) -> str:

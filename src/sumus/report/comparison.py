@@ -100,6 +100,8 @@ def _constant_alone(run: RunFolder, rounds: list[RoundEntry]) -> list[ComparedVi
     measure, (constant, title) = task.headline, task.constant
     mine = rounds[-1].metrics.get(measure.name) if rounds else None
     value = stored.get(constant) if isinstance(stored, dict) else None
+    if isinstance(value, int | float):  # the answer that stands in the table of measures too
+        value = rounds[-1].metrics_of_constant.get(measure.name, value) if rounds else value
     if mine is None or not isinstance(value, int | float):
         return []
     width = rounds[-1].metrics_plus_minus.get(measure.name)

@@ -119,12 +119,12 @@ def _view(column: ColumnStatistics) -> ColumnView:
     )
     facts = [("Missing", _share(column.missing))]
     facts += [
-        (name, _number(estimate))
+        (name, _number(estimate, column))
         for name, estimate in (("Mean", column.mean), ("Standard deviation", column.std))
         if estimate is not None
     ]
     facts += [
-        (f"{100 * level:g} % quantile", _number(estimate))
+        (f"{100 * level:g} % quantile", _number(estimate, column))
         for level, estimate in column.quantiles.items()
     ]
     if column.kind == "bounded":
@@ -189,8 +189,17 @@ def _share(estimate: Estimate | None) -> str:
     )
 
 
-def _number(estimate: Estimate) -> str:
-    low, high = (
-        "open" if math.isinf(end) else f"{end:.4g}" for end in (estimate.low, estimate.high)
-    )
-    return f"{estimate.value:.4g} ({low} to {high})"
+def _number(estimate: Estimate, column: ColumnStatistics) -> str:
+    """A value and its interval; an end at the edge of a wide grid is no end that anybody knows."""
+    first, last = (-math.inf, math.inf)
+    if column.kind == "wide":
+        first, last = column.edges[0], column.edges[-1]
+    below, above = estimate.low <= first, estimate.high >= last
+    interval = f"{estimate.low:.4g} to {estimate.high:.4g}"
+    if below and above:
+        interval = "anywhere"
+    elif below:
+        interval = f"below {estimate.high:.4g}"
+    elif above:
+        interval = f"above {estimate.low:.4g}"
+    return f"{estimate.value:.4g} ({interval})"

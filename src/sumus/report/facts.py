@@ -4,13 +4,14 @@ what an engineer looks at when something seems wrong.
 
 from __future__ import annotations
 
+import json
 import statistics
 
 from sumus.books import RoundEntry, RunFolder
 from sumus.report import scales
 from sumus.tasks import CONFIDENCE, Measure
 
-__all__ = ["extremes_of", "health_of", "tiles_of", "told_as", "value_of"]
+__all__ = ["class_names", "extremes_of", "health_of", "tiles_of", "told_as", "value_of"]
 
 _EXACT = "exact: simulation only"  # no guarantee covers an exact count
 
@@ -31,8 +32,9 @@ def tiles_of(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, str, s
             if measured.metrics_are == "secure"
             else measured.metrics_are
         )
+        names = class_names(run)
         tiles += [
-            (measure.title, value_of(measure, measured), f"of {model}, {how}")
+            (measure.among(names).title, value_of(measure, measured), f"of {model}, {how}")
             for measure in _first_measures(run, measured)
         ]
     tiles.append(("Rounds", f"{len(rounds)}", f"of {run.plan.federation.rounds} planned"))
@@ -70,6 +72,21 @@ def _first_measures(run: RunFolder, entry: RoundEntry) -> list[Measure]:
     return [measure for measure in wanted if measure.name in entry.metrics]
 
 
+def class_names(run: RunFolder) -> tuple[str, ...]:
+    """Names of the classes: those that the plan declares, or what the finished run says of its
+    model; none where neither is there.
+
+    Guarantee: of `model.json` as the run wrote it, or a `StorageError`.
+    """
+    data = run.plan.data
+    declared = (data.categories or {}).get(data.label_column or "", ())
+    if declared:
+        return tuple(declared)
+    content = run.read_model_facts()
+    labels = {} if content is None else json.loads(content).get("labels") or {}
+    return tuple(map(str, labels.get("names") or ()))
+
+
 def extremes_of(run: RunFolder, rounds: list[RoundEntry]) -> list[tuple[str, float]]:
     """The last headline measure of each silo, worst first; only the ends of a long list."""
     last = next((entry.silo_scores for entry in reversed(rounds) if entry.silo_scores), None) or ()
@@ -92,6 +109,8 @@ def value_of(measure: Measure, entry: RoundEntry) -> str:
 
 
 def told_as(measure: Measure, value: float, plus_minus: float | None = None) -> str:
+    if measure.at_zero and measure.text(value, plus_minus).startswith(measure.at_zero):
+        return measure.text(value, plus_minus).replace("%", "\u00a0%")
     formatter = scales.as_percent if measure.is_share else scales.as_number
     return formatter(value, plus_minus)
 

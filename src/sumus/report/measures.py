@@ -9,9 +9,10 @@ from typing import final
 
 from sumus.books import RoundEntry
 from sumus.report.charts import Dot, Line, curve_chart
+from sumus.report.facts import told_as
 from sumus.report.figures import Figure
 from sumus.report.histograms import histogram
-from sumus.report.scales import as_number, as_percent
+from sumus.report.scales import as_percent
 from sumus.report.words import in_the_clear
 from sumus.tasks import CONFIDENCE, Measure, Task
 
@@ -46,7 +47,7 @@ def view_of(
     """Of the model that a round released.
 
     Args:
-        names: of the classes, where the plan declares them.
+        names: of the classes (`class_names`); empty: not known.
         fitted: silos fit parameters of their own.
     """
     constant = entry.metrics_of_constant
@@ -55,9 +56,11 @@ def view_of(
     shown.sort(key=lambda measure: measure is not first)  # stable: the others keep their order
     rows = tuple(
         (
-            measure.title,
-            _text(measure, entry.metrics[measure.name], entry.metrics_plus_minus.get(measure.name)),
-            _text(measure, constant[measure.name]) if measure.name in constant else "–",
+            measure.among(names).title,
+            told_as(
+                measure, entry.metrics[measure.name], entry.metrics_plus_minus.get(measure.name)
+            ),
+            told_as(measure, constant[measure.name]) if measure.name in constant else "–",
         )
         for measure in shown
         if measure.name in entry.metrics
@@ -85,13 +88,22 @@ def _notes(task: Task, entry: RoundEntry, fitted: bool) -> tuple[str, ...]:
         else f"± holds with {CONFIDENCE}: noise, bins and the choice of test records included."
     ]
     if task.spread is not None and task.spread.name in entry.metrics:
-        notes.append(
-            f"{task.spread.title}: its standard deviation, each silo weighing as its test records "
-            "do, beyond what chance makes of silos that are all alike. At most a tenth of all "
-            "records are in silos that do worse than the whole by three times as much. Which silo "
-            "does how well is not told: that would be a fact about an organisation."
-        )
+        notes.append(_about_spread(task.spread, entry.metrics[task.spread.name]))
     return tuple(notes)
+
+
+def _about_spread(spread: Measure, value: float) -> str:
+    title = spread.title
+    untold = "Which silo does how well is not told: that would be a fact about an organisation."
+    if spread.text(value) == spread.at_zero:
+        return (
+            f"{title}: silos differ no more than chance makes silos differ that are alike. {untold}"
+        )
+    return (
+        f"{title}: its standard deviation, each silo weighing as its test records do, beyond what "
+        "chance makes of silos that are all alike. At most a tenth of all records are in silos that "
+        f"do worse than the whole by three times as much. {untold}"
+    )
 
 
 def _classes(
@@ -187,7 +199,3 @@ def _kaplan_meier(table: Mapping[str, tuple[float, ...]] | None) -> Figure | Non
         legend=(("per cent of the test records (Kaplan–Meier)", 0, False),),
         caption=f"Whiskers: {CONFIDENCE}. Of the records, not of the model.",
     )
-
-
-def _text(measure: Measure, value: float, plus_minus: float | None = None) -> str:
-    return (as_percent if measure.is_share else as_number)(value, plus_minus)

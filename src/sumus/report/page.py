@@ -21,7 +21,7 @@ from sumus.files import name_of_file, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.report import figures, scales
 from sumus.report.comparison import ComparedView, compared, test_records
-from sumus.report.facts import extremes_of, health_of, tiles_of, told_as, value_of
+from sumus.report.facts import class_names, extremes_of, health_of, tiles_of, told_as, value_of
 from sumus.report.figures import Figure
 from sumus.report.measures import MeasureView, view_of
 from sumus.report.sheets import ASSUMED, letters_for
@@ -246,7 +246,5 @@ def _measures(run: RunFolder, rounds: list[RoundEntry]) -> MeasureView | None:
     measured = next((entry for entry in reversed(rounds) if entry.metrics), None)
     if measured is None:
         return None
-    data = run.plan.data
-    names = (data.categories or {}).get(data.label_column or "", ())
     fitted = run.plan.training.local_parameters is not None
-    return view_of(run.plan.task, measured, names, fitted=fitted)
+    return view_of(run.plan.task, measured, class_names(run), fitted=fitted)

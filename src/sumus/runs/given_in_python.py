@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from sumus.data import (
-    UNNAMED,
     FederatedData,
     GivenTable,
     described,
@@ -21,9 +20,9 @@ from sumus.data import (
     load,
     load_table,
 )
-from sumus.errors import PlanError
+from sumus.errors import PlanError, dotted
 from sumus.files import name_of_file
-from sumus.plan import TrainingPlan
+from sumus.plan import UNNAMED, TrainingPlan
 from sumus.training import GIVEN
 
 __all__ = ["Given", "class_of", "with_loss", "with_model", "with_records"]
@@ -32,11 +31,8 @@ _SPLIT_IS_PUBLIC = (
     "which records train and which test was decided beforehand and is taken as public"
 )
 _LEDGER_IS_NAMELESS = (
-    "the ledger {} goes by the names of the silos and the shape of a record; name= says which data "
-    "set this is"
-)
-_LEDGER_OF_COLUMNS = (
-    "the ledger {} goes by the names of the columns; name= says which data set this is"
+    f"the ledger {UNNAMED} adds up all runs on this machine whose records nobody named, so it may "
+    "count too much; name= says which data set this is"
 )
 LABEL = "label"
 """How the plan calls the labels of arrays."""
@@ -171,7 +167,7 @@ def _of_table(
         categories |= _listed(categories, label, told.classes)
     if given.silo_names is not None:
         categories |= _listed(categories, column, given.silo_names)
-    chosen = split.objects or given.name
+    chosen = split.objects or UNNAMED
     plan = plan.replace(
         "data",
         **dict.fromkeys(_SOURCE),
@@ -186,7 +182,7 @@ def _of_table(
         rule = "must name a column of the table in silos="
         fix = "Name it in the plan" + (", or pass label=." if "label_column" in unnamed else ".")
         raise PlanError(f"data.{unnamed[0]}", None, rule, fix)
-    return _held(plan, load_table(plan, given.table), chosen, _LEDGER_OF_COLUMNS)
+    return _held(plan, load_table(plan, given.table), chosen)
 
 
 def _listed(
@@ -197,7 +193,7 @@ def _listed(
     if categories.get(column, listed) != listed:
         rule = f"must be those of the given records, {list(listed)[:5]}"
         shown = list(categories[column])[:5]
-        raise PlanError(f"data.categories.{column}", shown, rule, "Leave it out.")
+        raise PlanError(dotted("data.categories", column), shown, rule, "Leave it out.")
     return {column: listed}
 
 
@@ -246,7 +242,7 @@ def _of_arrays(plan: TrainingPlan, silos: Any, told: Given) -> tuple[TrainingPla
     chosen = split.objects or _dataset_name(data)
     if plan.describes:
         data = described(data, with_objects)
-    return _held(with_objects.replace("data", objects=chosen), data, chosen, _LEDGER_IS_NAMELESS)
+    return _held(with_objects.replace("data", objects=chosen), data, chosen)
 
 
 def _label_names(plan: TrainingPlan) -> tuple[str, ...] | None:
@@ -257,16 +253,15 @@ def _label_names(plan: TrainingPlan) -> tuple[str, ...] | None:
 
 
 def _held(
-    plan: TrainingPlan, data: FederatedData, chosen: str, nameless: str
+    plan: TrainingPlan, data: FederatedData, chosen: str
 ) -> tuple[TrainingPlan, FederatedData]:
     """The records within what the plan states about their numbers.
 
     Args:
         chosen: name of the data set.
-        nameless: the line about a ledger that nobody named.
     """
-    if chosen.startswith(UNNAMED):
-        data = replace(data, assumptions=(*data.assumptions, nameless.format(chosen)))
+    if chosen == UNNAMED:
+        data = replace(data, assumptions=(*data.assumptions, _LEDGER_IS_NAMELESS))
     held = hold_to_plan(replace(data, name=chosen), plan.data)
     # said here and nowhere else: a record of the run would tell others
     for line in (*held.remarks, *(f"left out: {line}" for line in left_out_lines(held))):
@@ -330,7 +325,7 @@ def _label_bounds(
     )
     if known is not None and declared.get(column, known) != known:
         raise PlanError(
-            f"data.bounds.{column}",
+            dotted("data.bounds", column),
             list(declared[column]),
             f"must be those of the given records, {list(known)}",
             "Leave it out.",

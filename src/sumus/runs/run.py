@@ -100,8 +100,8 @@ def train(
             loaders.
         silo: the column of one table that says whose record it is; omitted: `data.silo_column`.
         label: the column of tables that is learned; omitted: `data.label_column`.
-        name: of these records, for their ledger; omitted: `data.objects` of the plan, or made of
-            public facts.
+        name: of these records, for their ledger; omitted: `data.objects` of the plan, or that of
+            everything unnamed, which may count too much.
         classes: how many classes their labels have, or the names of the classes, public; omitted:
             read off the labels, which is an assumption.
         groups: whose every row of them is, for `privacy.unit = "person"`: one array of identifiers

@@ -50,6 +50,12 @@ class TrainedRun:
         return Model(self.module, self.plan, self.facts, self.void)
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """Of classification; empty otherwise."""
+        names = () if self.facts is None else self.facts.labels.names
+        return tuple(names) if self.plan.training.task == "classification" else ()
+
+    @property
     def model_hash(self) -> str:
         """What `training.start_from` of a later plan calls the released model."""
         return hash_of(self.module)
@@ -104,6 +110,11 @@ class TrainedRun:
         return summary | {
             "run": str(self.path),
             "model_hash": self.model_hash,
+            "measures": {
+                each.name: each.among(self.class_names).shown
+                for each in self.plan.task.measures
+                if each.name in self.metrics
+            },
             "baselines": self.baselines,
             "assumptions": list(self.assumptions),
             "ledger": None if self.spent is None else asdict(self.spent),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.tasks.class_measures import (
     LOSS_CAP,
     count_shape,
@@ -68,8 +68,10 @@ class Classification(Task):
     measures = (
         Measure("accuracy", larger_is_better=True, is_share=True),
         Measure("loss", larger_is_better=False),
-        Measure("auroc", larger_is_better=True, word="AUROC"),
-        Measure("average_precision", larger_is_better=True, word="average precision"),
+        Measure("auroc", larger_is_better=True, word="AUROC", of_second=True),
+        Measure(
+            "average_precision", larger_is_better=True, word="average precision", of_second=True
+        ),
         Measure("brier", larger_is_better=False, word="Brier score"),
         Measure("calibration_error", larger_is_better=False, word="calibration error"),
     )
@@ -78,6 +80,7 @@ class Classification(Task):
         larger_is_better=False,
         is_share=True,
         word="spread of accuracy over silos",
+        at_zero="none beyond chance",
     )
     constant = ("majority", "most frequent class")
 
@@ -132,25 +135,23 @@ class Classification(Task):
             )
         if categories.declared:
             return Labels(classes, LabelFacts(names))
+        listed = dotted("data.categories", column.name)
         why = _why_not_classes(
             np.bincount(classes, minlength=len(names)), numeric=categories.numeric
         )
         if why is not None:
             fix = (
-                f"List the classes in data.categories.{column.name}, name another column, or learn "
-                f'the number itself: training.task = "regression" with data.bounds.{column.name}.'
+                f"List the classes in {listed}, name another column, or learn the number itself: "
+                f'training.task = "regression" with {dotted("data.bounds", column.name)}.'
                 if categories.numeric
-                else f"List the classes in data.categories.{column.name}, or name another column."
+                else f"List the classes in {listed}, or name another column."
             )
             raise DataError(
                 f"data.label_column {column.name!r} cannot be taken for classes, which the plan "
                 f"does not list: {why}. {fix}"
             )
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        assumed = (
-            f"classes were read off column {column.name}: {shown} (data.categories.{column.name} "
-            "declares them)"
-        )
+        assumed = f"classes were read off column {column.name}: {shown} ({listed} declares them)"
         return Labels(classes, LabelFacts(names), (assumed,))
 
     def store(self, labels: npt.NDArray[Any], where: str) -> npt.NDArray[np.int64]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.tasks.measures import Metrics
 from sumus.tasks.numbers import number_per_record, numbers_of
 from sumus.tasks.regression import Regression
@@ -61,7 +61,7 @@ class Counts(Task):
         column = declared.columns["label_column"]
         if column is None:
             return self
-        key = f"data.bounds.{column}"
+        key = dotted("data.bounds", column)
         if column not in declared.bounds:
             rule = "must say up to which number counts go (training.task = counts)"
             fix = f"Add {column} = [0, most] to data.bounds; larger counts are clamped."

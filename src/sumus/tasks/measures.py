@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from sumus.tasks.uncertainty import Measured, number_text, percent_text
 
 __all__ = ["Measure", "Metrics"]
+
+_SHOWN_AS_ZERO = 0.0005  # of a share, in per cent with one decimal
 
 
 @final
@@ -24,12 +26,16 @@ class Measure:
         larger_is_better: the direction of a search.
         is_share: lies in [0, 1] and is shown in per cent.
         word: how people write it; empty: as its name.
+        of_second: of two classes it is about the second, whose name belongs beside it.
+        at_zero: what is said instead of 0.
     """
 
     name: str
     larger_is_better: bool
     is_share: bool = False
     word: str = ""
+    of_second: bool = False
+    at_zero: str = ""
 
     @property
     def title(self) -> str:
@@ -40,6 +46,16 @@ class Measure:
     def shown(self) -> str:
         """Within a sentence."""
         return self.word or self.name
+
+    def among(self, classes: Sequence[str]) -> Measure:
+        """With the class that it is about in its word, where there are two.
+
+        Args:
+            classes: their names; empty: not known.
+        """
+        if not self.of_second or len(classes) != 2:
+            return self
+        return replace(self, word=f"{self.shown} for class {classes[-1]}")
 
     @property
     def best(self) -> Callable[[Iterable[float]], float]:
@@ -57,9 +73,14 @@ class Measure:
 
     def text(self, value: float, plus_minus: float | None = None) -> str:
         """With no more digits than its half-width bears."""
+        if self.at_zero and value < _SHOWN_AS_ZERO:
+            return self.at_zero + self._beside_zero(plus_minus)
         if self.is_share:
             return percent_text(value, plus_minus)
         return f"{value:.4g}" if plus_minus is None else number_text(value, plus_minus)
+
+    def _beside_zero(self, plus_minus: float | None) -> str:
+        return "" if plus_minus is None else f", {percent_text(0.0, plus_minus)}"
 
 
 @final

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from sumus.errors import DataError, PlanError
+from sumus.errors import DataError, PlanError, dotted
 from sumus.tasks.measures import Measure, Metrics
 from sumus.tasks.numbers import number_per_record, numbers_of
 from sumus.tasks.task import (
@@ -87,7 +87,7 @@ class Regression(Task):
             return self
         if column not in bounds:
             raise PlanError(
-                f"data.bounds.{column}",
+                dotted("data.bounds", column),
                 None,
                 "must say between which numbers targets lie (training.task = regression)",
                 f"Add {column} = [low, high] to data.bounds; targets beyond are clamped.",
@@ -95,7 +95,7 @@ class Regression(Task):
         low, high = bounds[column]
         if not (math.isfinite(high - low) and np.float32((high - low) / 2.0) > 0.0):
             raise PlanError(
-                f"data.bounds.{column}",
+                dotted("data.bounds", column),
                 [low, high],
                 "must be two numbers whose difference is a usable number",
                 "Give other bounds, or the target in other units.",

@@ -1,7 +1,7 @@
 """Texts as vectors of a fixed length, by public functions of one text alone. They hold no number
 that was computed from a private record, so they cost no privacy.
 
-    vectors = load_sentences(folder)(["short of breath since Monday"])    # (1, 384), length 1
+    vectors = load_sentences(files, "minilm")(["short of breath since Monday"])    # (1, 384), length 1
     hashed_words(["short of breath since Monday"])                        # (1, 256), no weights
 
 | module | has |

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -66,34 +65,35 @@ class Sentences:
         return out
 
 
-def load_sentences(folder: Path) -> Sentences:
-    """The network of a folder with `model.safetensors`, `tokenizer.json` and `config.json`.
+def load_sentences(files: Mapping[str, bytes], name: str) -> Sentences:
+    """The network of the files `model.safetensors`, `tokenizer.json` and `config.json`.
 
     Args:
-        folder: whose files were compared with what they should be; nothing in them is run.
+        files: what they hold, compared with what it should be; nothing in them is run.
+        name: of the network, for people.
     """
     try:
         tokenizers = importlib.import_module("tokenizers")
-        read = importlib.import_module("safetensors.torch").load_file
+        read = importlib.import_module("safetensors.torch").load
     except ImportError as error:
         raise DataError(
             f"texts by a network need {error.name}. Run: pip install 'sumus[text]'"
         ) from None
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(files["config.json"])
         layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
         tiny, kind = float(config["layer_norm_eps"]), str(config["hidden_act"])
         weights = {
             name: tensor.float()
-            for name, tensor in read(folder / "model.safetensors").items()
+            for name, tensor in read(files["model.safetensors"]).items()
             if tensor.is_floating_point()
         }
-        tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = tokenizers.Tokenizer.from_buffer(files["tokenizer.json"])
     except Exception as error:  # of whatever kind: a file is not what it should be
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataError(f"{folder} holds no network of texts: {reason}. Fetch it again.") from None
+        raise DataError(f"{name} holds no network of texts: {reason}. Fetch it again.") from None
     if kind != "gelu":
-        raise DataError(f"{folder}/config.json: hidden_act must be gelu, got {kind!r}.")
+        raise DataError(f"{name}: config.json: hidden_act must be gelu, got {kind!r}.")
     network = Transformer(weights, layers, heads, tiny)
     tokenizer.no_padding()
     tokenizer.enable_truncation(min(_TOKENS, network.places))

