@@ -14,7 +14,7 @@ from books.test_ledger import made_entry
 from guarantee.test_joint import SILOS, made_plan as composable_plan, past
 from sumus.books import Ledger, LedgerEntry, RunFolder
 from sumus.cli.ledger import ledger_app
-from sumus.errors import GuaranteeError, StorageError
+from sumus.errors import StorageError
 from sumus.guarantee import NoiseDesign, PastRun, account_of, joint_epsilon
 from sumus.plan import ResolvedPlan
 
@@ -173,12 +173,16 @@ def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
         "show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs")
     )
     assert (
-        "for one record, add or remove; by the analyses above, every part proved, if no plan was "
-        "chosen by what an earlier run released" in text
+        "for one record, add or remove; 3 runs by the analyses above, every part proved, if no plan "
+        "was chosen by what an earlier run released" in text
     )
     ledger.enter(made_entry("elsewhere", 1, 0.5))
-    with pytest.raises(StorageError, match="elsewhere is not a run folder"):
-        run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
-    ledger.enter(made_entry("unproved", 1, 0.5, proved=False))
-    with pytest.raises(GuaranteeError, match="cannot be composed"):
-        run_command("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
+    ledger.enter(made_entry("unproved", 1, 0.25, proved=False))
+    command = ("show", "--state", str(tmp_path / "state"), "--compose", str(tmp_path / "runs"))
+    (more,) = json.loads(run_command(*command, "--json"))["ledgers"]
+    alone = stored["composed_epsilon"]["record"]
+    assert more["composed_epsilon"]["record"] >= alone + 0.75
+    text = run_command(*command)
+    assert "added as it is: elsewhere" in text
+    assert "added as it is: unproved" in text
+    assert "NOT PROVED in part" in text
