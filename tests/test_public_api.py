@@ -240,6 +240,7 @@ PINNED = {
         "RoundAborted",
         "StorageError",
         "SumusError",
+        "dotted",
     ],
     "sumus.cli": [
         "COMMANDS",

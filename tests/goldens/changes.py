@@ -61,6 +61,7 @@ INTENDED: dict[str, str] = {
     "*.summary.ledger.before.*": "the total without this run stands beside the one with it",
     "*.summary.model_hash": "the released model by the name that a later plan starts from",
     "*.summary.model_facts": "the hash of model.json, which says how rows and outputs are read",
+    "*.summary.measures": "the words of the measures, with the class that they are of",
     "*.summary.lost_rounds": "one summary in process and across machines, where rounds can be lost",
     "*.run.rounds.*.notes": "the journal says who disagreed about shares and which sum was refused",
     "*.run.rounds.*.metrics_of_constant": _MEASURES,
