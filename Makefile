@@ -15,8 +15,9 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[train,report]'
 	@touch $@
 
+# byte code is made of what tests import, when they do
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(PIP) install --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo

@@ -57,6 +57,7 @@ def test_the_package_itself_is_in_the_reference() -> None:
     assert "train" in HOOKS.rooms()["sumus"]
 
 
+@pytest.mark.long
 @pytest.mark.deep
 def test_the_site_builds_and_no_page_loads_anything_from_elsewhere(tmp_path: Path) -> None:
     for package in ("mkdocs", "material", "mkdocstrings"):

@@ -20,6 +20,8 @@ from sumus.tasks import LabelFacts
 from sumus.training.local import convex_pass, noisy_steps
 from support.small_data import persons_data
 
+pytestmark = pytest.mark.long
+
 
 def _design(algorithm: str, weighting: str = "mean", most: int = 5) -> NoiseDesign:
     table: dict[str, object] = {"algorithm": algorithm, "model": "logistic", "dimension": 128}

@@ -21,7 +21,7 @@ from sumus.training import prepare
 from support.running import PATIENCE
 from support.small_federation import simulated
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.network, pytest.mark.long, pytest.mark.timeout(600)]
 
 SEED, CLINICS = 5, ("Aachen", "Basel", "Como")
 HEADER = "clinic,patient,age,pressure,ill\n"

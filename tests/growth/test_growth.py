@@ -49,6 +49,7 @@ def test_it_touches_few_files_and_says_how(kind: str, tmp_path: Path) -> None:
         assert path.removeprefix("sumus/") in steps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_conformance_tests_find_it_and_pass(kind: str, conformance: str) -> None:
     _, file, name = KINDS[kind]
@@ -58,6 +59,7 @@ def test_the_conformance_tests_find_it_and_pass(kind: str, conformance: str) -> 
     assert all("PASSED" in line for line in tried), conformance[-5000:]
 
 
+@pytest.mark.long
 def test_without_it_there_is_nothing_to_test(grown: Grown) -> None:
     """The control: the copy's source was tested, not this one."""
     done = Grown(ROOT).run(*PYTEST, "-q", "--co", *FILES, "-k", NAMES)
@@ -65,6 +67,7 @@ def test_without_it_there_is_nothing_to_test(grown: Grown) -> None:
     assert grown.root != ROOT
 
 
+@pytest.mark.long
 def test_the_copy_obeys_the_architecture(grown: Grown) -> None:
     done = grown.run(*PYTEST, "-q", "-x", "tests/test_architecture.py")
     assert done.returncode == 0, done.stdout[-3000:]

@@ -70,6 +70,7 @@ def test_the_mixture_of_gaussians_is_bounded(silos: int, rate: float, sigma: flo
     assert (alone[seen] < exact[seen]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("silos", "rate", "sigma", "count"),
     [(2, 0.05, 2.0, 300), (3, 0.1, 4.0, 60), (2, 0.01, 1.0, 100)],
@@ -212,6 +213,7 @@ def _writes(kappa: float, scale: int) -> Callable[[int], int]:
     return lambda state: scale * STD * state - round(state / (1.0 + kappa))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kappa", [0.0, 1.0])
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 def test_two_silos_of_one_person_write_their_states_into_the_sum(kappa: float, rate: float) -> None:

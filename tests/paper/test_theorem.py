@@ -64,6 +64,7 @@ def test_the_claim_at_ten_silos_and_two_steps_is_refuted_and_the_proved_analyses
     assert {"epsilon", "lower_bound"} <= set(found["proved"][0])
 
 
+@pytest.mark.long
 def test_the_silos_code_behind_the_secure_sum_refutes_the_claim_by_itself() -> None:
     """Twenty silos leak enough for eight thousand trials of the real code (seeded: the outcome is
     always the same).
@@ -132,6 +133,7 @@ def test_code_that_differs_from_the_recursion_is_noticed() -> None:
     assert not _agree(counts, other)
 
 
+@pytest.mark.long
 def test_processes_change_nothing() -> None:
     options = {
         "silos": 3,

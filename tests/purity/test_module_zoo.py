@@ -20,6 +20,8 @@ from sumus.purity import own_copy
 from sumus.training import flat_parameters
 from support.module_zoo import IMPURE, PURE, Pure, model_with
 
+pytestmark = pytest.mark.long
+
 RESOLUTION, CLIP_NORM, RECORDS = 1 << 16, 0.3, 66  # a chunk of 64 and one that is filled up
 
 

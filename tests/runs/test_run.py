@@ -496,6 +496,7 @@ def test_losing_too_many_silos_ends_the_run_where_it_can_be_resumed(tmp_path: Pa
     assert len(train(silos=small_data(), options=options(tmp_path, resume=path)).rounds) == 4
 
 
+@pytest.mark.long
 @pytest.mark.deep
 def test_kill_dash_nine_at_random_moments_then_resume(tmp_path: Path) -> None:
     """A real process, killed again and again, still ends with every round released once.
