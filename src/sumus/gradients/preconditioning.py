@@ -79,9 +79,10 @@ class Block:
     def matrices(self, flat: torch.Tensor) -> torch.Tensor:
         """(…, outputs, columns) of stretches (…, size) in the order of the flat vector."""
         if not self.bias:
-            return flat.unflatten(-1, (self.outputs, self.width))
-        weights, bias = flat.split([self.outputs * self.width, self.outputs], dim=-1)
-        return torch.cat([weights.unflatten(-1, (self.outputs, self.width)), bias[..., None]], -1)
+            return flat.reshape(*flat.shape[:-1], self.outputs, self.width)
+        weights, bias = flat[..., : -self.outputs], flat[..., -self.outputs :, None]
+        shape = (*flat.shape[:-1], self.outputs, self.width)
+        return torch.cat([weights.reshape(shape), bias], -1)
 
     def flat(self, matrices: torch.Tensor) -> torch.Tensor:
         """The inverse of `matrices`."""
@@ -200,9 +201,11 @@ def _root(moment: torch.Tensor, damping: float) -> torch.Tensor:
         return torch.ones(len(moment), dtype=torch.float64)
     scaled = moment.double() / mean
     if not whole:
-        return (scaled.clamp_min(0.0) + damping) ** -0.5
+        diagonal: torch.Tensor = (scaled.clamp_min(0.0) + damping) ** -0.5
+        return diagonal
     spread, directions = torch.linalg.eigh((scaled + scaled.T) / 2)
-    return (directions * (spread.clamp_min(0.0) + damping) ** -0.5) @ directions.T
+    root: torch.Tensor = (directions * (spread.clamp_min(0.0) + damping) ** -0.5) @ directions.T
+    return root
 
 
 def _aligned(side: torch.Tensor) -> torch.Tensor:
@@ -217,4 +220,4 @@ def _times(rows: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
         return (rows * side).contiguous()
     width = rows.shape[-1]
     wide = functional.pad(rows, (0, len(side) - width)).flatten(0, -2)
-    return (wide @ side)[:, :width].unflatten(0, rows.shape[:-1]).contiguous()
+    return (wide @ side)[:, :width].reshape(rows.shape).contiguous()
