@@ -15,7 +15,8 @@ A batch goes through the room like this: `per_record` (checks, chunks, threads) 
 for the path of the model and for how many records may be computed at once; the path returns
 `parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
+`preconditioning` has
+public maps in front of clipping, `images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
 piece of work.
 """
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Block as Block,
         KroneckerMap as KroneckerMap,
         PublicMap as PublicMap,
+        SecondMoments as SecondMoments,
         blocks_of as blocks_of,
     )
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
@@ -54,7 +56,7 @@ __getattr__, __dir__, __all__ = door(
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",
-    preconditioning="Block KroneckerMap PublicMap blocks_of",
+    preconditioning="Block KroneckerMap PublicMap SecondMoments blocks_of",
     scatter="ONE centred_moments",
     threads="one_torch_thread",
     units="Units",

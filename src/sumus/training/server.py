@@ -4,13 +4,14 @@ the model; and which sums it refuses. Post-processing, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
+from sumus.gradients import PublicMap
 from sumus.guarantee import NoiseDesign, NormGate
 from sumus.training.solving import solved_model
 
@@ -28,10 +29,16 @@ class Server:
     Args:
         design: of the plan.
         parameters: θ₀, public.
+        public_map: the map in front of clipping at a round's model; None: there is none.
     """
 
-    def __init__(self, design: NoiseDesign, parameters: Vector) -> None:
-        self._design, self._gate = design, NormGate(design)
+    def __init__(
+        self,
+        design: NoiseDesign,
+        parameters: Vector,
+        public_map: Callable[[Vector], PublicMap] | None = None,
+    ) -> None:
+        self._design, self._gate, self._public_map = design, NormGate(design), public_map
         self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
         self._mean = self._iterate.copy()
         self._first = np.zeros_like(self._iterate)
@@ -70,6 +77,8 @@ class Server:
             return self._solve(decoded, survivors)
         if self._design.plan.describes:
             return self._take(decoded - self._iterate)
+        if self._public_map is not None:
+            decoded = self._public_map(self._iterate).transpose(decoded)
         update = decoded * self._design.update_scale
         update *= self._design.resolved.invited / max(
             survivors, 1

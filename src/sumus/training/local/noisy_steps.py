@@ -19,6 +19,7 @@ from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.local_parameters import LocalPart
 from sumus.training.noise import draw_noise
+from sumus.training.preconditioner import Preconditioner
 from sumus.training.preparation import units_of
 from sumus.training.sampling import poisson_batch
 
@@ -52,6 +53,7 @@ class NoisySteps:
             loss=loss or design.plan.task,
             vocabulary=design.plan.training.vocabulary,
         )
+        self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:], loss=loss)
         kept = len(self._local.first) if self._local else 0
         require_dimension(design, self._gradients.dimension - kept, kept)
 
@@ -64,6 +66,8 @@ class NoisySteps:
         state = np.array(parameters, dtype=np.float64)
         if self._local:  # from their public value, whatever the rounds before made of them
             state = self._local.joined(state)
+        # a function of the released model, computed in front of the first record of the round
+        mapped = None if self._preconditioner is None else self._preconditioner.at(parameters)
         velocity = np.zeros(len(state))
         released: npt.NDArray[Any] = np.zeros(
             len(parameters), dtype=np.int64 if share.discrete else np.float64
@@ -84,6 +88,7 @@ class NoisySteps:
                 rounding=design.plan.noise.rounding,
                 source=source,
                 units=units,
+                mapped=mapped,
             )
             gradient, clamped = clamp(batch_sum.integers.numpy(), design.clamp_grid)
             # no gradient is taken at the state after the last step
@@ -106,7 +111,8 @@ class NoisySteps:
                     if training.learning_rates
                     else 1.0
                 )
-                state = state - step_length * rate * velocity
+                moved = velocity if mapped is None else mapped.transpose(velocity)
+                state = state - step_length * rate * moved
             taken, clipped = taken + batch_sum.records, clipped + batch_sum.clipped
             nonfinite, saturated = nonfinite + batch_sum.nonfinite, saturated + clamped
         return LocalUpdate(
