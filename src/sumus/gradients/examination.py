@@ -95,11 +95,24 @@ class ExaminedModel:
         with self._lock:
             self._batches += 1
             if form not in self._chunks:
-                with torch.no_grad():
-                    self._chunks[form] = self._examine(form)
+                self._chunks[form] = self._examined(form)
             elif isinstance(self.path, VmapPath) and _now_and_then(self._batches):
                 self.run([self.path.recheck])
             return self._chunks[form]
+
+    def _examined(self, form: Form) -> tuple[int, int]:
+        """What `_examine` says; of a chain that was examined already in this process, as by another
+        silo's party, what it said then.
+        """
+
+        def examine_it() -> tuple[int, int]:
+            with torch.no_grad():
+                return self._examine(form)
+
+        if isinstance(self.path, VmapPath):  # recorded anew: purity keeps what it found out
+            return examine_it()
+        key = ("layers", self.kind, form, self._largest_chunk)
+        return verdict(self._model, key, examine_it, loss=self._record_loss)
 
     def _examine(self, form: Form) -> tuple[int, int]:
         """Try the model on made-up records; fall back to single records if a record's bits depend
