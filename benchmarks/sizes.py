@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import subprocess
@@ -48,7 +49,7 @@ _SMALL = 1_000
 
 def width_of(parameters: int) -> int:
     """Of two equal hidden layers between 64 inputs and 10 classes."""
-    return max(1, round(((76**2 + 4 * parameters) ** 0.5 - 76) / 2))
+    return max(1, round((math.sqrt(76**2 + 4 * parameters) - 76) / 2))
 
 
 def one_run(parameters: int, rounds: int) -> dict[str, float]:
@@ -86,7 +87,8 @@ def costs(sources: dict[str, Path], parameters: int, repeats: int) -> dict[str, 
     for _ in range(repeats):
         for name, folder in sources.items():
             small, one, three = (
-                measured(folder, *asked) for asked in ((_SMALL, 1), (parameters, 1), (parameters, 3))
+                measured(folder, *asked)
+                for asked in ((_SMALL, 1), (parameters, 1), (parameters, 3))
             )
             runs[name].append(
                 {
@@ -130,7 +132,9 @@ def main() -> None:
     if asked.against:
         sources = {"other": asked.against.resolve(), **sources}
     print("processor seconds, but for `wall`; in brackets: times the model in float32")
-    print(f"{'parameters':>12}  {'sources':<8} {'round':>9} {'all':>9} {'beyond':>9} {'wall':>9} memory disk")
+    print(
+        f"{'parameters':>12}  {'sources':<8} {'round':>9} {'all':>9} {'beyond':>9} {'wall':>9} memory disk"
+    )
     table: list[dict[str, Any]] = []
     for size in (int(float(each)) for each in asked.parameters.split(",")):
         found = costs(sources, size, asked.repeats)

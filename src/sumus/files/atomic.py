@@ -253,7 +253,7 @@ class FolderLock:
 # -- checked arrays
 
 
-def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> memoryview:
+def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
     """Arrays and plain values as one `.npz` file that ends in the SHA-256 of everything before it.
 
     The checksum sits in the comment at the end of the zip archive, so `numpy.load` reads the file
@@ -273,10 +273,10 @@ def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any
                 )
         archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, sort_keys=True, allow_nan=False))
         archive.comment = _CHECKSUM_LABEL + b"0" * _DIGEST_CHARACTERS
-    content = buffer.getbuffer()  # what was written itself: a model is not copied again
-    digest = hashlib.sha256(content[:-_DIGEST_CHARACTERS]).hexdigest().encode()
-    content[-_DIGEST_CHARACTERS:] = digest
-    return content
+    with buffer.getbuffer() as content:  # in place: a model is not copied again
+        digest = hashlib.sha256(content[:-_DIGEST_CHARACTERS]).hexdigest().encode()
+        content[-_DIGEST_CHARACTERS:] = digest
+    return buffer.getvalue()
 
 
 def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:

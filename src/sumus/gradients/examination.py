@@ -19,6 +19,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.gradients.layered import LayeredPath
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.losses import OwnLoss, record_loss
+from sumus.gradients.parts import Outer
 from sumus.gradients.threads import one_thread_each
 from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
@@ -168,11 +169,10 @@ class ExaminedModel:
         )
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-            parts = [
-                part
-                for ghost in (False, True)
-                for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)
-            ]
+            parts = chunk_gradients(chunk_x, chunk_y, ghost=False)
+            # only what has positions is kept in another form for sums that are rounded once
+            if self.path.name != "vmap" and not all(isinstance(part, Outer) for part in parts):
+                parts = [*parts, *chunk_gradients(chunk_x, chunk_y, ghost=True)]
             integers = np.zeros(self.path.dimension, np.int64)
             closed = (
                 [

@@ -171,7 +171,7 @@ def _within(parameters: Vector, radius: float) -> Vector:
     """The nearest point of a ball: a function of released sums, so it costs nothing, and no silo
     has to refuse the model.
     """
-    norm = float(np.linalg.norm(parameters))
+    norm = 0.0 if radius == np.inf else float(np.linalg.norm(parameters))
     return parameters * (radius / norm) if norm > radius else parameters
 
 
