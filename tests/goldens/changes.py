@@ -29,6 +29,7 @@ ADDED: dict[str, Any] = {
     "privacy.silos_per_person": 1,
     "data.person_weighting": "mean",
     "describe.bins": 32,
+    "training.device": "cpu",
 }
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 

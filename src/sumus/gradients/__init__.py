@@ -15,7 +15,7 @@ A batch goes through the room like this: `per_record` (checks, chunks, threads) 
 for the path of the model and for how many records may be computed at once; the path returns
 `parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
+`devices` lets a chain's passes run elsewhere, `images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
 piece of work.
 """
 
@@ -26,6 +26,10 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.gradients.devices import (
+        device_facts as device_facts,
+        require_device as require_device,
+    )
     from sumus.gradients.examination import made_up_parameters as made_up_parameters
     from sumus.gradients.kernels import (
         outer_norms2 as outer_norms2,
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    devices="device_facts require_device",
     examination="made_up_parameters",
     kernels="outer_norms2 run_pass scales",
     losses="OwnLoss record_loss",

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from sumus.errors import DataError, PlanError
+from sumus.gradients.devices import PROCESSOR, require_device
 from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.gradients.losses import OwnLoss
@@ -89,6 +90,7 @@ class PerRecordGradients:
         memory_cap_bytes: bounds what a chunk may hold.
         vocabulary: whole-numbered records lie in 0 … vocabulary − 1; omitted: read off the model's
             embeddings.
+        device: that computes gradients; what becomes of them is computed on the processor.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class PerRecordGradients:
         loss: Loss | RecordLoss = TASKS["classification"],
         memory_cap_bytes: int = 512 << 20,
         vocabulary: int | None = None,
+        device: str = "cpu",
     ) -> None:
         refuse_mixing_layers(model)
         self._kind = InputKind.of(model, vocabulary)
@@ -113,7 +116,11 @@ class PerRecordGradients:
         self._dtype, self._model = require_precision(model), model
         self._loss = loss if isinstance(loss, Loss) else OwnLoss(loss)
         self._examined = ExaminedModel(
-            model, self._loss, self._kind, memory_cap_bytes=memory_cap_bytes
+            model,
+            self._loss,
+            self._kind,
+            memory_cap_bytes=memory_cap_bytes,
+            device=require_device(device),
         )
         self._path = self._examined.path
         self.path = self._path.name
@@ -250,6 +257,7 @@ class PerRecordGradients:
             len(x) * self.dimension >= _WORTH_A_THREAD
             and totals.rounding == "record"
             and self.path != "vmap"
+            and self._examined.device == PROCESSOR  # a device takes one chunk after the other
         )
         threads = torch.get_num_threads() if large else 1
         model, grouped = self._examined.linear, units.of_row is not None

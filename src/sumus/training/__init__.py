@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
+        require_device_of as require_device_of,
         require_same as require_same,
     )
     from sumus.training.models import (
@@ -62,7 +63,7 @@ __getattr__, __dir__, __all__ = door(
     local__update="LocalUpdate LocalUpdater",
     local__work="LocalWork",
     local_parameters="LocalPart at_home freeze_local knows_its_code",
-    machine_arithmetic="arithmetic require_same",
+    machine_arithmetic="arithmetic require_device_of require_same",
     models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
