@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sumus.errors import StorageError
 from sumus.guarantee import NoiseDesign, NormGate
+from sumus.training.bending import Bending
 from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
@@ -37,6 +38,7 @@ class Server:
         self._first = np.zeros_like(self._iterate)
         self._second = np.zeros_like(self._iterate)
         self._rounds = 0
+        self._bending = Bending(design) if design.resolved.rules.sums == "curvature" else None
 
     @property
     def parameters(self) -> Vector:
@@ -70,10 +72,13 @@ class Server:
             return self._solve(decoded, survivors)
         if self._design.plan.describes:
             return self._take(decoded - self._iterate)
-        update = decoded * self._design.update_scale
-        update *= self._design.resolved.invited / max(
-            survivors, 1
-        )  # the number of survivors is public
+        if self._bending is not None:
+            update = training.learning_rate * self._bending.direction(decoded, survivors)
+        else:
+            update = decoded * self._design.update_scale
+            update *= self._design.resolved.invited / max(
+                survivors, 1
+            )  # the number of survivors is public
         self._rounds += 1
         if training.server_optimizer == "sgd":
             self._first = training.server_momentum * self._first + update
@@ -108,7 +113,8 @@ class Server:
 
     def state(self) -> dict[str, Vector]:
         """Everything a checkpoint must hold."""
-        return {
+        bent = {} if self._bending is None else {"moments": self._bending.state()}
+        return bent | {
             "iterate": self._iterate,
             "mean": self._mean,
             "first": self._first,
@@ -124,6 +130,13 @@ class Server:
                     f"checkpoint lacks a fitting {name!r}: it was written for another model. Start "
                     "a new run."
                 )
+        if self._bending is not None and not self._bending.restore(
+            state.get("moments", np.zeros(0))
+        ):
+            raise StorageError(
+                "checkpoint lacks fitting 'moments': it was written for another model. Start a "
+                "new run."
+            )
         self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
         self._first, self._second = state["first"].copy(), state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
