@@ -76,7 +76,7 @@ def test_a_map_whose_bits_depend_on_company_is_applied_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        features_module, "_transform", lambda name, shape, seed: (lambda x: x - x.mean(0), shape)
+        features_module, "_transform", lambda name, shape, *more: (lambda x: x - x.mean(0), shape)
     )
     mapping = feature_map("none", (7,), seed=12345)
     assert mapping.batch == 1

@@ -4,6 +4,7 @@ care how records are dealt; the server's step is Newton's; and a plan that canno
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def test_without_noise_the_steps_end_at_the_solution() -> None:
         outputs = x @ iterate.reshape(CLASSES, FEATURES).T
         losses.append(float((np.log(np.exp(outputs).sum(1)) - outputs[range(400), y]).mean()))
     # the first two rounds still count moments as noise
-    assert all(later <= before + 1e-6 for before, later in zip(losses[2:], losses[3:], strict=False))
+    assert all(later <= before + 1e-6 for before, later in itertools.pairwise(losses[2:]))
     answer = x @ _solved(x, y).T
     best = float((np.log(np.exp(answer).sum(1)) - answer[range(400), y]).mean())
     assert losses[-1] == pytest.approx(best, abs=2e-3)

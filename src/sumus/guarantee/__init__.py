@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     )
     from sumus.guarantee.algorithms.newton import (
         NewtonParts as NewtonParts,
-    )
-    from sumus.guarantee.algorithms.newton import (
         newton_parts as newton_parts,
     )
     from sumus.guarantee.algorithms.normal_equations import centred_bounds as centred_bounds
