@@ -11,9 +11,9 @@ or, where only the m strongest directions are kept, without the turn back, V and
     z = diag(λ + floor)^(−a/2)·Vᵀ·(φ(x) − mean),
 
 with the degree a = 1/2 unless the plan has another (0 centres, 1 whitens wholly and blows up what
-pictures hardly ever show), with mean and covariance V·diag(λ)·Vᵀ of φ on made-up pictures: overlapping ellipses and rectangles
-with shading and stripes on black, drawn from a public seed. Natural statistics of edges and
-occlusion are enough; no record of any silo is involved.
+pictures hardly ever show). Mean and covariance V·diag(λ)·Vᵀ are those of φ on made-up pictures:
+overlapping ellipses and rectangles with shading and stripes on black, drawn from a public seed.
+Natural statistics of edges and occlusion are enough; no record of any silo is involved.
 
 Reference: occluding random shapes as a model of images, Lee, Mumford, Huang 2001, "dead leaves".
 """

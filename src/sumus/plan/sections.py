@@ -197,7 +197,7 @@ class TrainingSectionPlan(RuledTable):
         optional(whole(low=1, high=10**12)),
         only=algorithms_with("training.coordinates"),
     )
-    # newton: share of a record's squared length that is its second moments; the rest is its gradient
+    # newton: share of a record's squared length that is its second moments, the rest its gradient
     matrix_share: float = key(
         0.3, number(low=0.01, high=0.99), only=algorithms_with("training.matrix_share")
     )

@@ -37,7 +37,7 @@ class NewtonParts(NamedTuple):
 
 @final
 class Newton(OneSum):
-    """One noisy sum of moments and gradients a round; the grid's unit is a record's whole length."""
+    """One noisy sum of moments and gradients a round; the grid's unit is a record's length."""
 
     rules = RULES["newton"]
     statements: ClassVar = (
