@@ -7,6 +7,7 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ DEEP_FOLDERS = frozenset(
 )
 
 
+@functools.lru_cache  # nine thousand tests stand in three hundred files
 def _folder(path: Path, config: pytest.Config) -> str:
     inside = path.relative_to(config.rootpath / "tests")
     return inside.parts[0] if inside.parts else ""

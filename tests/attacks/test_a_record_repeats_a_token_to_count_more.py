@@ -57,9 +57,7 @@ def test_a_word_that_is_said_again_counts_for_one_record() -> None:
 def test_control_squares_of_positions_let_it_count_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unmerged(
-        deltas: torch.Tensor, tokens: torch.Tensor, *, rows: int, padding: int
-    ) -> Tokens:
+    def unmerged(deltas: torch.Tensor, tokens: torch.Tensor, *, rows: int, padding: int) -> Tokens:
         return Tokens(deltas.contiguous(), tokens.contiguous(), rows)
 
     monkeypatch.setattr(Tokens, "of", unmerged)

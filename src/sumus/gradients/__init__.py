@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from sumus.gradients.losses import OwnLoss as OwnLoss, record_loss as record_loss
     from sumus.gradients.moments import add_moments as add_moments
     from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
+    from sumus.gradients.preconditioning import (
+        Block as Block,
+        KroneckerMap as KroneckerMap,
+        PublicMap as PublicMap,
+        blocks_of as blocks_of,
+    )
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
     from sumus.gradients.units import Units as Units
@@ -48,6 +54,7 @@ __getattr__, __dir__, __all__ = door(
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",
+    preconditioning="Block KroneckerMap PublicMap blocks_of",
     scatter="ONE centred_moments",
     threads="one_torch_thread",
     units="Units",

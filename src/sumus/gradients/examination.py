@@ -19,6 +19,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.gradients.layered import LayeredPath
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.losses import OwnLoss, record_loss
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_thread_each
 from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
@@ -66,7 +67,7 @@ class ExaminedModel:
         )
         self.linear = LinearModel.of(model, loss) if self.path.name == "linear" else None
         self._largest_chunk = min(_CHUNK[self.path.name], self._most_records(memory_cap_bytes))
-        self._chunks: dict[Form, tuple[int, int]] = {}
+        self._chunks: dict[tuple[Form, bool], tuple[int, int]] = {}
         self._batches = 0
         self._lock = threading.Lock()
 
@@ -90,20 +91,24 @@ class ExaminedModel:
         with torch.no_grad():
             return [piece() for piece in work]
 
-    def chunk_for(self, form: Form) -> tuple[int, int]:
+    def chunk_for(self, form: Form, mapped: PublicMap | None = None) -> tuple[int, int]:
         """(records per chunk, model outputs) for a form of record; examines the model the first
         time and rechecks it now and then.
+
+        Args:
+            mapped: a public map in front of clipping, which is examined with the model.
         """
+        asked = (form, mapped is not None)
         with self._lock:
             self._batches += 1
-            if form not in self._chunks:
+            if asked not in self._chunks:
                 with torch.no_grad():
-                    self._chunks[form] = self._examine(form)
+                    self._chunks[asked] = self._examine(form, mapped)
             elif isinstance(self.path, VmapPath) and _now_and_then(self._batches):
                 self.run([self.path.recheck])
-            return self._chunks[form]
+            return self._chunks[asked]
 
-    def _examine(self, form: Form) -> tuple[int, int]:
+    def _examine(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
         """Try the model on made-up records; fall back to single records if a record's bits depend
         on its company.
         """
@@ -114,7 +119,7 @@ class ExaminedModel:
         parameters = made_up_parameters(self._model)
         if isinstance(path, VmapPath):
             chunk = self.run([lambda: path.record(parameters, x, y)])[0]
-        compute = self.computed_at(parameters)
+        compute = self.computed_at(parameters, mapped)
 
         def isolated() -> bool:
             return self.run(
@@ -123,7 +128,7 @@ class ExaminedModel:
 
         apart = (
             verdict(self._model, ("isolated", form, chunk), isolated, loss=self._record_loss)
-            if isinstance(path, VmapPath)
+            if isinstance(path, VmapPath) and mapped is None
             else isolated()
         )
         if not apart:
@@ -148,13 +153,11 @@ class ExaminedModel:
         return try_out(self._model, self.kind.records(1, form)).shape[1]
 
     def computed_at(
-        self, parameters: torch.Tensor
+        self, parameters: torch.Tensor, mapped: PublicMap | None = None
     ) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
         """What a chunk's gradients are made of, in every form in which they are used."""
-        chunk_gradients, linear = (
-            self.path.bind(parameters),
-            self.linear and self.linear.at(parameters),
-        )
+        chunk_gradients = self.path.bind(parameters, mapped)
+        linear = self.linear.at(parameters) if self.linear and mapped is None else None
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
             parts = [

@@ -20,6 +20,7 @@ from torch.func import grad
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows, Tokens, products
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_torch_thread
 from sumus.purity import (
     ChunkFunction,
@@ -120,9 +121,9 @@ class VmapPath:
         """Of everything that was recorded."""
         return [recorded.digest() for recorded in self._recorded.values()]
 
-    def bind(self, parameters: torch.Tensor) -> ChunkGradients:
-        """The gradients of any chunk at these parameters."""
-        return partial(self._parts, self._pieces(parameters))
+    def bind(self, parameters: torch.Tensor, mapped: PublicMap | None = None) -> ChunkGradients:
+        """The gradients of any chunk at these parameters, behind a public map if there is one."""
+        return partial(self._parts, self._pieces(parameters), mapped)
 
     def _pieces(self, parameters: torch.Tensor) -> dict[str, torch.Tensor]:
         """The flat vector under the names of the parameters."""
@@ -133,9 +134,15 @@ class VmapPath:
         return weights
 
     def _parts(
-        self, pieces: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
+        self,
+        pieces: Mapping[str, torch.Tensor],
+        mapped: PublicMap | None,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        ghost: bool,
     ) -> list[Part]:
-        """A part per parameter, in flat order."""
+        """A part per parameter, in flat order; behind a public map one stored row per record."""
         recorded = self._recorded[x.shape, y.shape, x.dtype]
         results = recorded(pieces, x, y)
         parts: list[Part] = []
@@ -151,8 +158,12 @@ class VmapPath:
                 parts.append(Outer(deltas[:, 0].contiguous(), others[:, 0].contiguous(), False))
             else:
                 width = others.shape[2]
-                parts += products(deltas, others, width=width, bias=False, ghost=ghost)
-        return parts
+                factors = ghost and mapped is None
+                parts += products(deltas, others, width=width, bias=False, ghost=factors)
+        if mapped is None:
+            return parts
+        rows = torch.cat([part.as_rows() for part in parts], dim=1)
+        return [mapped.part(0, Rows(rows))]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """Rows are in flat order already."""

@@ -63,12 +63,12 @@ if TYPE_CHECKING:
         require_precision as require_precision,
     )
     from sumus.purity.recording import first_line as first_line, operators_only as operators_only
+    from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
     from sumus.purity.undone import (
         Lookup as Lookup,
         Product as Product,
         factor_names as factor_names,
     )
-    from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
 
 __getattr__, __dir__, __all__ = door(
     __name__,
