@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from sumus.gradients.images import Convolution, Window, aligned
-from sumus.gradients.parts import Outer, Part, products
+from sumus.gradients.parts import Outer, Part, Rows, products
 
 __all__ = ["LAYERS", "LayerGradient", "pair"]
 

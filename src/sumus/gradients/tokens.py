@@ -16,13 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sumus.gradients.kernels import (
-    add_rows_to_units,
-    add_rows_truncated,
-    add_rows_weighted,
-    compiled,
-    row_norms2,
-)
+from sumus.gradients.kernels import compiled, row_norms2
 
 __all__ = ["Tokens"]
 
@@ -143,44 +137,48 @@ def _merge(
 def _add_truncated(
     values: Floats, places: Places, scale: Scale, total_grid: npt.NDArray[Any]
 ) -> None:
-    """total += trunc(scale_j · entry) at the entry's place, as `add_rows_truncated` does it."""
+    """total += trunc(scale_j · entry) at the entry's place, in float64; records of scale 0 add
+    nothing.
+    """
     width = values.shape[2]
     for record in range(scale.size):
+        factor = scale[record]
+        if factor == 0.0:
+            continue
         for entry in range(values.shape[1]):
             first = places[record, entry] * width
-            add_rows_truncated(
-                values[record, entry : entry + 1],
-                scale[record : record + 1],
-                total_grid[first : first + width],
-            )
+            for index in range(width):
+                value = np.float64(values[record, entry, index]) * factor
+                total_grid[first + index] += np.int64(value)
 
 
 @compiled
 def _add_weighted(values: Floats, places: Places, scale: Scale, total: Scale) -> None:
-    """total += scale_j · entry at the entry's place, as `add_rows_weighted` does it."""
+    """total += scale_j · entry at the entry's place in float64; records of scale 0 are left out, so
+    that 0 · NaN cannot enter.
+    """
     width = values.shape[2]
     for record in range(scale.size):
+        factor = scale[record]
+        if factor == 0.0:
+            continue
         for entry in range(values.shape[1]):
             first = places[record, entry] * width
-            add_rows_weighted(
-                values[record, entry : entry + 1],
-                scale[record : record + 1],
-                total[first : first + width],
-            )
+            for index in range(width):
+                total[first + index] += np.float64(values[record, entry, index]) * factor
 
 
 @compiled
 def _add_to_units(
     values: Floats, places: Places, weights: Scale, slots: Places, place: int, sums: Scale
 ) -> None:
-    """sums[slot_j, place:] += w_j · entry at the entry's place, as `add_rows_to_units` does it."""
+    """sums[slot_j, place:] += w_j · entry at the entry's place in float64, one row after the
+    other.
+    """
     width = values.shape[2]
     for record in range(slots.size):
+        total, weight = sums[slots[record]], weights[record]
         for entry in range(values.shape[1]):
-            add_rows_to_units(
-                values[record, entry : entry + 1],
-                weights[record : record + 1],
-                slots[record : record + 1],
-                place + places[record, entry] * width,
-                sums,
-            )
+            first = place + places[record, entry] * width
+            for index in range(width):
+                total[first + index] += weight * np.float64(values[record, entry, index])

@@ -85,7 +85,7 @@ def leave_undone(graph: GraphModule) -> tuple[GraphModule, Undone]:
     codegen = graph.graph._codegen
     if not (isinstance(codegen, _PyTreeCodeGen) and isinstance(results, list | tuple)):
         return graph, {}
-    gradients = pytree.tree_unflatten(list(results), codegen.pytree_info.out_spec)
+    gradients = pytree.tree_unflatten(list(results), cast(Any, codegen.pytree_info.out_spec))
     returned: dict[str, Any] = {}
     undone: dict[str, Product | Lookup] = {}
     for name, node in gradients.items():
@@ -110,12 +110,12 @@ def _lookup(graph: Graph, node: Node) -> tuple[Lookup, Node, Node] | None:
         node = node.all_input_nodes[0]
     if node.target is not _aten.embedding_dense_backward.default or len(_shape(node)) != 2:
         return None
-    delta, tokens, rows, padding, by_frequency = node.args
+    delta, tokens, rows, padding, by_frequency = cast(tuple[Any, ...], node.args)
     if by_frequency or not (isinstance(delta, Node) and isinstance(tokens, Node)):
         return None
     width = _shape(node)[-1]
     return (
-        Lookup(int(rows), int(padding)),  # type: ignore[call-overload]
+        Lookup(int(rows), int(padding)),
         graph.call_function(_aten.reshape.default, (_as_used(graph, delta, node), [-1, width])),
         graph.call_function(_aten.reshape.default, (_as_used(graph, tokens, node), [-1])),
     )

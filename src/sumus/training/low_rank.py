@@ -145,7 +145,8 @@ def _drawn(layer: nn.Linear, name: str, rank: int, seed: int) -> torch.Tensor:
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7]))
     numbers = torch.randn(rank, layer.in_features, generator=generator, dtype=torch.float64)
-    return (numbers / layer.in_features**0.5).to(layer.weight.dtype)
+    drawn: torch.Tensor = (numbers / layer.in_features**0.5).to(layer.weight.dtype)
+    return drawn
 
 
 def _inside_attention(model: nn.Module) -> frozenset[str]:
