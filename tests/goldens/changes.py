@@ -30,6 +30,9 @@ ADDED: dict[str, Any] = {
     "data.person_weighting": "mean",
     "describe.bins": 32,
     "training.device": "cpu",
+    "training.whitening": 0.5,
+    "training.matrix_share": 0.3,
+    "training.ridge": 0.001,
 }
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 

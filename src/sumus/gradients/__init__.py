@@ -15,7 +15,8 @@ A batch goes through the room like this: `per_record` (checks, chunks, threads) 
 for the path of the model and for how many records may be computed at once; the path returns
 `parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`devices` lets a chain's passes run elsewhere, `images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
+`devices` lets a chain's passes run elsewhere, `images` has the loops of convolutions, `moments` and
+`scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
 piece of work.
 """
 

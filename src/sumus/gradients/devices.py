@@ -1,31 +1,29 @@
-"""Gradients on another device than the processor: a chunk goes there, its layers' factors come back.
+"""Gradients on another device: a chunk goes there, its layers' factors come back.
 
     records, parameters ──► forward and backward pass on the device ──► factors ──► clipping,
     integers, noise, masks and sums on the processor
 
 What a record contributes is computed from those factors by the same loops as ever, so all that is
-proved of integers stays true; what a device must show is that a record's factors do not depend on its
-company, and `examination` measures that on the device itself, with the kernels that real records
-meet.
+proved of integers stays true. What a device must show is that a record's factors do not depend on
+its company; `examination` measures that on the device, with the kernels that real records meet.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Any, Final, final
 
 import torch
 
 from sumus.errors import PlanError
 from sumus.gradients.layered import LayeredPath
-from sumus.gradients.parts import ChunkGradients, Outer, Part, Positions, Rows
+from sumus.gradients.parts import ChunkGradients, Part
 from sumus.gradients.preconditioning import PublicMap
 
 __all__ = ["PROCESSOR", "DevicePath", "device_facts", "require_device"]
 
 PROCESSOR: Final = torch.device("cpu")
-P = TypeVar("P", Outer, Rows, Positions)
 
 
 def require_device(name: str) -> torch.device:
@@ -50,9 +48,10 @@ def device_facts(name: str) -> str:
     if name != "cuda" or not torch.cuda.is_available():
         return name
     matrix, convolution = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return (
-        f"cuda {torch.version.cuda}, {torch.cuda.get_device_name()}, cuDNN "
-        f"{torch.backends.cudnn.version()}, TF32 {matrix}/{convolution}"
+        f"cuda {torch.version.cuda}, {torch.cuda.get_device_name()}, cuDNN {cudnn}, "
+        f"TF32 {matrix}/{convolution}"
     )
 
 
@@ -89,8 +88,10 @@ class DevicePath:
         return self._path.restore(vector)
 
 
-def _on_the_processor(part: P) -> P:
+def _on_the_processor(part: Part) -> Part:
     """A part with its tensors where clipping and sums are."""
     values = {each.name: getattr(part, each.name) for each in fields(part)}
-    moved = {name: value.to(PROCESSOR) for name, value in values.items() if torch.is_tensor(value)}
+    moved: dict[str, Any] = {
+        name: value.to(PROCESSOR) for name, value in values.items() if torch.is_tensor(value)
+    }
     return replace(part, **moved)

@@ -72,7 +72,7 @@ class ExaminedModel:
         self._model, self._record_loss = model, record_loss(loss)
         layered = None if isinstance(loss, OwnLoss) else LayeredPath.of(model, loss)
         self.path: LayeredPath | DevicePath | VmapPath = layered or VmapPath(
-            model, self._record_loss
+            model, self._record_loss, most_bytes=memory_cap_bytes
         )
         self.device = device
         if device != PROCESSOR:
@@ -134,7 +134,7 @@ class ExaminedModel:
             with torch.no_grad():
                 return self._examine(form, mapped)
 
-        # a recording is made anew, of which purity keeps what it found out; a map is its party's own
+        # a recording is made anew, of which purity keeps what it found out; a map is a party's own
         if isinstance(self.path, VmapPath) or mapped is not None:
             return examine_it()
         key = ("layers", self.kind, form, self._largest_chunk, self.device)
@@ -194,7 +194,7 @@ class ExaminedModel:
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
             parts = chunk_gradients(chunk_x, chunk_y, ghost=False)
             # only what has positions is kept in another form for sums that are rounded once
-            if self.path.name != "vmap" and not all(isinstance(part, Outer) for part in parts):
+            if not all(isinstance(part, Outer) for part in parts):
                 parts = [*parts, *chunk_gradients(chunk_x, chunk_y, ghost=True)]
             integers = np.zeros(self.path.dimension, np.int64)
             closed = (

@@ -130,12 +130,12 @@ def _maximum_back(
 
 
 def by_own_loops(images: torch.Tensor) -> bool:
-    """Whether compiled loops can read a tensor: on another device torch's own operators stand in."""
+    """Whether compiled loops can read a tensor; elsewhere torch's own operators stand in."""
     return images.device.type == "cpu"
 
 
 def _folded(patches: torch.Tensor, window: Window, shape: torch.Size) -> torch.Tensor:
-    """Patches (images, rows, columns, height · width · channels) added up where they were cut out."""
+    """Patches (images, rows, columns, height · width · channels) added up where they came from."""
     images, height, width, channels = shape
     down, right = window.kernel
     entries = patches[..., : down * right * channels].reshape(images, -1, down, right, channels)

@@ -78,7 +78,8 @@ class PerRecordGradients:
         of at most `resolution`, with "stochastic" by at most `Grid.sensitivity_grid(STOCHASTIC,
         d)`, with "sum" by at most resolution + √d +
         `summation_slack_grid(terms=float_sum_terms(records))`; and so one unit with all its rows
-        where a batch is given in units. What a record (a unit) contributes never depends on others: a user's code is run on made-up records only and must be a pure
+        where a batch is given in units. What a record (a unit) contributes never depends on others: a
+        user's code is run on made-up records only and must be a pure
         function (`certified`), what was recorded of it runs on real ones, and its bits are verified
         on the machine at the first use for a record shape, or else computed one record at a time.
 
