@@ -15,8 +15,9 @@ A batch goes through the room like this: `per_record` (checks, chunks, threads) 
 for the path of the model and for how many records may be computed at once; the path returns
 `parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `tangents` outputs and Jacobians as stored numbers, `threads` one torch thread a
-piece of work.
+`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations,
+`losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians as stored numbers,
+`threads` one torch thread a piece of work.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from sumus.gradients.moments import add_moments as add_moments
     from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
-    from sumus.gradients.tangents import StoredChunk as StoredChunk, Tangents as Tangents
+    from sumus.gradients.stored_tangents import StoredChunk as StoredChunk
+    from sumus.gradients.tangents import Tangents as Tangents
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
     from sumus.gradients.units import Units as Units
 
@@ -51,7 +53,8 @@ __getattr__, __dir__, __all__ = door(
     moments="add_moments",
     per_record="PerRecordGradients",
     scatter="ONE centred_moments",
-    tangents="StoredChunk Tangents",
+    stored_tangents="StoredChunk",
+    tangents="Tangents",
     threads="one_torch_thread",
     units="Units",
 )

@@ -4,16 +4,15 @@
     outputs, parts = tangents.of(parameters, x)     # z_x and J_x of every record of a chunk
     StoredChunk.within(outputs, parts, …)           # below public bounds, in float64
 
-A fully connected layer's part of the Jacobian is B ⊗ [a, 1] (`Product`), B how the outputs answer to
-the layer's own outputs and a what entered it: it is kept in these factors. Everything else is kept as
-it is (`Table`). Numbers of one record follow from that record and the parameters alone: what runs is
-recorded on made-up records and tested for isolation, or else computed one record at a time.
+A fully connected layer's part of the Jacobian is B ⊗ [a, 1] (`Product`), B how the outputs answer
+to the layer's own outputs and a what entered it: it is kept in these factors. Everything else is
+kept as it is (`Table`). Numbers of one record follow from that record and the parameters alone: what
+runs is recorded on made-up records and tested for isolation, or else computed record by record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
@@ -24,6 +23,7 @@ from torch.func import functional_call, jacrev
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.losses import record_loss
+from sumus.gradients.stored_tangents import Floats, Product, Table
 from sumus.gradients.threads import one_thread_each
 from sumus.purity import (
     ChunkFunction,
@@ -43,203 +43,14 @@ from sumus.purity import (
 )
 from sumus.tasks import Loss
 
-__all__ = ["Product", "StoredChunk", "Table", "Tangents"]
+__all__ = ["Tangents"]
 
-Floats = npt.NDArray[np.float64]
 _LARGEST_CHUNK: Final = 64
 _BYTES: Final = 64 << 20  # that a chunk's Jacobians may take in float64
 _CHANGED: Final = (
     "model gives a record other derivatives after another one was computed, so records would see "
     "each other."
 )
-
-
-@final
-@dataclass(frozen=True)
-class Product:
-    """J = B ⊗ a on a stretch of the flat vector: a layer's weights, and its bias behind them.
-
-    Args:
-        start: of the weights.
-        left: B, (records, outputs, the layer's outputs).
-        right: a, (records, the layer's inputs), with a one behind them for a bias.
-        bias: whether there is one.
-    """
-
-    start: int
-    left: Floats
-    right: Floats
-    bias: bool
-
-    @property
-    def size(self) -> int:
-        """Parameters."""
-        return self.left.shape[2] * self.right.shape[1]
-
-    def gram(self) -> Floats:
-        """J·Jᵀ of every record."""
-        squares = np.einsum("ri,ri->r", self.right, self.right)
-        table: Floats = (self.left @ self.left.transpose(0, 2, 1)) * squares[:, None, None]
-        return table
-
-    def apply(self, move: Floats, rows: slice) -> Floats:
-        """J·u of some records."""
-        inner = self.right[rows] @ self._matrix(move).T
-        found: Floats = np.einsum("rko,ro->rk", self.left[rows], inner)
-        return found
-
-    def add_pulled(self, residuals: Floats, rows: slice, gradient: Floats) -> None:
-        """gradient += Σ Jᵀ·r over some records."""
-        deltas = np.einsum("rko,rk->ro", self.left[rows], residuals)
-        matrix = deltas.T @ self.right[rows]
-        outputs, width = matrix.shape
-        width -= int(self.bias)
-        middle = self.start + outputs * width
-        gradient[self.start : middle] += matrix[:, :width].reshape(-1)
-        if self.bias:
-            gradient[middle : middle + outputs] += matrix[:, width]
-
-    def _matrix(self, move: Floats) -> Floats:
-        outputs, width = self.left.shape[2], self.right.shape[1] - int(self.bias)
-        middle = self.start + outputs * width
-        weights = move[self.start : middle].reshape(outputs, width)
-        if not self.bias:
-            return weights
-        return np.concatenate([weights, move[middle : middle + outputs, None]], axis=1)
-
-
-@final
-@dataclass(frozen=True)
-class Table:
-    """J as it is on a stretch of the flat vector.
-
-    Args:
-        start: of the stretch.
-        rows: (records, outputs, parameters).
-    """
-
-    start: int
-    rows: Floats
-
-    @property
-    def size(self) -> int:
-        """Parameters."""
-        return self.rows.shape[2]
-
-    def gram(self) -> Floats:
-        """J·Jᵀ of every record."""
-        table: Floats = self.rows @ self.rows.transpose(0, 2, 1)
-        return table
-
-    def apply(self, move: Floats, rows: slice) -> Floats:
-        """J·u of some records."""
-        found: Floats = self.rows[rows] @ move[self.start : self.start + self.size]
-        return found
-
-    def add_pulled(self, residuals: Floats, rows: slice, gradient: Floats) -> None:
-        """gradient += Σ Jᵀ·r over some records."""
-        part = self.rows[rows]
-        flat = residuals.reshape(-1) @ part.reshape(-1, self.size)
-        gradient[self.start : self.start + self.size] += flat
-
-
-@final
-@dataclass(frozen=True)
-class StoredChunk:
-    """z_x and A_x = s_x·J_x of the records of a chunk.
-
-    Guarantee: a record's numbers follow from that record, the parameters and public bounds. With R
-        the bound and up to a relative 2^-20: of a softmax no two rows of A_x are farther apart than
-        √2·R and none is longer, otherwise ‖A_x‖ ≤ R; ‖A_x‖_F ≤ `whole_norm`; ‖z_x‖ ≤
-        `outputs_norm`. A record whose numbers are not finite has zeros.
-
-    Args:
-        outputs: z, (records, outputs).
-        scales: s.
-        parts: of J, which tile the flat vector.
-    """
-
-    outputs: Floats
-    scales: Floats
-    parts: tuple[Product | Table, ...]
-
-    @classmethod
-    def within(
-        cls,
-        outputs: Floats,
-        parts: tuple[Product | Table, ...],
-        *,
-        compared: bool,
-        jacobian_norm: float,
-        whole_norm: float,
-        outputs_norm: float,
-    ) -> StoredChunk:
-        """Numbers brought below the bounds, record by record.
-
-        Args:
-            outputs: z.
-            parts: of J; changed where a record's numbers are not finite.
-            compared: outputs count by their differences alone (softmax), so that what they have in
-                common is taken out.
-        """
-        if compared:
-            outputs = outputs - outputs.mean(axis=1, keepdims=True)
-            parts = tuple(_centred(part) for part in parts)
-        gram = sum((part.gram() for part in parts), np.zeros((1, 1, 1)))
-        finite = np.isfinite(gram).all(axis=(1, 2)) & np.isfinite(outputs).all(axis=1)
-        if not finite.all():
-            outputs[~finite], gram[~finite] = 0.0, 0.0
-            for part in parts:
-                for stored in (part.left, part.right) if isinstance(part, Product) else (part.rows,):
-                    stored[~finite] = 0.0
-        size = sum(part.size for part in parts)
-        reach = _reach(gram, numbers=size, compared=compared)
-        whole = np.sqrt(np.einsum("rkk->r", gram)) * (1.0 + 2.0**-30)
-        most = np.maximum(reach / jacobian_norm, whole / whole_norm)
-        scales = np.where(finite, 1.0 / np.maximum(most, 1.0), 0.0)
-        norms = np.linalg.norm(outputs, axis=1, keepdims=True)
-        outputs = outputs * np.minimum(1.0, outputs_norm / np.maximum(norms, outputs_norm))
-        return cls(outputs, scales, parts)
-
-    def moved(self, move: Floats, rows: slice) -> Floats:
-        """z + A·u of some records."""
-        answers = sum((part.apply(move, rows) for part in self.parts), np.zeros(1))
-        found: Floats = self.outputs[rows] + self.scales[rows, None] * answers
-        return found
-
-    def add_pulled(self, residuals: Floats, rows: slice, gradient: Floats) -> None:
-        """gradient += Σ Aᵀ·r over some records."""
-        scaled = residuals * self.scales[rows, None]
-        for part in self.parts:
-            part.add_pulled(scaled, rows, gradient)
-
-
-def _centred(part: Product | Table) -> Product | Table:
-    """Without what all outputs have in common."""
-    if isinstance(part, Product):
-        left = part.left - part.left.mean(axis=1, keepdims=True)
-        return Product(part.start, left, part.right, part.bias)
-    return Table(part.start, part.rows - part.rows.mean(axis=1, keepdims=True))
-
-
-def _reach(gram: Floats, *, numbers: int, compared: bool) -> Floats:
-    """An upper bound of how far a unit residual reaches through each record's J: ‖J‖, or for
-    residuals that add up to zero the largest distance of two rows over √2, and the longest row.
-
-    Entries of `gram` are good to a relative (numbers + 8)·2^-53 of the product of two rows' lengths;
-    that much is added.
-    """
-    squares = np.einsum("rkk->rk", gram)
-    slack = (8.0 * numbers + 256.0) * 2.0**-53 * squares.max(axis=1)
-    if compared:
-        apart = squares[:, :, None] + squares[:, None, :] - 2.0 * gram
-        most = np.maximum(apart.max(axis=(1, 2)), squares.max(axis=1))
-        longest: Floats = np.sqrt((most + slack) / 2.0)
-        return longest
-    # a symmetric matrix is no longer than its largest row of absolute values, nor than its trace
-    rows = np.abs(gram).sum(axis=2).max(axis=1)
-    bound: Floats = np.sqrt(np.minimum(rows, squares.sum(axis=1)) + slack * gram.shape[1])
-    return bound
 
 
 @final
@@ -280,6 +91,8 @@ class Tangents:
         """z and the parts of J for the records of one chunk, which may be short."""
         x = self._kind.cast(x.detach())
         count = len(x)
+        if count > self.chunk:
+            raise GuaranteeError(f"a chunk holds at most {self.chunk} records, got {count}.")
         if count < self.chunk:
             x = torch.cat([x, x.new_zeros(self.chunk - count, *x.shape[1:])])
         flat = torch.from_numpy(np.ascontiguousarray(parameters)).to(require_precision(self._model))
@@ -376,8 +189,9 @@ class Tangents:
             own: Mapping[str, torch.Tensor], nudges: Mapping[str, torch.Tensor]
         ) -> tuple[torch.Tensor, tuple[torch.Tensor, dict[str, torch.Tensor]]]:
             named = {**weights, **own}
+            entered: dict[str, torch.Tensor] = {}
             if not self._factored:
-                outputs, entered = call_with(self._model, named, record[None])[0], {}
+                outputs = call_with(self._model, named, record[None])[0]
             else:
                 outputs, entered = self._nudged(named, nudges, record)
             return outputs, (outputs, entered)

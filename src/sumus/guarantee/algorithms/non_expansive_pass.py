@@ -31,6 +31,7 @@ NORM_TOLERANCE = 2.0**-19
 # the most noisy steps that one pass is compared with
 _STEPS_PER_PASS = 16
 
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class ConvexBounds:
@@ -158,9 +159,7 @@ class NonExpansivePass(Algorithm):
         return replace(base, algorithm=self.rules.name, sampling_rate=1.0, l2_grid=l2_grid)
 
 
-def bounds_of(
-    resolved: ResolvedPlan, learning_rate: float, curvature: Curvature
-) -> ConvexBounds:
+def bounds_of(resolved: ResolvedPlan, learning_rate: float, curvature: Curvature) -> ConvexBounds:
     """The constants for one learning rate of a loss with this curvature; refuses a rate at which a
     bin may hold no record.
     """
@@ -169,9 +168,7 @@ def bounds_of(
     room = (2.0 / learning_rate - training.l2_penalty) * divisor / smoothness_drawn
     cap = math.floor(room)
     if cap < 1:
-        rule = (
-            f"must let a bin of {divisor:.3g} records on average hold one ({training.algorithm})"
-        )
+        rule = f"must let a bin of {divisor:.3g} records on average hold one ({training.algorithm})"
         raise PlanError(
             "training.learning_rate",
             learning_rate,

@@ -41,8 +41,8 @@ class TangentBounds:
 
     Args:
         convex: constants of f_x, and so of a step.
-        jacobian_norm: R. Softmax: no two rows of A_x are farther apart than √2·R, nor is one longer;
-            otherwise ‖A_x‖ ≤ R.
+        jacobian_norm: R. Softmax: no two rows of A_x are farther apart than √2·R, nor is any
+            longer; otherwise ‖A_x‖ ≤ R.
         whole_norm: of ‖A_x‖_F.
         outputs_norm: of ‖z_x‖.
         move_norm: of ‖u‖; steps end with a projection onto this ball.

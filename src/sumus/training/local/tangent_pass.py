@@ -4,12 +4,12 @@ round, one step per bin in the move u away from it.
     u ← Π_W[(1 − γλ)·u − (γ/b)·min(1, cap/|bin|)·Σ_{x ∈ bin} ∇f_x(u)],   u = 0 first
     ∇f_x(u) = A_xᵀ·r(z_x + A_x·u),   r the capped residual of `convex-pass`
 
-z_x and A_x are numbers of one record at θ, brought below public bounds (`gradients/tangents.py`); they
-are computed chunk by chunk in the order of the bins, once a pass, and forgotten.
+z_x and A_x are numbers of one record at θ, brought below public bounds (`gradients/tangents.py`);
+they are computed chunk by chunk in the order of the bins, once a pass, and forgotten.
 
-Guarantee: f_x is convex and smooth with the constants of `tangent_bounds`, so one record moves u by at
-    most γC/b per pass, or twice that if its own bin holds more than cap records, whatever the network
-    is (docs/mathematics.md, theorem 17). The pass is float64 in any order of summation; what its
+Guarantee: f_x is convex and smooth with the constants of `tangent_bounds`, so one record moves u by
+    at most γC/b per pass, or twice that if its own bin holds more than cap records, whatever the
+    network is (docs/mathematics.md, theorem 17). The pass is float64 in any order of summation; what its
     rounding can add is part of the sensitivity. A record whose outputs or derivatives are no
     numbers adds nothing.
 """
@@ -76,7 +76,9 @@ class TangentPass:
             raise PlanError("training.task", task.name, rule, 'Use "split-noise".')
         self._link = link
         task.check(records.y, self._tangents.outputs)
-        self._y = np.ascontiguousarray(records.y.reshape(len(records), records.y.size // max(len(records), 1)))
+        self._y = np.ascontiguousarray(
+            records.y.reshape(len(records), records.y.size // max(len(records), 1))
+        )
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
