@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 # more workers than cores: many tests wait for processes of their own
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# byte code is kept, whatever the environment says: tests start a hundred processes
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick unit test test-long check lint types format docs coverage bench mutate verify test-network clean
+.PHONY: demo quick unit warm test test-long check lint types format docs coverage bench mutate verify test-network clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +32,10 @@ quick: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(PYTEST) -m 'not deep and not network and not bigdata and not long' --hypothesis-profile=quick
+
+# byte code of all that tests import, made by one process before four would make it at once
+warm: $(VENV)/.dev
+	$(BIN)/python -m pytest --collect-only -qq -m 'not long' >/dev/null
 
 test: $(VENV)/.dev
 	$(PYTEST) -m 'not long'

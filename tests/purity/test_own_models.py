@@ -5,7 +5,7 @@ one line.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -138,44 +138,46 @@ def frozen() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("model", "records", "words", "code"),
+    ("make", "records", "words", "code"),
     [
         (
-            own(lambda self, x: (x, self.head(x)), head=nn.Linear(8, 3)),
+            lambda: own(lambda self, x: (x, self.head(x)), head=nn.Linear(8, 3)),
             None,
             r'training.logits = "0"',
             2,
         ),
         (
-            own(lambda self, x: {"scores": self.head(x)}, head=nn.Linear(8, 3)),
+            lambda: own(lambda self, x: {"scores": self.head(x)}, head=nn.Linear(8, 3)),
             None,
             r'training.logits = "scores"',
             2,
         ),
-        (own(lambda self, x: "logits", head=nn.Linear(8, 3)), None, "got str", 2),
-        (own(raising, head=nn.Linear(8, 3)), None, "there is no such", 2),
+        (lambda: own(lambda self, x: "logits", head=nn.Linear(8, 3)), None, "got str", 2),
+        (lambda: own(raising, head=nn.Linear(8, 3)), None, "there is no such", 2),
         (
-            own(lambda self, x: self.head(x)[0], head=nn.Linear(8, 3)),
+            lambda: own(lambda self, x: self.head(x)[0], head=nn.Linear(8, 3)),
             None,
             r"\(records, classes\)",
             2,
         ),
-        (own(lambda self, x: x[:, :3], head=nn.Linear(8, 3)), None, "gradient", 2),
-        (nn.Sequential(nn.Linear(7, 3)), None, "do not fit the model", 2),
-        (nn.Sequential(nn.Linear(8, 5)), silos(classes=2), "each of 2 classes, got 5", 2),
-        (frozen(), None, "no parameter that takes a gradient", 3),
-        (torch.compile(frozen()), None, "no parameter that takes a gradient", 3),
+        (lambda: own(lambda self, x: x[:, :3], head=nn.Linear(8, 3)), None, "gradient", 2),
+        (lambda: nn.Sequential(nn.Linear(7, 3)), None, "do not fit the model", 2),
+        (lambda: nn.Sequential(nn.Linear(8, 5)), silos(classes=2), "each of 2 classes, got 5", 2),
+        (frozen, None, "no parameter that takes a gradient", 3),
+        (lambda: torch.compile(frozen()), None, "no parameter that takes a gradient", 3),
         (
-            nn.Sequential(nn.Embedding(20, 4, max_norm=1.0), nn.Flatten(), nn.Linear(24, 3)),
+            lambda: nn.Sequential(
+                nn.Embedding(20, 4, max_norm=1.0), nn.Flatten(), nn.Linear(24, 3)
+            ),
             silos(TOKENS, tokens=True),
             "max_norm",
             3,
         ),
-        (nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5)), None, r"eval\(\)", 3),
-        (nn.Sequential(nn.Linear(8, 3)).half(), None, "float32", 2),
-        (nn.Sequential(nn.LazyLinear(3)), None, "has no size yet", 2),
+        (lambda: nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5)), None, r"eval\(\)", 3),
+        (lambda: nn.Sequential(nn.Linear(8, 3)).half(), None, "float32", 2),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), None, "has no size yet", 2),
         (
-            own(
+            lambda: own(
                 lambda self, x: self.head(nn.functional.one_hot(x, 20).float().mean(1)),
                 head=nn.Linear(20, 3),
             ),
@@ -184,7 +186,7 @@ def frozen() -> nn.Module:
             3,
         ),
         (
-            own(lambda self, x: x.tolist(), head=nn.Linear(8, 3)),
+            lambda: own(lambda self, x: x.tolist(), head=nn.Linear(8, 3)),
             None,
             "training.logits|got list",
             2,
@@ -192,7 +194,7 @@ def frozen() -> nn.Module:
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(
-    model: nn.Module,
+    make: Callable[[], nn.Module],
     records: list[tuple[np.ndarray, np.ndarray]] | None,
     words: str,
     code: int,
@@ -200,7 +202,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(SumusError, match=words) as refusal:
         run(
-            model,
+            make(),
             tmp_path,
             records,
             **({"training.vocabulary": 20} if records and code == 3 else {}),

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from sumus.gradients.losses import OwnLoss as OwnLoss, record_loss as record_loss
     from sumus.gradients.moments import add_moments as add_moments
     from sumus.gradients.per_record import PerRecordGradients as PerRecordGradients
+    from sumus.gradients.preconditioning import (
+        Block as Block,
+        KroneckerMap as KroneckerMap,
+        PublicMap as PublicMap,
+        blocks_of as blocks_of,
+    )
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
     from sumus.gradients.stored_tangents import StoredChunk as StoredChunk
     from sumus.gradients.tangents import Tangents as Tangents
@@ -52,6 +58,7 @@ __getattr__, __dir__, __all__ = door(
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",
+    preconditioning="Block KroneckerMap PublicMap blocks_of",
     scatter="ONE centred_moments",
     stored_tangents="StoredChunk",
     tangents="Tangents",

@@ -19,6 +19,8 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.gradients.layered import LayeredPath
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.losses import OwnLoss, record_loss
+from sumus.gradients.parts import Outer
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_thread_each
 from sumus.gradients.vmapped import VmapPath
 from sumus.noise import Grid
@@ -64,7 +66,7 @@ class ExaminedModel:
         self.path: LayeredPath | VmapPath = layered or VmapPath(model, self._record_loss)
         self.linear = LinearModel.of(model, loss) if self.path.name == "linear" else None
         self._largest_chunk = min(_CHUNK[self.path.name], self._most_records(memory_cap_bytes))
-        self._chunks: dict[Form, tuple[int, int]] = {}
+        self._chunks: dict[tuple[Form, bool], tuple[int, int]] = {}
         self._batches = 0
         self._lock = threading.Lock()
 
@@ -88,20 +90,38 @@ class ExaminedModel:
         with torch.no_grad():
             return [piece() for piece in work]
 
-    def chunk_for(self, form: Form) -> tuple[int, int]:
+    def chunk_for(self, form: Form, mapped: PublicMap | None = None) -> tuple[int, int]:
         """(records per chunk, model outputs) for a form of record; examines the model the first
         time and rechecks it now and then.
+
+        Args:
+            mapped: a public map in front of clipping, which is examined with the model.
         """
+        asked = (form, mapped is not None)
         with self._lock:
             self._batches += 1
-            if form not in self._chunks:
-                with torch.no_grad():
-                    self._chunks[form] = self._examine(form)
+            if asked not in self._chunks:
+                self._chunks[asked] = self._examined(form, mapped)
             elif isinstance(self.path, VmapPath) and _now_and_then(self._batches):
                 self.run([self.path.recheck])
-            return self._chunks[form]
+            return self._chunks[asked]
 
-    def _examine(self, form: Form) -> tuple[int, int]:
+    def _examined(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
+        """What `_examine` says; of a chain that was examined already in this process, as by another
+        silo's party, what it said then.
+        """
+
+        def examine_it() -> tuple[int, int]:
+            with torch.no_grad():
+                return self._examine(form, mapped)
+
+        # a recording is made anew, of which purity keeps what it found out; a map is its party's own
+        if isinstance(self.path, VmapPath) or mapped is not None:
+            return examine_it()
+        key = ("layers", self.kind, form, self._largest_chunk)
+        return verdict(self._model, key, examine_it, loss=self._record_loss)
+
+    def _examine(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
         """Try the model on made-up records; fall back to single records if a record's bits depend
         on its company.
         """
@@ -112,7 +132,7 @@ class ExaminedModel:
         parameters = made_up_parameters(self._model)
         if isinstance(path, VmapPath):
             chunk = self.run([lambda: path.record(parameters, x, y)])[0]
-        compute = self.computed_at(parameters)
+        compute = self.computed_at(parameters, mapped)
 
         def isolated() -> bool:
             return self.run(
@@ -121,7 +141,7 @@ class ExaminedModel:
 
         apart = (
             verdict(self._model, ("isolated", form, chunk), isolated, loss=self._record_loss)
-            if isinstance(path, VmapPath)
+            if isinstance(path, VmapPath) and mapped is None
             else isolated()
         )
         if not apart:
@@ -146,20 +166,17 @@ class ExaminedModel:
         return try_out(self._model, self.kind.records(1, form)).shape[1]
 
     def computed_at(
-        self, parameters: torch.Tensor
+        self, parameters: torch.Tensor, mapped: PublicMap | None = None
     ) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
         """What a chunk's gradients are made of, in every form in which they are used."""
-        chunk_gradients, linear = (
-            self.path.bind(parameters),
-            self.linear and self.linear.at(parameters),
-        )
+        chunk_gradients = self.path.bind(parameters, mapped)
+        linear = self.linear.at(parameters) if self.linear and mapped is None else None
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-            parts = [
-                part
-                for ghost in (False, True)
-                for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)
-            ]
+            parts = chunk_gradients(chunk_x, chunk_y, ghost=False)
+            # only what has positions is kept in another form for sums that are rounded once
+            if self.path.name != "vmap" and not all(isinstance(part, Outer) for part in parts):
+                parts = [*parts, *chunk_gradients(chunk_x, chunk_y, ghost=True)]
             integers = np.zeros(self.path.dimension, np.int64)
             closed = (
                 [

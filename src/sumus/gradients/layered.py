@@ -8,7 +8,7 @@ pass at all: the gradient at the outputs is all there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import final
 
@@ -18,6 +18,7 @@ from torch import nn
 from sumus.gradients.images import Maximum, Window
 from sumus.gradients.layers import LAYERS, LayerGradient, Weights, pair
 from sumus.gradients.parts import ChunkGradients, Part
+from sumus.gradients.preconditioning import PublicMap
 from sumus.purity import fresh_chain, layers_of
 from sumus.tasks import Loss
 
@@ -74,16 +75,50 @@ class LayeredPath:
             return None
         return cls(steps, loss)
 
-    def bind(self, parameters: torch.Tensor) -> ChunkGradients:
+    def bind(self, parameters: torch.Tensor, mapped: PublicMap | None = None) -> ChunkGradients:
         """The gradients of any chunk at these parameters, one part or two per layer that has some,
-        in flat order.
+        in flat order; behind a public map one part per layer, in the map's order.
         """
-        return partial(self._parts, [layer.unpack(parameters) for layer in self._layers])
+        pieces = [layer.unpack(parameters) for layer in self._layers]
+        return (
+            partial(self._parts, pieces)
+            if mapped is None
+            else partial(self._mapped, pieces, mapped)
+        )
+
+    def _mapped(
+        self,
+        pieces: Sequence[Weights],
+        mapped: PublicMap,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        ghost: bool,
+    ) -> list[Part]:
+        """Every layer's part behind a public map; there are no factors over positions, so `ghost`
+        changes nothing.
+        """
+        return [
+            mapped.part(layer.start, layer.whole(entered, delta))
+            for layer, entered, delta in self._factors(pieces, x, y)
+        ]
 
     def _parts(
         self, pieces: Sequence[Weights], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
     ) -> list[Part]:
-        """Forward through the chain, back to the outputs of its layers, and the parts of each."""
+        """The parts of each layer."""
+        return [
+            part
+            for layer, entered, delta in self._factors(pieces, x, y)
+            for part in layer.parts(entered, delta, ghost=ghost)
+        ]
+
+    def _factors(
+        self, pieces: Sequence[Weights], x: torch.Tensor, y: torch.Tensor
+    ) -> Iterator[tuple[LayerGradient, torch.Tensor, torch.Tensor]]:
+        """Forward through the chain and back to the outputs of its layers: what entered each, and
+        the loss gradient at its output.
+        """
         entered: list[torch.Tensor] = []
         outputs: list[torch.Tensor] = []
         weights = iter(pieces)
@@ -102,11 +137,7 @@ class LayeredPath:
         deltas: Sequence[torch.Tensor] = [gradient]
         if hidden.requires_grad:
             deltas = torch.autograd.grad(hidden, outputs, gradient)
-        return [
-            part
-            for layer, inputs, delta in zip(self._layers, entered, deltas, strict=True)
-            for part in layer.parts(inputs, delta, ghost=ghost)
-        ]
+        return zip(self._layers, entered, deltas, strict=True)
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """From the order of the parts to the flat order of the model, in place."""

@@ -43,7 +43,7 @@ class LayerGradient(ABC):
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, start: int) -> None:
-        self._shape, self._start = tuple(layer.weight.shape), start
+        self._shape, self.start = tuple(layer.weight.shape), start
         self._bias = layer.bias is not None
         self._outputs, self._width = self._shape[0], math.prod(self._shape[1:])
 
@@ -64,9 +64,9 @@ class LayerGradient(ABC):
 
     def unpack(self, parameters: torch.Tensor) -> Weights:
         """Matrix and bias from the flat vector."""
-        end = self._start + self._outputs * self._width
+        end = self.start + self._outputs * self._width
         bias = parameters[end : end + self._outputs] if self._bias else None
-        return aligned(self._matrix(parameters[self._start : end].view(self._shape)), bias)
+        return aligned(self._matrix(parameters[self.start : end].view(self._shape)), bias)
 
     @abstractmethod
     def apply(self, hidden: torch.Tensor, weights: Weights) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,6 +95,14 @@ class LayerGradient(ABC):
         weights = Rows(torch.bmm(delta.transpose(1, 2), entered)[..., :width].flatten(1))
         return [weights, Rows(delta.sum(1))] if self._bias else [weights]
 
+    def whole(self, entered: torch.Tensor, delta: torch.Tensor) -> Outer | Rows:
+        """The per-record gradients as one part in the order of the model's flat vector."""
+        first, *bias = self.parts(entered, delta, ghost=False)
+        if isinstance(first, Rows):
+            ordered = self._in_model_order(first.values)
+            return Rows(torch.cat([ordered, *(part.as_rows() for part in bias)], dim=1))
+        return cast(Outer, first)  # factors over positions are kept only where `ghost` allows them
+
     @abstractmethod
     def restore(self, vector: torch.Tensor) -> None:
         """Bring this layer's part of a sum from the order of its parts to that of the model, in
@@ -108,6 +116,10 @@ class LayerGradient(ABC):
     def _outputs_last(self, delta: torch.Tensor) -> torch.Tensor:
         """The gradient at the output with outputs as its last axis."""
         return delta
+
+    def _in_model_order(self, rows: torch.Tensor) -> torch.Tensor:
+        """Stored gradients of the weights, brought to the order of the model."""
+        return rows
 
 
 @final
@@ -151,10 +163,13 @@ class ConvolutionLayer(LayerGradient):
 
     def restore(self, vector: torch.Tensor) -> None:
         """From (output, row, column, channel) to (output, channel, row, column)."""
+        part = vector[self.start : self.start + self._outputs * self._width]
+        part.copy_(self._in_model_order(part[None])[0].clone())
+
+    def _in_model_order(self, rows: torch.Tensor) -> torch.Tensor:
         outputs, channels, height, width = self._shape
-        part = vector[self._start : self._start + outputs * self._width]
-        ordered = part.view(outputs, height, width, channels).permute(0, 3, 1, 2)
-        part.copy_(ordered.reshape(-1).clone())
+        stored = rows.view(-1, outputs, height, width, channels)
+        return stored.permute(0, 1, 4, 2, 3).reshape(len(rows), -1)
 
     def _matrix(self, weight: torch.Tensor) -> torch.Tensor:
         return weight.permute(0, 2, 3, 1).flatten(1)

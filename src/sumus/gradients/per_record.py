@@ -26,6 +26,7 @@ from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.gradients.losses import OwnLoss
 from sumus.gradients.parts import ChunkGradients, Part
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.totals import Totals
 from sumus.gradients.unit_sums import UnitSums
 from sumus.gradients.units import Units
@@ -128,6 +129,7 @@ class PerRecordGradients:
         rounding: str = "record",
         source: RandomSource | None = None,
         units: Units | None = None,
+        mapped: PublicMap | None = None,
     ) -> GradientSum:
         """Σ_j round(r/C · clip_C(∇f_j)) over a batch, which may be empty; where units are made of
         several rows, Σ_p round(r/C · clip_C(Σ_j w_j·∇f_{p,j})) (`unit_sums`).
@@ -142,6 +144,7 @@ class PerRecordGradients:
                 at random without bias, "sum" adds in float64 and truncates once.
             source: random bits for "stochastic".
             units: of the batch's rows; omitted: each is one.
+            mapped: a public map P: clip_C(P·∇f_j) instead, and integers in the order of P.
         """
         grid = Grid(clip_norm, resolution)
         if clip_norm < SMALLEST_CLIP_NORM:
@@ -177,8 +180,9 @@ class PerRecordGradients:
         totals = Totals(self.dimension, grid=grid, rounding=rounding, source=source)
         if len(x):
             rows = self._cast(x.detach(), y)
-            self._add_batch(parameters.detach().to(self._dtype), *rows, units, totals)
-        integers = self._path.restore(totals.integers())
+            self._add_batch(parameters.detach().to(self._dtype), *rows, units, totals, mapped)
+        integers = totals.integers()
+        integers = integers if mapped is not None else self._path.restore(integers)
         return GradientSum(
             integers, clipped=totals.clipped, nonfinite=totals.nonfinite, records=units.count
         )
@@ -236,10 +240,11 @@ class PerRecordGradients:
         y: torch.Tensor,
         units: Units,
         totals: Totals,
+        mapped: PublicMap | None,
     ) -> None:
         """Go through a batch on as many threads as pay."""
         self._loss.check(y.numpy()[:0], 1)  # their shape, before a model is tried with such labels
-        chunk, outputs = self._examined.chunk_for(self._kind.form(x, y))
+        chunk, outputs = self._examined.chunk_for(self._kind.form(x, y), mapped)
         self._loss.check(y.numpy(), outputs)
         large = (
             len(x) * self.dimension >= _WORTH_A_THREAD
@@ -248,7 +253,8 @@ class PerRecordGradients:
         )
         threads = torch.get_num_threads() if large else 1
         model, grouped = self._examined.linear, units.of_row is not None
-        in_one_pass = model and totals.rounding == "record" and chunk > 1 and not grouped
+        plain = not grouped and mapped is None
+        in_one_pass = model and totals.rounding == "record" and chunk > 1 and plain
         linear = model.at(parameters) if model and in_one_pass else None
         if linear and threads == 1:
             # no tensors in between: nothing to record gradients of or to keep on one thread
@@ -264,7 +270,7 @@ class PerRecordGradients:
             ]
         else:
             bound = self._path.bind(
-                parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters
+                parameters.clone() if parameters.data_ptr() % _ALIGNMENT else parameters, mapped
             )
             batch = _Batch(bound, x, y, units, chunk)
             work = batch.in_units(sums) if grouped else batch.in_rows(sums)

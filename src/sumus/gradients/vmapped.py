@@ -17,6 +17,7 @@ from torch.func import grad
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.parts import ChunkGradients, Part, Rows
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_torch_thread
 from sumus.purity import ChunkFunction, RecordLoss, call_with, certified_gradients, same_bits
 
@@ -91,9 +92,9 @@ class VmapPath:
         """Of everything that was recorded."""
         return [recorded.digest() for recorded in self._recorded.values()]
 
-    def bind(self, parameters: torch.Tensor) -> ChunkGradients:
-        """The gradients of any chunk at these parameters."""
-        return partial(self._parts, self._pieces(parameters))
+    def bind(self, parameters: torch.Tensor, mapped: PublicMap | None = None) -> ChunkGradients:
+        """The gradients of any chunk at these parameters, behind a public map if there is one."""
+        return partial(self._parts, self._pieces(parameters), mapped)
 
     def _pieces(self, parameters: torch.Tensor) -> dict[str, torch.Tensor]:
         """The flat vector under the names of the parameters."""
@@ -104,13 +105,20 @@ class VmapPath:
         return weights
 
     def _parts(
-        self, pieces: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
+        self,
+        pieces: Mapping[str, torch.Tensor],
+        mapped: PublicMap | None,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        ghost: bool,
     ) -> list[Part]:
         """One stored row per record; there are no factors to keep, so `ghost` changes nothing."""
         gradients = self._recorded[x.shape, y.shape, x.dtype](pieces, x, y)
-        return [
-            Rows(torch.cat([gradients[name].reshape(len(x), -1) for name in self._shapes], dim=1))
-        ]
+        rows = Rows(
+            torch.cat([gradients[name].reshape(len(x), -1) for name in self._shapes], dim=1)
+        )
+        return [rows if mapped is None else mapped.part(0, rows)]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """Rows are in flat order already."""

@@ -219,7 +219,7 @@ def certified_gradients(
     return _kept(model, key, lambda: chunk_function(single, weights, *rows), loss)
 
 
-def verdict(model: nn.Module, key: Hashable, make: Callable[[], bool], *, loss: RecordLoss) -> bool:
+def verdict(model: nn.Module, key: Hashable, make: Callable[[], T], *, loss: RecordLoss) -> T:
     """What a test on this machine says about a model and its loss, which it need not take twice."""
     return _kept(model, ("verdict", key, torch.get_num_threads()), make, loss)
 
