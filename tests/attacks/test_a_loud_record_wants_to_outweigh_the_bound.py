@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sumus.tasks import Link
-from tests.training.test_tangent_pass import Raw, bounds_for, labels_for, matrices, moved
+from support.tangents import Raw, bounds_for, labels_for, matrices, moved
 
 STEP = 0.05
 

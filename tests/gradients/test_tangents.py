@@ -39,7 +39,10 @@ def _unfrozen(model: nn.Sequential, names: tuple[str, ...]) -> nn.Module:
 
 
 MODELS = {
-    "factors": (lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)), {2}),
+    "factors": (
+        lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)),
+        {2},
+    ),
     "frozen first layer": (_frozen_first, {2}),
     "weights without their bias": (
         lambda: _unfrozen(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), ("0.w", "2")),

@@ -168,9 +168,9 @@ class StoredChunk:
             compared: outputs count by their differences alone (softmax), so that what they have in
                 common is taken out.
         """
-        finite = np.isfinite(outputs).all(axis=1)
+        finite = np.asarray(np.isfinite(outputs).all(axis=1))
         for part in parts:
-            finite &= part.finite()
+            finite = finite & part.finite()
         outputs = np.where(finite[:, None], outputs, 0.0)
         parts = tuple(part.kept(finite, compared=compared) for part in parts)
         if compared:
