@@ -63,7 +63,9 @@ class ExaminedModel:
         self.loss, self.kind = loss, kind
         self._model, self._record_loss = model, record_loss(loss)
         layered = None if isinstance(loss, OwnLoss) else LayeredPath.of(model, loss)
-        self.path: LayeredPath | VmapPath = layered or VmapPath(model, self._record_loss)
+        self.path: LayeredPath | VmapPath = layered or VmapPath(
+            model, self._record_loss, most_bytes=memory_cap_bytes
+        )
         self.linear = LinearModel.of(model, loss) if self.path.name == "linear" else None
         self._largest_chunk = min(_CHUNK[self.path.name], self._most_records(memory_cap_bytes))
         self._chunks: dict[tuple[Form, bool], tuple[int, int]] = {}

@@ -1,7 +1,8 @@
 """What a silo computes and what the server does with a sum.
 
 `local` has a local update per algorithm, `noise` draws every silo's share, `sampling` the batches,
-`server` moves the model, `preparation` makes records and model ready and says which rows are one
+`server` moves the model, `low_rank` puts adapters
+on a frozen one, `preparation` makes records and model ready and says which rows are one
 person's, `evaluation` measures.
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         at_home as at_home,
         knows_its_code as knows_its_code,
     )
+    from sumus.training.low_rank import LowRank as LowRank, lora as lora, merged as merged
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
         require_same as require_same,
@@ -62,6 +64,7 @@ __getattr__, __dir__, __all__ = door(
     local__update="LocalUpdate LocalUpdater",
     local__work="LocalWork",
     local_parameters="LocalPart at_home knows_its_code",
+    low_rank="LowRank lora merged",
     machine_arithmetic="arithmetic require_same",
     models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",

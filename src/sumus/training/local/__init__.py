@@ -8,6 +8,7 @@ ready for the secure sum.
 | `convex-pass`  | a noiseless pass over bins         | round(θ_S − θ₀) + ξ                              |
 | `tangent-pass` | such a pass, linearised at θ₀      | round(u_S) + ξ                                   |
 | `normal-equations` | nothing                        | Σ_j trunc(x_j·x_jᵀ, x_j·y_jᵀ) + ξ                |
+| `newton`       | nothing                            | Σ_j trunc(x_j·x_jᵀ), Σ_j trunc(clip(∇f_j)), + ξ  |
 | `silo`         | noiseless SGD                      | trunc(clip(θ_S − θ₀)) + ξ                        |
 | `fedavg`       | noiseless SGD (no privacy)         | round(θ_S − θ₀)                                  |
 
