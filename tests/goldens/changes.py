@@ -29,6 +29,9 @@ ADDED: dict[str, Any] = {
     "privacy.silos_per_person": 1,
     "data.person_weighting": "mean",
     "describe.bins": 32,
+    "training.whitening": 0.5,
+    "training.matrix_share": 0.3,
+    "training.ridge": 0.001,
 }
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 

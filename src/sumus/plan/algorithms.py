@@ -42,7 +42,8 @@ class AlgorithmRules:
         steps: how `resolve` fills in local steps and divisor: one Poisson batch a round, several of
             them, bins of all records, or no step at all.
         sums: what silos add up: updates of the model, moments of their records, of which the
-            server makes the model, or how many of them are in which cell, and there is no model.
+            server makes the model, gradients beside second moments, by which the server bends
+            them, or how many records are in which cell, and there is no model.
         rounding: what `noise.rounding = "auto"` means.
         guarantee: module of `guarantee/algorithms/`.
         local: module of `training/local/`.
@@ -57,7 +58,7 @@ class AlgorithmRules:
     steps: Literal["one", "several", "bins", "none"]
     guarantee: str
     local: str
-    sums: Literal["updates", "moments", "cells"] = "updates"
+    sums: Literal["updates", "moments", "curvature", "cells"] = "updates"
     rounding: Literal["record", "sum"] = "record"
     bounded_records: bool = False
     keys: frozenset[str] = frozenset()
@@ -90,6 +91,15 @@ _SOLVED = (
 )
 
 _LOCAL = frozenset({"training.local_parameters"})
+
+_WHOLE = (
+    "has no meaning for newton (every record counts in every round, in one step)",
+    "Leave it out.",
+)
+_BENT = (
+    "has no meaning for newton (the server bends every step by released second moments)",
+    "Leave it out, or use server_momentum.",
+)
 
 _COUNTED = (
     "has no meaning for describe (every record is counted once, in one sum)",
@@ -195,6 +205,39 @@ _RULES = (
                     "silo.learning_rate",
                 )
             },
+        },
+    ),
+    AlgorithmRules(
+        name="newton",
+        protects="records",
+        steps="none",
+        sums="curvature",
+        guarantee="newton",
+        local="newton",
+        bounded_records=True,
+        keys=_BOUNDED
+        | {"training.clip_norm", "training.coordinates", "training.matrix_share", "training.ridge"},
+        refuses={
+            "federation.local_steps": Refusal(*_WHOLE, allowed=(1,)),
+            "training.sampling_rate": Refusal(*_WHOLE, allowed=(1.0,)),
+            "training.batch_size": Refusal(*_WHOLE),
+            "training.divisor": Refusal(*_WHOLE, allowed=(1.0,)),
+            "silo.local_steps": Refusal(*_WHOLE),
+            "noise.rounding": Refusal(
+                "must be auto or record for newton (its integers are exact, record by record)",
+                "Leave it out.",
+                allowed=("record",),
+            ),
+            **{
+                key: Refusal(*_BENT)
+                for key in (
+                    "training.learning_rates",
+                    "training.local_momentum",
+                    "training.server_optimizer",
+                    "silo.learning_rate",
+                )
+            },
+            **_no_penalty("newton"),
         },
     ),
     AlgorithmRules(

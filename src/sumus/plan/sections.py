@@ -27,6 +27,7 @@ from sumus.files import (
 )
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES, algorithms_with
+from sumus.plan.sizes import WHITENED_FEATURES
 from sumus.tasks import TASKS
 
 __all__ = [
@@ -132,6 +133,15 @@ class TrainingSectionPlan(RuledTable):
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
     features: str = key("none", text())  # public fixed feature map in front of the model
+    # how many directions of the feature map are kept, those in which made-up pictures differ most;
+    # omitted: all
+    components: int | None = key(
+        None, optional(whole(low=1, high=10**6)), only=("training.features", *WHITENED_FEATURES)
+    )
+    # how far made-up pictures even out the directions of the feature map: 0 not at all, 1 wholly
+    whitening: float = key(
+        0.5, number(low=0.0, high=1.0), only=("training.features", *WHITENED_FEATURES)
+    )
     # records are scaled to norm at most this, bias included
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
@@ -187,6 +197,13 @@ class TrainingSectionPlan(RuledTable):
         optional(whole(low=1, high=10**12)),
         only=algorithms_with("training.coordinates"),
     )
+    # newton: share of a record's squared length that is its second moments, the rest its gradient
+    matrix_share: float = key(
+        0.3, number(low=0.01, high=0.99), only=algorithms_with("training.matrix_share")
+    )
+    # newton: what every direction's second moment counts for besides its own, over feature_bound²
+    # and the number of records
+    ridge: float = key(0.001, number(low=0.0, high=1e6), only=algorithms_with("training.ridge"))
     # variance of the unsent noise, in shares (κ)
     state_noise: float = key(
         2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")

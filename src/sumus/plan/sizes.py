@@ -21,6 +21,7 @@ __all__ = [
     "MODELS",
     "RANDOM_FILTERS",
     "RANDOM_WIDTH",
+    "WHITENED_FEATURES",
     "cnn_flat_features",
     "feature_shape",
     "float_sum_terms",
@@ -30,6 +31,8 @@ __all__ = [
 LINEAR_MODELS = ("softmax", "linear", "logistic")
 MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
 FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
+WHITENED_FEATURES = ("gabor", "phases", "scatter", "random")
+"""Maps of images that made-up pictures centre and whiten, and so have components."""
 
 # The convolutional network of Papernot et al. (arXiv:2007.14191) and of Heikkilä 2025: (channels,
 # kernel, stride, padding), each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden
@@ -115,8 +118,16 @@ def cnn_flat_features(shape: Sequence[int]) -> int:
     return channels * math.prod(sides)
 
 
-def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of one record behind the named public feature map (`sumus.features.maps`)."""
+def feature_shape(
+    features: str, shape: Sequence[int], components: int | None = None
+) -> tuple[int, ...]:
+    """Shape of one record behind the named public feature map (`sumus.features.maps`).
+
+    Args:
+        components: `training.components`, directions of the map that are kept; None: all.
+    """
+    if components is not None:
+        return (_kept(features, shape, components),)
     if features in ("none", "centred"):
         return tuple(shape)
     if features == "random" and len(shape) == 1:
@@ -140,6 +151,19 @@ def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
         "efficientnet-lite0": 1280,
     }
     return (counts[features],)
+
+
+def _kept(features: str, shape: Sequence[int], components: int) -> int:
+    """As many components as the plan keeps; refused where the map has not so many, or none."""
+    if features not in WHITENED_FEATURES or len(shape) != 3:
+        known = ", ".join(WHITENED_FEATURES)
+        rule = f"is for training.features = {known} of images, whose directions are public"
+        raise PlanError("training.components", components, rule, "Leave it out.")
+    (width,) = feature_shape(features, shape)
+    if components > width:
+        rule = f"must not exceed the {width} numbers of training.features = {features}"
+        raise PlanError("training.components", components, rule, "Lower it, or leave it out.")
+    return components
 
 
 def float_sum_terms(records: int) -> int:

@@ -87,7 +87,12 @@ class PublicFeatures:
         """Those of a plan, for records of this shape."""
         training = plan.training
         return cls(
-            feature_map(training.features, shape),
+            feature_map(
+                training.features,
+                shape,
+                components=training.components,
+                whitening=training.whitening,
+            ),
             training.feature_bound if plan.rules.bounded_records else None,
             training.feature_norm,
         )
@@ -174,7 +179,8 @@ def prepare(
 
 def named_model(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -> nn.Module:
     """The model that a plan names, for records of this shape before the plan's features."""
-    return model_behind(plan, feature_shape(plan.training.features, shape), labels)
+    behind = feature_shape(plan.training.features, shape, plan.training.components)
+    return model_behind(plan, behind, labels)
 
 
 def in_front(

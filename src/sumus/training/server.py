@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sumus.errors import StorageError
 from sumus.guarantee import NoiseDesign, NormGate
+from sumus.training.bending import Bending
 from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
@@ -40,6 +41,7 @@ class Server:
         self._first = np.zeros_like(self._iterate) if "first" in remembered else _NONE
         self._second = np.zeros_like(self._iterate) if "second" in remembered else _NONE
         self._rounds = 0
+        self._bending = Bending(design) if design.resolved.rules.sums == "curvature" else None
 
     @property
     def _remembered(self) -> frozenset[str]:
@@ -88,11 +90,14 @@ class Server:
             return self._solve(decoded, survivors)
         if self._design.plan.describes:
             return self._take(decoded - self._iterate)
-        update = decoded
-        update *= self._design.update_scale
-        update *= self._design.resolved.invited / max(
-            survivors, 1
-        )  # the number of survivors is public
+        if self._bending is not None:
+            update = training.learning_rate * self._bending.direction(decoded, survivors)
+        else:
+            update = decoded
+            update *= self._design.update_scale
+            update *= self._design.resolved.invited / max(
+                survivors, 1
+            )  # the number of survivors is public
         self._rounds += 1
         momentum, kept = training.server_momentum, "first" in self._remembered
         if training.server_optimizer == "sgd":
@@ -133,7 +138,8 @@ class Server:
         later rounds depend on.
         """
         kept = {"mean": self._mean, "first": self._first, "second": self._second}
-        return {
+        bent = {} if self._bending is None else {"moments": self._bending.state()}
+        return bent | {
             "iterate": self._iterate.astype(np.float32),
             **{name: kept[name] for name in kept if name in self._remembered},
             "rounds": np.array([float(self._rounds)]),
@@ -147,6 +153,13 @@ class Server:
                     f"checkpoint lacks a fitting {name!r}: it was written for another model. Start "
                     "a new run."
                 )
+        if self._bending is not None and not self._bending.restore(
+            state.get("moments", np.zeros(0))
+        ):
+            raise StorageError(
+                "checkpoint lacks fitting 'moments': it was written for another model. Start a "
+                "new run."
+            )
         self._iterate = state["iterate"].astype(np.float64)
         if "mean" in self._remembered:
             self._mean = state["mean"].copy()

@@ -12,6 +12,7 @@
 |               |   ∘ T × subsampled(noise of all counted silos)   |   in all steps but the last     |
 | `convex-pass` | T × one draw per round, sensitivity P·γC/b       | convex smooth losses            |
 | `normal-equations` | one draw, sensitivity √(R⁴ + R²B²)          | bounded records and targets     |
+| `newton`      | T × one draw, moments and gradient together      | any loss of bounded records     |
 | `silo`        | T × noise of all counted silos, unit one silo    | always                          |
 
 For S > 1 the per-step accounting of Heikkilä 2025 is reported for comparison, never as a guarantee:
