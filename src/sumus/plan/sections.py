@@ -99,7 +99,7 @@ class FederationPlan(RuledTable):
     # organisations that take part; omitted: taken from the data
     silos: int | None = key(None, optional(whole(low=1)))
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    # gradient steps per round; convex-pass: bins of a pass
+    # gradient steps per round; convex-pass, tangent-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
     # over a silo's records, instead of local_steps
     local_epochs: float | None = key(
@@ -142,7 +142,7 @@ class TrainingSectionPlan(RuledTable):
     whitening: float = key(
         0.5, number(low=0.0, high=1.0), only=("training.features", *WHITENED_FEATURES)
     )
-    # records are scaled to norm at most this, bias included
+    # records are scaled to norm at most this, bias included; tangent-pass: their Jacobians are
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
     )
@@ -172,9 +172,10 @@ class TrainingSectionPlan(RuledTable):
     learning_rates: tuple[float, ...] | None = key(
         None, optional(names(number(low=1e-30, high=1e30)))
     )
-    # of local steps; not for convex-pass
+    # of local steps; not for convex-pass and tangent-pass
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
+    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg; tangent-pass: of the squared
+    # distance from the round's model
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))
     # public, of gradient sums; omitted: the expected batch size
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
@@ -204,6 +205,11 @@ class TrainingSectionPlan(RuledTable):
     # newton: what every direction's second moment counts for besides its own, over feature_bound²
     # and the number of records
     ridge: float = key(0.001, number(low=0.0, high=1e6), only=algorithms_with("training.ridge"))
+    # parameters that are trained, by how their names begin, with commas between; the others keep
+    # their first value; omitted: all that take a gradient
+    tangent_layers: str | None = key(
+        None, optional(text()), only=algorithms_with("training.tangent_layers")
+    )
     # variance of the unsent noise, in shares (κ)
     state_noise: float = key(
         2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")
