@@ -5,19 +5,20 @@ A record's gradient has one of three shapes, and the sum is rounded in one of th
     shape, by the model                            rounding "record"  "stochastic"  "sum"
     linear   δ ⊗ [x, 1]        linear.py           compiled loop      as layers     as layers
     layers   a part per layer  layered.py          truncated          stored rows   kept as factors
-    vmap     a stored row      vmapped.py          truncated          stored rows   added up
+    vmap     one a parameter   vmapped.py          truncated          stored rows   kept as factors
 
     "record"      every record is truncated towards zero (compiled, int32 in blocks)
     "stochastic"  every record is rounded at random, without bias
     "sum"         the float64 sum is truncated once
 
 A batch goes through the room like this: `per_record` (checks, chunks, threads) asks `examination`
-for the path of the model and for how many records may be computed at once; the path returns
-`parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
+for the path of the model and for how many records may be computed at once; the path returns `parts`
+(`Outer`, `Rows`, `Tokens`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`devices` lets a chain's passes run elsewhere, `images` has the loops of convolutions, `moments` and
-`scatter` have those of normal equations, `losses` a user's own loss, `tangents` and
-`stored_tangents` outputs and Jacobians as stored numbers, `threads` one torch thread a piece of work.
+`images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
+normal equations, `losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians
+as stored numbers, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
+of work.
 """
 
 from __future__ import annotations
