@@ -15,8 +15,9 @@ A batch goes through the room like this: `per_record` (checks, chunks, threads) 
 for the path of the model and for how many records may be computed at once; the path returns
 `parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations, `losses` a user's own loss, `threads` one torch thread a
-piece of work.
+`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations,
+`losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians as stored numbers,
+`threads` one torch thread a piece of work.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         outer_norms2 as outer_norms2,
         run_pass as run_pass,
         scales as scales,
+        to_capped_residuals as to_capped_residuals,
     )
     from sumus.gradients.layers import LAYERS as LAYERS
     from sumus.gradients.losses import OwnLoss as OwnLoss, record_loss as record_loss
@@ -43,19 +45,23 @@ if TYPE_CHECKING:
         blocks_of as blocks_of,
     )
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
+    from sumus.gradients.stored_tangents import StoredChunk as StoredChunk
+    from sumus.gradients.tangents import Tangents as Tangents
     from sumus.gradients.threads import one_torch_thread as one_torch_thread
     from sumus.gradients.units import Units as Units
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     examination="made_up_parameters",
-    kernels="outer_norms2 run_pass scales",
+    kernels="outer_norms2 run_pass scales to_capped_residuals",
     losses="OwnLoss record_loss",
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",
     preconditioning="Block KroneckerMap PublicMap blocks_of",
     scatter="ONE centred_moments",
+    stored_tangents="StoredChunk",
+    tangents="Tangents",
     threads="one_torch_thread",
     units="Units",
 )

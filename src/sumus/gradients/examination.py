@@ -19,6 +19,7 @@ from sumus.errors import GuaranteeError, PlanError
 from sumus.gradients.layered import LayeredPath
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.losses import OwnLoss, record_loss
+from sumus.gradients.parts import Outer
 from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_thread_each
 from sumus.gradients.vmapped import VmapPath
@@ -62,7 +63,9 @@ class ExaminedModel:
         self.loss, self.kind = loss, kind
         self._model, self._record_loss = model, record_loss(loss)
         layered = None if isinstance(loss, OwnLoss) else LayeredPath.of(model, loss)
-        self.path: LayeredPath | VmapPath = layered or VmapPath(model, self._record_loss)
+        self.path: LayeredPath | VmapPath = layered or VmapPath(
+            model, self._record_loss, most_bytes=memory_cap_bytes
+        )
         self.linear = LinearModel.of(model, loss) if self.path.name == "linear" else None
         self._largest_chunk = min(_CHUNK[self.path.name], self._most_records(memory_cap_bytes))
         self._chunks: dict[tuple[Form, bool], tuple[int, int]] = {}
@@ -100,11 +103,25 @@ class ExaminedModel:
         with self._lock:
             self._batches += 1
             if asked not in self._chunks:
-                with torch.no_grad():
-                    self._chunks[asked] = self._examine(form, mapped)
+                self._chunks[asked] = self._examined(form, mapped)
             elif isinstance(self.path, VmapPath) and _now_and_then(self._batches):
                 self.run([self.path.recheck])
             return self._chunks[asked]
+
+    def _examined(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
+        """What `_examine` says; of a chain that was examined already in this process, as by another
+        silo's party, what it said then.
+        """
+
+        def examine_it() -> tuple[int, int]:
+            with torch.no_grad():
+                return self._examine(form, mapped)
+
+        # a recording is made anew, of which purity keeps what it found out; a map is its party's own
+        if isinstance(self.path, VmapPath) or mapped is not None:
+            return examine_it()
+        key = ("layers", self.kind, form, self._largest_chunk)
+        return verdict(self._model, key, examine_it, loss=self._record_loss)
 
     def _examine(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
         """Try the model on made-up records; fall back to single records if a record's bits depend
@@ -158,11 +175,10 @@ class ExaminedModel:
         linear = self.linear.at(parameters) if self.linear and mapped is None else None
 
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
-            parts = [
-                part
-                for ghost in (False, True)
-                for part in chunk_gradients(chunk_x, chunk_y, ghost=ghost)
-            ]
+            parts = chunk_gradients(chunk_x, chunk_y, ghost=False)
+            # only what has positions is kept in another form for sums that are rounded once
+            if self.path.name != "vmap" and not all(isinstance(part, Outer) for part in parts):
+                parts = [*parts, *chunk_gradients(chunk_x, chunk_y, ghost=True)]
             integers = np.zeros(self.path.dimension, np.int64)
             closed = (
                 [

@@ -50,7 +50,7 @@ from sumus.training import (
     Prepared,
     arithmetic,
     flat_parameters,
-    freeze_local,
+    freeze_untrained,
     named_model,
     prepare,
 )
@@ -220,11 +220,12 @@ def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) 
     facts = data.facts()
     training = plan.training
     by_name = training.local_parameters not in (None, "intercept")
+    by_name = by_name or training.tangent_layers is not None
     if training.dimension is None and (model is not None or ":" in training.model or by_name):
         sized = (
             named_model(plan, facts.shape, facts.labels)
             if model is None
-            else freeze_local(plan, own_copy(model))
+            else freeze_untrained(plan, own_copy(model))
         )
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
         local = LocalPart.of(plan, sized)
