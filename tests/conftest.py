@@ -61,9 +61,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what is deep, and lets files with real engines begin and files without anything deep
+    end, so that no worker is left alone with a long file.
+    """
+    turns: dict[Path, int] = {}
     for item in items:
         if _folder(item.path, config) in DEEP_FOLDERS:
             item.add_marker("deep")
+        marks = [item.get_closest_marker(name) is not None for name in ("network", "deep")]
+        turn = [*marks, True].index(True)
+        turns[item.path] = min(turn, turns.get(item.path, turn))
+    items.sort(key=lambda item: turns[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -34,6 +34,7 @@ PINNED = {
         "describe",
         "epsilon",
         "load_data",
+        "lora",
         "train",
     ],
     "sumus.accounting": [

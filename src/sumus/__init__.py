@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         describe as describe,
         train as train,
     )
+    from sumus.training import lora as lora
 
 __version__ = "0.2.0"
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "describe",
     "epsilon",
     "load_data",
+    "lora",
     "train",
 ]
 
@@ -73,6 +75,7 @@ __getattr__ = door(
     plan="TrainingPlan",
     predicting="Model Predictions",
     runs="Callback RunOptions Simulation TrainedRun describe train",
+    training="lora",
 )[0]
 
 

@@ -62,9 +62,13 @@ def test_a_plan_without_data_means_the_digits():
     assert load(_plan(None)).name == public_facts(_plan(None)).name == "digits"
 
 
-def test_digits_are_those_of_scikit_learn_and_each_is_somewhere():
+@pytest.mark.parametrize("name", ["digits.csv.gz", "elsewhere.csv.gz"])
+def test_digits_are_those_of_scikit_learn_and_each_is_somewhere(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
     from sklearn.datasets import load_digits
 
+    monkeypatch.setattr("sumus.data.sets.digits._FILE", name)
     pixels, labels = load_digits(return_X_y=True)
     data = load(_plan("digits"))
     parts = [part for silo in data.silos for part in (silo.train, silo.validation, silo.test)]

@@ -22,7 +22,7 @@ from sumus.plan import TrainingPlan
 
 CLINICS = ("Åbo", "Brno", "Cork", "Delft")
 HEADER = ("patient_no", "clinic", "seen", "age", "creatinine", "ward", "remark", "system", "died")
-ROWS = 3000
+ROWS = 12_000  # so many that the noise of a description leaves the bounds of every column
 _Z = 4.5  # both-sided: one false alarm in 147,000 runs
 
 

@@ -76,7 +76,7 @@ def test_a_map_whose_bits_depend_on_company_is_applied_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        features_module, "_transform", lambda name, shape, seed: (lambda x: x - x.mean(0), shape)
+        features_module, "_transform", lambda name, shape, *more: (lambda x: x - x.mean(0), shape)
     )
     mapping = feature_map("none", (7,), seed=12345)
     assert mapping.batch == 1
@@ -261,3 +261,49 @@ def test_centred_records_keep_their_shape_and_lie_between_minus_one_and_one(
     assert found.shape == records.shape
     assert found.reshape(7, -1)[0, :2].tolist() == [-1.0, 1.0]
     assert np.array_equal(found, 2 * records - 1)
+
+
+def test_components_are_the_strongest_directions_of_made_up_pictures() -> None:
+    """Of pictures that nobody has drawn yet the kept directions come in falling strength, and all
+    of them together hold what the map holds that keeps every direction.
+    """
+    pictures = made_up_pictures(600, GREY, seed=5).numpy()
+    whole = feature_map("gabor", GREY)(pictures)
+    every = feature_map("gabor", GREY, components=whole.shape[1])(pictures)
+    few = feature_map("gabor", GREY, components=20)(pictures)
+    assert few.shape == (600, 20)
+    assert np.allclose(few, every[:, :20], atol=1e-4)
+    # a turn keeps every length
+    assert np.allclose(np.linalg.norm(every, axis=1), np.linalg.norm(whole, axis=1), rtol=1e-3)
+    spread = feature_map("gabor", GREY, components=20, whitening=0.0)(pictures).std(0)
+    assert spread[:5].min() > spread[-5:].max()
+
+
+def test_whitening_evens_directions_out() -> None:
+    pictures = made_up_pictures(600, GREY, seed=5).numpy()
+    ratios = []
+    for degree in (0.0, 0.5, 1.0):
+        spread = feature_map("gabor", GREY, components=50, whitening=degree)(pictures).std(0)
+        ratios.append(float(spread.max() / spread.min()))
+    assert ratios[0] > ratios[1] > ratios[2]
+
+
+@pytest.mark.parametrize(
+    ("features", "shape", "components", "message"),
+    [
+        ("none", (64,), 3, "is for training.features"),
+        ("efficientnet-lite0", COLOUR, 3, "is for training.features"),
+        ("random", (64,), 3, "is for training.features"),
+        ("torch.nn:Identity", COLOUR, 3, "is for training.features"),
+        ("gabor", GREY, 10**6, "must not exceed"),
+    ],
+)
+def test_components_that_are_not_there_are_refused(
+    features: str, shape: tuple[int, ...], components: int, message: str
+) -> None:
+    for refused in (
+        lambda: feature_shape(features, shape, components),
+        lambda: feature_map(features, shape, components=components),
+    ):
+        with pytest.raises(PlanError, match=message):
+            refused()

@@ -31,6 +31,10 @@ ADDED: dict[str, Any] = {
     "describe.bins": 32,
     "training.preconditioner": "none",
     "training.damping": 1.0,
+    "training.device": "cpu",
+    "training.whitening": 0.5,
+    "training.matrix_share": 0.3,
+    "training.ridge": 0.001,
 }
 """`section.key` of the plan → its default, for example `{"training.task": "classification"}`."""
 
@@ -45,6 +49,7 @@ _COUNTED = (
     "test records are counted by class and score, in more sums of another length; the plan says how "
     "many classes there are, and session and rounds are named by the plan"
 )
+_KEPT = "a checkpoint holds what later rounds of its plan depend on, and no more"
 _MODEL = ("moved", "model.*", "released.*", "checkpoint.*")
 _ROUND = ("accuracy", "loss", "headroom_bits", "silo_scores.*", "update_norm")
 
@@ -88,6 +93,8 @@ INTENDED: dict[str, str] = {
     "ledger-secure-metrics.*.ledger.epsilon": _COUNTED,
     "*.summary.metrics_of_constant": _MEASURES,
     "*.summary.metrics_tables": _MEASURES,
+    **{f"*.checkpoint.{name}": _KEPT for name in ("mean", "first", "second")},
+    "*.run.moved": _KEPT,
     "*.meaning": "accounts say what any membership attack can reach",
 }
 """Path → why the value is another."""

@@ -207,7 +207,7 @@ def left_behind(path: Path) -> dict[str, Any]:
     """The files of a finished run without times and paths."""
     arrays = surfaces.checkpoint(path)
     return {
-        "moved": surfaces.moved(arrays),
+        **surfaces.moved(arrays),
         "model": digest(surfaces.parameters(arrays)),
         "released": digest(surfaces.released(path)),
         "checkpoint": {name: sha256(array) for name, array in sorted(arrays.items())},

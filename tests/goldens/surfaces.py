@@ -175,7 +175,9 @@ def checkpoint(folder: Path) -> dict[str, np.ndarray]:
     old_name = {new: old for old, new in RENAMED.items()}
     with np.load(folder / CHECKPOINT) as stored:
         names = [name for name in stored.files if isinstance(stored[name], np.ndarray)]
-        return {old_name.get(name, name): stored[name] for name in names}
+        arrays = {old_name.get(name, name): stored[name] for name in names}
+    # stored as silos receive it, which is the same number in four bytes
+    return arrays | {"iterate": arrays["iterate"].astype(np.float64)}
 
 
 def parameters(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -183,9 +185,13 @@ def parameters(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return arrays["iterate"]
 
 
-def moved(arrays: Mapping[str, np.ndarray]) -> float:
-    """How far the second of two rounds moved the model: twice its distance from their mean."""
-    return float(2.0 * np.linalg.norm(arrays["iterate"] - arrays["mean"]))
+def moved(arrays: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """How far the second of two rounds moved the model: twice its distance from their mean, where a
+    checkpoint has it.
+    """
+    if "mean" not in arrays:
+        return {}
+    return {"moved": float(2.0 * np.linalg.norm(arrays["iterate"] - arrays["mean"]))}
 
 
 def released(folder: Path) -> np.ndarray:

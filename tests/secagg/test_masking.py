@@ -116,3 +116,20 @@ def test_what_is_no_integer_vector_of_the_agreed_length_is_refused(vector: np.nd
 def test_a_stream_of_other_length_or_with_stray_bits_is_refused(packed: bytes) -> None:
     with pytest.raises(PeerProtocolError):
         unpack(packed, modulus_bits=17, length=3)
+
+
+@pytest.mark.parametrize("bits", [16, 20, 32, 40, 64])
+def test_a_vector_is_masked_where_it_is_sent_from_bit_for_bit(bits) -> None:
+    """Whole words in place, others packed: the same bytes as masking a copy and packing it, over
+    several pieces and at the end of the words' range.
+    """
+    length = 70_001
+    values = np.random.default_rng(3).integers(-(2**40), 2**40, size=length)
+    values[:2] = -(2**62), 2**62
+    masks = [(bytes([seed]) * 32, sign) for seed, sign in ((1, 1), (2, -1))]
+    words = as_words(values, modulus_bits=bits, length=length)
+    add_masks(words, masks)
+    reduce_words(words, bits)
+    room = bytearray(packed_bytes(length, bits))
+    write_masked(memoryview(room), values, masks, modulus_bits=bits)
+    assert bytes(room) == bytes(pack(words, bits))

@@ -55,6 +55,7 @@ class Live:
     """A function as it is in the place of what was recorded of it."""
 
     looks_across = False
+    peak_bytes = 0
 
     def __init__(self, function: Callable[..., object]) -> None:
         self.operators = function
@@ -64,6 +65,9 @@ class Live:
 
     def in_plain_layout(self) -> Live:
         return self
+
+    def with_factors(self) -> tuple[Live, dict[str, object]]:
+        return self, {}
 
 
 def own(forward: Callable[..., torch.Tensor], **layers: nn.Module) -> nn.Module:

@@ -29,7 +29,7 @@ from torch import nn
 from sumus.books import NoLedger
 from sumus.data import Records
 from sumus.errors import PlanError
-from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, newton_parts
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import cells_of
 from sumus.randomness import RandomSource
@@ -130,9 +130,11 @@ class CanaryRounds:
         silos = plan.privacy.silos_per_person if plan.protects_persons and view == "sum" else 1
         self._silos = min(silos, plan.noise_contributors)
         self._dimension = design.resolved.coordinates
-        self._directions: _Gradients | _Features | _Moments | _Cells = (
+        self._directions: _Gradients | _Features | _Moments | _Bent | _Cells = (
             _Cells(design, canaries)
             if plan.describes
+            else _Bent(design, canaries)
+            if rules.sums == "curvature"
             else _Moments(design, canaries)
             if rules.sums == "moments"
             else _Features(design, canaries)
@@ -410,6 +412,51 @@ class _Moments:
         length = math.sqrt(float(self._weights @ self._weights))
         projected = np.tensordot(seen[:, self._places], self._weights, axes=([1], [0]))
         return np.asarray(projected) / length
+
+
+@final
+class _Bent:
+    """Newton: canary j is the record R·e_j, whose second moment is one coordinate of its part of
+    the declared length and whose gradient, at weights that are certain of a wrong class for it, is
+    one a row of weights.
+    """
+
+    def __init__(self, design: NoiseDesign, canaries: int) -> None:
+        resolved, task, training = design.resolved, design.plan.task, design.plan.training
+        shape, parts = resolved.moments, newton_parts(resolved, design.grid.resolution)
+        self._shape, self._bound = shape, training.feature_bound
+        self.canaries = _most(design, canaries, max(1, shape.features // 2))
+        self._label = _canary_label(task)
+        columns = np.arange(self.canaries)
+        apart = task.link(shape.outputs) is not Link.SOFTMAX
+        certain = np.full(shape.outputs, _CERTAIN) if apart else np.eye(shape.outputs)[1] * _CERTAIN
+        weights = np.zeros((shape.outputs, shape.features))
+        weights[:, columns] = certain[:, None] / self._bound
+        self.parameters = weights.reshape(-1)
+        diagonal = columns * shape.features - columns * (columns - 1) // 2
+        rows = shape.triangle + np.arange(shape.outputs)[:, None] * shape.features + columns[None]
+        self._places = np.vstack([diagonal[None], rows])
+        outputs = torch.from_numpy(certain)[None]
+        slopes = task.output_gradient(outputs, torch.from_numpy(self._label)).numpy()[0]
+        gradient = self._bound * slopes
+        gradient = gradient * min(1.0, training.clip_norm / float(np.linalg.norm(gradient)))
+        added = np.array([parts.matrix, *(gradient * parts.gradient / training.clip_norm)])
+        self.signal_grid = float(np.linalg.norm(added))
+        self._weights = added / self.signal_grid
+        self.silent = np.setdiff1d(np.arange(resolved.coordinates), self._places)[:4096]
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(self._shape.features, self._shape.outputs, bias=False))
+
+    def records(self, included: npt.NDArray[np.bool_]) -> Records:
+        columns = np.flatnonzero(included)
+        x = np.zeros((len(columns), self._shape.features), dtype=np.float32)
+        x[np.arange(len(columns)), columns] = self._bound
+        return Records(x, np.repeat(self._label, len(columns), axis=0))
+
+    def project(self, seen: Floats) -> Floats:
+        """Along the canary's own direction."""
+        return np.asarray(np.tensordot(seen[:, self._places], self._weights, axes=([1], [0])))
 
 
 def _canary_label(task: Task) -> npt.NDArray[Any]:

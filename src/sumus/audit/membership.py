@@ -252,11 +252,11 @@ def released_of(arrays: dict[str, npt.NDArray[Any]], weight: float) -> Floats:
     """The released parameters of a checkpoint: its iterate, or the running mean that the plan asks
     for.
     """
-    missing: Sequence[str] = [name for name in ("iterate", "mean") if name not in arrays]
+    needed = ("iterate", "mean") if weight > 0.0 else ("iterate",)
+    missing: Sequence[str] = [name for name in needed if name not in arrays]
     if missing:
         raise DataError(
             f"checkpoint lacks {missing[0]!r}; it is not one of a finished run. Name a run folder."
         )
-    return np.asarray(
-        (1.0 - weight) * arrays["iterate"] + weight * arrays["mean"], dtype=np.float64
-    )
+    iterate = np.asarray(arrays["iterate"], dtype=np.float64)
+    return iterate if weight == 0.0 else (1.0 - weight) * iterate + weight * arrays["mean"]

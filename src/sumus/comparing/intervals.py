@@ -20,7 +20,7 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from sumus.data import Records
 from sumus.randomness import RandomSource
@@ -109,4 +109,4 @@ class Groups:
             return math.inf
         spread = found.without - found.without.mean()
         variance = (groups - 1) / groups * float(spread @ spread)
-        return float(student.ppf(0.975, groups - 1)) * math.sqrt(variance)
+        return float(stdtrit(groups - 1, 0.975)) * math.sqrt(variance)

@@ -87,7 +87,14 @@ class FeatureMap:
 
 
 @cache
-def feature_map(name: str, input_shape: tuple[int, ...], *, seed: int = 0) -> FeatureMap:
+def feature_map(
+    name: str,
+    input_shape: tuple[int, ...],
+    *,
+    seed: int = 0,
+    components: int | None = None,
+    whitening: float = 0.5,
+) -> FeatureMap:
     """The map that `training.features` names.
 
     none      records as they are
@@ -106,8 +113,11 @@ def feature_map(name: str, input_shape: tuple[int, ...], *, seed: int = 0) -> Fe
         input_shape: one record's shape, (features,) or (channels, height, width); images have
             values in [0, 1].
         seed: public seed of random maps.
+        components: directions that are kept, those in which made-up pictures differ most; None:
+            all.
+        whitening: how far made-up pictures even them out, 0 … 1.
     """
-    transform, shape = _transform(name, input_shape, seed)
+    transform, shape = _transform(name, input_shape, seed, components, whitening)
     records = torch.rand(_BATCH, *input_shape, generator=torch.Generator().manual_seed(0))
     if ":" in name:
         return _certified(name, shape, transform, records)
@@ -168,13 +178,15 @@ def _certified(
         return FeatureMap(name, shape, lambda x: recorded({}, x)["features"], recorded.chunk)
 
 
-def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform, tuple[int, ...]]:
+def _transform(
+    name: str, shape: tuple[int, ...], seed: int, components: int | None, whitening: float
+) -> tuple[Transform, tuple[int, ...]]:
     """The named map on batches, and one record's shape behind it."""
-    if ":" in name:
+    if ":" in name and components is None:
         backbone = _own_backbone(name)
         return backbone, (backbone.width,)
     # refuses unknown names and flat records in front of image maps
-    behind = feature_shape(name, shape)
+    behind = feature_shape(name, shape, components)
     if name == "none":
         return torch.clone, behind
     if name == "centred":
@@ -182,9 +194,11 @@ def _transform(name: str, shape: tuple[int, ...], seed: int) -> tuple[Transform,
     if name == "random" and len(shape) == 1:
         return RandomProjection(shape, seed=seed), behind
     if name == "random":
-        return Whitened(RandomConvolutions(shape, seed=seed), shape), behind
+        bank: Transform = RandomConvolutions(shape, seed=seed)
+        return Whitened(bank, shape, components=components, degree=whitening), behind
     if name in _BANKS:
-        return Whitened(_BANKS[name](shape), shape), behind
+        bank = _BANKS[name](shape)
+        return Whitened(bank, shape, components=components, degree=whitening), behind
     return load_backbone(name), behind
 
 

@@ -4,11 +4,16 @@ A feature map suits a noisy linear model the better, the less its features have 
 records: what all records share takes up norm, and norm is what noise is measured against. So
 features are centred and partly whitened,
 
-    z = (V·diag(λ + floor)^(−1/4)·Vᵀ)·(φ(x) − mean),
+    z = (V·diag(λ + floor)^(−a/2)·Vᵀ)·(φ(x) − mean),
 
-with mean and covariance V·diag(λ)·Vᵀ of φ on made-up pictures: overlapping ellipses and rectangles
-with shading and stripes on black, drawn from a public seed. Natural statistics of edges and
-occlusion are enough; no record of any silo is involved.
+or, where only the m strongest directions are kept, without the turn back, V and λ cut to them,
+
+    z = diag(λ + floor)^(−a/2)·Vᵀ·(φ(x) − mean),
+
+with the degree a = 1/2 unless the plan has another (0 centres, 1 whitens wholly and blows up what
+pictures hardly ever show). Mean and covariance V·diag(λ)·Vᵀ are those of φ on made-up pictures:
+overlapping ellipses and rectangles with shading and stripes on black, drawn from a public seed.
+Natural statistics of edges and occlusion are enough; no record of any silo is involved.
 
 Reference: occluding random shapes as a model of images, Lee, Mumford, Huang 2001, "dead leaves".
 """
@@ -30,8 +35,6 @@ __all__ = ["Whitened", "aligned_width", "made_up_pictures"]
 _PICTURES: Final = 5000
 _MOST_SHAPES: Final = 11
 _BATCH: Final = 500
-# between centring (0) and full whitening (−1/2), which would blow up what pictures hardly ever show
-_POWER: Final = -0.25
 _FLOOR: Final = 0.1  # of the mean eigenvalue
 
 
@@ -99,10 +102,20 @@ def _shape(
 
 @final
 class Whitened:
-    """Features of a map, centred and partly whitened by its features of made-up pictures."""
+    """Features of a map, centred and partly whitened by its features of made-up pictures.
+
+    Args:
+        components: m, the directions that are kept, the strongest first; None: all, not turned.
+        degree: a, of whitening, 0 … 1.
+    """
 
     def __init__(
-        self, transform: Callable[[torch.Tensor], torch.Tensor], shape: Sequence[int]
+        self,
+        transform: Callable[[torch.Tensor], torch.Tensor],
+        shape: Sequence[int],
+        *,
+        components: int | None = None,
+        degree: float = 0.5,
     ) -> None:
         self._transform = transform
         with torch.inference_mode():
@@ -115,15 +128,17 @@ class Whitened:
             ).double()
             mean = features.mean(0)
             spread, directions = torch.linalg.eigh(torch.cov((features - mean).T))
-            damped = (spread.clamp_min(0.0) + _FLOOR * spread.mean()) ** _POWER
+            damped = (spread.clamp_min(0.0) + _FLOOR * spread.mean()) ** (-degree / 2.0)
             matrix = (directions * damped) @ directions.T
-        self._width = len(mean)
-        beyond = aligned_width(self._width) - self._width
-        self._matrix = functional.pad(matrix, (0, beyond, 0, beyond)).float()
+            if components is not None:  # eigenvalues rise
+                matrix = (directions * damped).flip(1)[:, :components]
+        self._width, self._kept = matrix.shape
+        above, beyond = (aligned_width(side) - side for side in matrix.shape)
+        self._matrix = functional.pad(matrix, (0, beyond, 0, above)).float()
         self._shift = functional.pad(-(mean @ matrix), (0, beyond)).float()
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         """(batch, channels, height, width) → (batch, features)."""
         features = self._transform(images)
         padded = functional.pad(features, (0, len(self._matrix) - self._width))
-        return torch.addmm(self._shift, padded, self._matrix)[:, : self._width]
+        return torch.addmm(self._shift, padded, self._matrix)[:, : self._kept]

@@ -67,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
         ) from None
 
 
-def replace_atomically(path: Path, content: bytes, *, secret: bool = False) -> None:
+def replace_atomically(path: Path, content: bytes | memoryview, *, secret: bool = False) -> None:
     """Write a whole file so that it is either entirely old or entirely new, whatever happens.
 
     Guarantee: when the call returns the new content is on the disk; when it raises, the old content
@@ -163,7 +163,7 @@ def make_directory(path: Path, *, fresh: bool = False) -> None:
         raise write_failure(path, error, kept="Nothing was created.") from None
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes | memoryview) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -273,8 +273,10 @@ def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any
                 )
         archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, sort_keys=True, allow_nan=False))
         archive.comment = _CHECKSUM_LABEL + b"0" * _DIGEST_CHARACTERS
-    body = buffer.getvalue()[:-_DIGEST_CHARACTERS]
-    return body + hashlib.sha256(body).hexdigest().encode()
+    with buffer.getbuffer() as content:  # in place: a model is not copied again
+        digest = hashlib.sha256(content[:-_DIGEST_CHARACTERS]).hexdigest().encode()
+        content[-_DIGEST_CHARACTERS:] = digest
+    return buffer.getvalue()
 
 
 def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -282,8 +284,8 @@ def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any
     `StorageError` naming `path`.
     """
     fix = "Restore the file from a backup, or start a new run."
-    body, digest = content[:-_DIGEST_CHARACTERS], content[-_DIGEST_CHARACTERS:]
-    if not body.endswith(_CHECKSUM_LABEL):
+    body, digest = memoryview(content)[:-_DIGEST_CHARACTERS], content[-_DIGEST_CHARACTERS:]
+    if bytes(body[-len(_CHECKSUM_LABEL) :]) != _CHECKSUM_LABEL:
         raise StorageError(
             f"{path} is not a complete checkpoint ({len(content)} bytes without a checksum at the "
             f"end). {fix}"

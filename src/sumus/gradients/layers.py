@@ -20,15 +20,9 @@ from torch import nn
 from torch.nn import functional
 
 from sumus.gradients.images import Convolution, Window, aligned
-from sumus.gradients.parts import Outer, Part, Positions, Rows
+from sumus.gradients.parts import Outer, Part, Rows, products
 
 __all__ = ["LAYERS", "LayerGradient", "pair"]
-
-# The error analysis of `Positions` counts operations up to this many positions.
-_MOST_GHOST_POSITIONS = 1024
-# Writing and reading back a stored gradient costs about as much as this many multiplications per
-# coordinate.
-_STORED_PASS_COST = 32
 
 Weights = tuple[torch.Tensor, torch.Tensor | None]
 """A weight matrix (outputs, inputs) and its bias, at aligned widths."""
@@ -85,23 +79,15 @@ class LayerGradient(ABC):
         if delta.dim() == 2:
             return [Outer(delta.contiguous(), entered.contiguous(), self._bias)]
         entered, delta = entered.flatten(1, -2), self._outputs_last(delta).flatten(1, -2)
-        positions, width, outputs = delta.shape[1], self._width, self._outputs
-        # multiplications per record: products among positions and a sum, both in float64, against
-        # one gradient and passes over it
-        ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
-        cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
-        if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS:
-            return [Positions(delta, entered[..., :width], self._bias)]
-        weights = Rows(torch.bmm(delta.transpose(1, 2), entered)[..., :width].flatten(1))
-        return [weights, Rows(delta.sum(1))] if self._bias else [weights]
+        return products(delta, entered, width=self._width, bias=self._bias, ghost=ghost)
 
     def whole(self, entered: torch.Tensor, delta: torch.Tensor) -> Outer | Rows:
         """The per-record gradients as one part in the order of the model's flat vector."""
         first, *bias = self.parts(entered, delta, ghost=False)
-        if isinstance(first, Rows):
-            ordered = self._in_model_order(first.values)
-            return Rows(torch.cat([ordered, *(part.as_rows() for part in bias)], dim=1))
-        return cast(Outer, first)  # factors over positions are kept only where `ghost` allows them
+        if isinstance(first, Outer):
+            return first
+        ordered = self._in_model_order(first.as_rows())
+        return Rows(torch.cat([ordered, *(part.as_rows() for part in bias)], dim=1))
 
     @abstractmethod
     def restore(self, vector: torch.Tensor) -> None:

@@ -2,10 +2,11 @@
 
     Outer       δ_j ⊗ [a_j, 1] of a fully connected layer: norm in closed form, never stored
     Rows        one stored gradient row per record: convolutions, and whatever `torch.func` returns
+    Tokens      the rows of a table that a record touched (`tokens`)
     Positions   Σ_p δ_jp ⊗ [a_jp, 1] kept as factors (tokens, pixels): ghost norms, for sums that are rounded once
 
-All three know their squared norms, can add themselves truncated record by record (`Outer`, `Rows`)
-and can add their weighted sum in float64. Vectors are laid out as weights, row by row, then bias.
+All know their squared norms, can add themselves truncated record by record (not `Positions`) and
+can add their weighted sum in float64. Vectors are laid out as weights, row by row, then bias.
 
 Reference: ghost norms, Goodfellow 2015 (arXiv:1510.01799) and Li et al. 2022 (arXiv:2110.05679);
     book-keeping, Bu et al. 2023
@@ -32,8 +33,9 @@ from sumus.gradients.kernels import (
     outer_norms2,
     row_norms2,
 )
+from sumus.gradients.tokens import Tokens
 
-__all__ = ["ChunkGradients", "Outer", "Part", "Positions", "Rows"]
+__all__ = ["ChunkGradients", "Outer", "Part", "Positions", "Rows", "Tokens", "products"]
 
 Scale = npt.NDArray[np.float64]
 Slots = npt.NDArray[np.int64]
@@ -44,6 +46,11 @@ _GHOST_ERROR2 = 2.0**-30
 # A record whose positions cancel to less than 1/256 of their sizes is clipped as if they did not,
 # which bounds the error of summing them.
 _GHOST_FLOOR2 = 2.0**-16
+# The error analysis of `Positions` counts operations up to this many positions.
+_MOST_GHOST_POSITIONS = 1024
+# Writing and reading back a stored gradient costs about as much as this many multiplications per
+# coordinate.
+_STORED_PASS_COST = 32
 
 
 @final
@@ -207,7 +214,29 @@ class Positions:
         return torch.cat([weights, self.deltas.sum(1)], dim=1) if self.bias else weights
 
 
-Part = Outer | Rows | Positions
+Part = Outer | Rows | Tokens | Positions
+
+
+def products(
+    deltas: torch.Tensor, inputs: torch.Tensor, *, width: int, bias: bool, ghost: bool
+) -> list[Part]:
+    """Σ_p δ_jp ⊗ [a_jp, 1] in the form that costs least: factors, or stored rows.
+
+    Args:
+        deltas: (records, positions, outputs).
+        inputs: (records, positions, at least `width`).
+        width: of what entered; the rest is there for alignment.
+        ghost: whether factors over positions may be kept, for sums that are rounded once.
+    """
+    positions, outputs = deltas.shape[1:]
+    # multiplications per record: products among positions and a sum, both in float64, against one
+    # gradient and passes over it
+    ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
+    cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
+    if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS:
+        return [Positions(deltas, inputs[..., :width], bias)]
+    weights = Rows(torch.bmm(deltas.transpose(1, 2), inputs)[..., :width].flatten(1))
+    return [weights, Rows(deltas.sum(1))] if bias else [weights]
 
 
 class ChunkGradients(Protocol):

@@ -13,7 +13,7 @@ import torch
 
 from sumus.gradients.kernels import add_rows_rounded, add_rows_truncated, scales
 from sumus.gradients.linear import LinearSum
-from sumus.gradients.parts import Outer, Part, Positions, Rows
+from sumus.gradients.parts import Outer, Part, Positions, Rows, Tokens
 from sumus.noise import Grid, Rounding
 from sumus.randomness import RandomSource
 
@@ -100,15 +100,21 @@ class Totals:
             else torch.from_numpy(self._integers)
         )
 
-    def _add_truncated(self, parts: Sequence[Outer | Rows], scale: npt.NDArray[np.float64]) -> None:
+    def _add_truncated(
+        self, parts: Sequence[Outer | Rows | Tokens], scale: npt.NDArray[np.float64]
+    ) -> None:
         """Add in 32 bits over as many records as cannot overflow, then in 64 bits."""
         for records in self._in_32_bits(len(scale)):
-            total = np.zeros(self.dimension, np.int32)
             start = 0
             for part in parts:
-                part.add_truncated(scale[records], records.start, total[start : start + part.size])
+                place = self._integers[start : start + part.size]
+                if isinstance(part, Tokens):  # few coordinates of many
+                    part.add_truncated(scale[records], records.start, place)
+                else:
+                    total = np.zeros(part.size, np.int32)
+                    part.add_truncated(scale[records], records.start, total)
+                    place += total
                 start += part.size
-            self._integers += total
 
     def _in_32_bits(self, count: int) -> Iterator[slice]:
         """Records whose truncated gradients, at most r a coordinate, cannot overflow 32 bits

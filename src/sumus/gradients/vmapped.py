@@ -2,7 +2,10 @@
 all of a chunk at once in practice.
 
 What runs is a recording of `vmap(grad(loss))` on made-up records: torch's own operators, none of
-the module's Python code.
+the module's Python code. Where the gradient of a parameter is a product over positions or a lookup
+in a table, the recording returns its factors (`purity.undone`), which become the parts that chains
+of layers have: a linear layer, a projection of attention or a cell of a recurrence costs what it
+costs in a chain, and a table what the tokens of a record touch of it.
 """
 
 from __future__ import annotations
@@ -16,29 +19,48 @@ from torch import nn
 from torch.func import grad
 
 from sumus.errors import GuaranteeError
-from sumus.gradients.parts import ChunkGradients, Part, Rows
+from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows, Tokens, products
 from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_torch_thread
-from sumus.purity import ChunkFunction, RecordLoss, call_with, certified_gradients, same_bits
+from sumus.purity import (
+    ChunkFunction,
+    Lookup,
+    RecordLoss,
+    call_with,
+    certified_gradients,
+    factor_names,
+    same_bits,
+)
 
 __all__ = ["VmapPath"]
 
 
 @final
 class VmapPath:
-    """`vmap(grad(loss))` over the records of a chunk, recorded."""
+    """`vmap(grad(loss))` over the records of a chunk, recorded.
+
+    Args:
+        most_bytes: that a chunk's activations and gradients may take.
+    """
 
     name = "vmap"
 
-    def __init__(self, model: nn.Module, loss: RecordLoss) -> None:
-        self._model, self._loss = model, loss
+    def __init__(self, model: nn.Module, loss: RecordLoss, *, most_bytes: int) -> None:
+        self._model, self._loss, self._most_bytes = model, loss, most_bytes
         self._shapes = {
             name: parameter.shape
             for name, parameter in model.named_parameters()
             if parameter.requires_grad
         }
         self.dimension = sum(shape.numel() for shape in self._shapes.values())
-        self.numbers_per_record = 4 * self.dimension  # torch's own copy, the rows, and activations
+        # rows may have to be stored, of tables only what tokens touch; activations are counted when
+        # they are recorded
+        tables = sum(
+            module.weight.numel()
+            for module in model.modules()
+            if isinstance(module, nn.Embedding) and module.weight.requires_grad
+        )
+        self.numbers_per_record = max(1, 4 * (self.dimension - tables))
         self._recorded: dict[tuple[torch.Size, torch.Size, torch.dtype], ChunkFunction] = {}
         self._reference: (
             tuple[ChunkFunction, tuple[torch.Tensor, ...], list[torch.Tensor]] | None
@@ -46,7 +68,7 @@ class VmapPath:
 
     def record(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> int:
         """Record the gradients of made-up chunks; returns how many records a chunk may have: as
-        many, or one.
+        many, or those that fit into memory, or one.
         """
 
         def record_loss(
@@ -55,7 +77,14 @@ class VmapPath:
             return self._loss(call_with(self._model, weights, record[None]), label[None])
 
         weights = self._pieces(parameters)
-        recorded = certified_gradients(self._model, self._loss, grad(record_loss), weights, x, y)
+        recorded = certified_gradients(
+            self._model,
+            self._loss,
+            grad(record_loss),
+            weights,
+            *(x, y),
+            most_bytes=self._most_bytes,
+        )
         rows = (x[: recorded.chunk].clone(), y[: recorded.chunk].clone())
         self._recorded[rows[0].shape, rows[1].shape, rows[0].dtype] = recorded
         self._reference = (
@@ -113,12 +142,28 @@ class VmapPath:
         *,
         ghost: bool,
     ) -> list[Part]:
-        """One stored row per record; there are no factors to keep, so `ghost` changes nothing."""
-        gradients = self._recorded[x.shape, y.shape, x.dtype](pieces, x, y)
-        rows = Rows(
-            torch.cat([gradients[name].reshape(len(x), -1) for name in self._shapes], dim=1)
-        )
-        return [rows if mapped is None else mapped.part(0, rows)]
+        """A part per parameter, in flat order; behind a public map one stored row per record."""
+        recorded = self._recorded[x.shape, y.shape, x.dtype]
+        results = recorded(pieces, x, y)
+        parts: list[Part] = []
+        for name in self._shapes:
+            how = recorded.undone.get(name)
+            if how is None:
+                parts.append(Rows(results[name].reshape(len(x), -1)))
+                continue
+            deltas, others = (results[factor] for factor in factor_names(name))
+            if isinstance(how, Lookup):
+                parts.append(Tokens.of(deltas, others, rows=how.rows, padding=how.padding))
+            elif deltas.shape[1] == 1:
+                parts.append(Outer(deltas[:, 0].contiguous(), others[:, 0].contiguous(), False))
+            else:
+                width = others.shape[2]
+                factors = ghost and mapped is None
+                parts += products(deltas, others, width=width, bias=False, ghost=factors)
+        if mapped is None:
+            return parts
+        rows = torch.cat([part.as_rows() for part in parts], dim=1)
+        return [mapped.part(0, Rows(rows))]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """Rows are in flat order already."""

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
         LARGEST_WEIGHT_NORM as LARGEST_WEIGHT_NORM,
         convex_bounds as convex_bounds,
     )
+    from sumus.guarantee.algorithms.newton import (
+        NewtonParts as NewtonParts,
+        newton_parts as newton_parts,
+    )
     from sumus.guarantee.algorithms.normal_equations import centred_bounds as centred_bounds
+    from sumus.guarantee.algorithms.tangent_pass import (
+        TangentBounds as TangentBounds,
+        tangent_bounds as tangent_bounds,
+    )
     from sumus.guarantee.calibrate import calibrated as calibrated
     from sumus.guarantee.comparison import (
         AlgorithmCost as AlgorithmCost,
@@ -67,7 +75,9 @@ __getattr__, __dir__, __all__ = door(
     accounts="Account account account_of certify search_epsilon",
     algorithms="ALGORITHMS STATEMENTS release_of",
     algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
+    algorithms__newton="NewtonParts newton_parts",
     algorithms__normal_equations="centred_bounds",
+    algorithms__tangent_pass="TangentBounds tangent_bounds",  # noqa: S106 - no password
     calibrate="calibrated",
     comparison="AlgorithmCost Comparison compare",
     counts="clamp_of count_noise decoded_counts padded sum_length",

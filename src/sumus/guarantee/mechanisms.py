@@ -100,7 +100,9 @@ class AdditiveNoise:
         return math.sqrt(design.resolved.coordinates * variance) * design.grid.granularity
 
     def decode(self, total_grid: npt.NDArray[Any], survivors: int) -> npt.NDArray[np.float64]:
-        return np.asarray(total_grid, dtype=np.float64) * self._design.grid.granularity
+        granularity = self._design.grid.granularity
+        decoded: npt.NDArray[np.float64] = np.multiply(total_grid, granularity, dtype=np.float64)
+        return decoded
 
     def claims(self, silo: SiloDesign, *, known: int = 0) -> tuple[Claim, ...]:
         return self._design.algorithm.claims(self._design.setting(silo, known=known))

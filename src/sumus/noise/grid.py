@@ -203,10 +203,14 @@ def to_ring(values_grid: npt.NDArray[np.int64], modulus_bits: int) -> npt.NDArra
 def lift(residues: npt.NDArray[np.unsignedinteger], modulus_bits: int) -> npt.NDArray[np.int64]:
     """Residues of Z_m to the centred integers −m/2 … m/2 − 1."""
     _check_modulus_bits(modulus_bits)
-    unused = np.uint64(64 - modulus_bits)
-    # the ring's sign bit becomes the word's
-    raised = np.asarray(residues).astype(np.uint64) << unused
-    return np.asarray(raised.view(np.int64) >> unused.astype(np.int64))
+    words = np.asarray(residues)
+    unused = 8 * words.itemsize - modulus_bits
+    if unused < 0:  # words that are too narrow for the ring
+        return lift(words.astype(np.uint64), modulus_bits)
+    word, signed = words.dtype.type, np.dtype(f"i{words.itemsize}")
+    # the ring's sign bit becomes the word's; no copy is wider than the words until the last one
+    raised = np.ascontiguousarray(words << word(unused) if unused else words).view(signed)
+    return (raised >> signed.type(unused) if unused else raised).astype(np.int64)
 
 
 def _check_modulus_bits(modulus_bits: int) -> None:

@@ -30,7 +30,7 @@ class Asked:
     order: int
 
     @classmethod
-    def read(cls, payload: bytes, agreement: Agreement) -> Asked:
+    def read(cls, payload: bytes | memoryview, agreement: Agreement) -> Asked:
         """Refuse whatever the plan does not ask for: what is accounted are its rounds and its
         measurements, and no others.
         """

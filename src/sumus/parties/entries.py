@@ -40,7 +40,8 @@ def entry_of(
     plan, rules = design.plan, design.resolved.rules
     noisy = rules.private and rules.sums == "updates"  # of moments it is in other units
     summed, metrics, local = outcome.summed, outcome.metrics, outcome.local.values()
-    largest = max(float(np.abs(summed.total_grid).max(initial=1.0)), 1.0)
+    ends = summed.total_grid.min(initial=-1), summed.total_grid.max(initial=1)
+    largest = float(max(abs(end) for end in ends))
     gradients = sum(update.records for update in local)
     return RoundEntry(
         round=outcome.number + 1,
@@ -148,4 +149,4 @@ def write_model(run: RunFolder, model: nn.Module) -> None:
     """The released weights as model.pt: whole, or as they were."""
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
-    replace_atomically(run.path / "model.pt", buffer.getvalue())
+    replace_atomically(run.path / "model.pt", buffer.getbuffer())

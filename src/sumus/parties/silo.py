@@ -30,7 +30,6 @@ from sumus.errors import (
 )
 from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
-from sumus.noise import to_ring
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.asked import Asked
 from sumus.parties.memory import Memory, SessionNotes
@@ -360,10 +359,8 @@ class SiloParty:
         invited.claim()
         admitted.releases.enter(asked.number, invited.header.round_id, asked.purpose)
         vector = self._vector(agreement, work, asked, invited.removable_seeds)
-        residues = to_ring(
-            np.asarray(vector, dtype=np.int64), agreement.plan.aggregation.modulus_bits
-        )
-        reply = invited.submit(residues)[1]
+        # negative numbers stand for their residues; the ring is entered where the masks are added
+        reply = invited.submit(np.asarray(vector, dtype=np.int64))[1]
         session.keep_answer(reply)
         return reply
 

@@ -60,13 +60,11 @@ def pack_model(number: int, parameters: npt.NDArray[np.float64], purpose: str = 
     """Round number, purpose and parameters as the payload of an invitation (float32: what the
     server broadcasts and keeps).
     """
-    return (
-        struct.pack("<QL", number, PURPOSES.index(purpose))
-        + np.asarray(parameters, dtype="<f4").tobytes()
-    )
+    sent = np.ascontiguousarray(parameters, dtype="<f4")
+    return b"".join((struct.pack("<QL", number, PURPOSES.index(purpose)), sent.data.cast("B")))
 
 
-def unpack_model(payload: bytes) -> tuple[int, str, npt.NDArray[np.float64]]:
+def unpack_model(payload: bytes | memoryview) -> tuple[int, str, npt.NDArray[np.float64]]:
     """The inverse of `pack_model`: number, purpose and parameters; refuses bytes that are no finite
     vector.
     """
@@ -90,7 +88,8 @@ def model_hash(parameters: npt.NDArray[np.float64]) -> str:
     """A model's name in plans: SHA-256 over its parameters as silos receive them, little-endian
     float32 in the order of the flat vector.
     """
-    return f"sha256:{hashlib.sha256(np.asarray(parameters, dtype='<f4').tobytes()).hexdigest()}"
+    sent = np.ascontiguousarray(parameters, dtype="<f4")
+    return f"sha256:{hashlib.sha256(sent.data.cast('B')).hexdigest()}"
 
 
 def require_start(plan: TrainingPlan, parameters: npt.NDArray[np.float64]) -> None:

@@ -42,7 +42,8 @@ class AlgorithmRules:
         steps: how `resolve` fills in local steps and divisor: one Poisson batch a round, several of
             them, bins of all records, or no step at all.
         sums: what silos add up: updates of the model, moments of their records, of which the
-            server makes the model, or how many of them are in which cell, and there is no model.
+            server makes the model, gradients beside second moments, by which the server bends
+            them, or how many records are in which cell, and there is no model.
         rounding: what `noise.rounding = "auto"` means.
         guarantee: module of `guarantee/algorithms/`.
         local: module of `training/local/`.
@@ -57,7 +58,7 @@ class AlgorithmRules:
     steps: Literal["one", "several", "bins", "none"]
     guarantee: str
     local: str
-    sums: Literal["updates", "moments", "cells"] = "updates"
+    sums: Literal["updates", "moments", "curvature", "cells"] = "updates"
     rounding: Literal["record", "sum"] = "record"
     bounded_records: bool = False
     keys: frozenset[str] = frozenset()
@@ -72,7 +73,9 @@ class AlgorithmRules:
 _CLIPPING = frozenset({"training.clip_norm", "silo.clip_norm", "silo.sampling_rate"})
 # whatever the loss is, a record's gradient is clipped
 _ANY_LOSS = frozenset({"training.loss"})
+_DEVICE = frozenset({"training.device"})
 _BOUNDED = frozenset({"training.feature_bound", "training.feature_norm"})
+_PASSES = frozenset({"training.passes", "training.residual_cap"})
 _EPOCHS = frozenset({"federation.local_epochs"})
 _TARGETS = frozenset({"privacy.calibrate_to"})
 _MAPPED = frozenset({"training.preconditioner"})
@@ -92,6 +95,15 @@ _SOLVED = (
 
 _LOCAL = frozenset({"training.local_parameters"})
 
+_WHOLE = (
+    "has no meaning for newton (every record counts in every round, in one step)",
+    "Leave it out.",
+)
+_BENT = (
+    "has no meaning for newton (the server bends every step by released second moments)",
+    "Leave it out, or use server_momentum.",
+)
+
 _COUNTED = (
     "has no meaning for describe (every record is counted once, in one sum)",
     "Leave it out.",
@@ -109,6 +121,22 @@ def _one_rate(algorithm: str) -> dict[str, Refusal]:
     return {"training.learning_rates": Refusal(rule, "Use learning_rate.")}
 
 
+def _one_pass(algorithm: str) -> dict[str, Refusal]:
+    """What a noiseless pass over bins cannot do with."""
+    return {
+        "training.local_momentum": Refusal(
+            f"must be 0 for {algorithm} (momentum breaks non-expansiveness)",
+            "Use server_momentum instead.",
+        ),
+        "noise.rounding": Refusal(
+            f"must be auto or sum for {algorithm} (its whole update is rounded, once)",
+            "Leave it out.",
+            allowed=("sum",),
+        ),
+        **_one_rate(algorithm),
+    }
+
+
 _RULES = (
     AlgorithmRules(
         name="dp-sgd",
@@ -116,7 +144,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | _LOCAL | _MAPPED,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _MAPPED,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -125,7 +153,13 @@ _RULES = (
         steps="several",
         guarantee="split_noise",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | _MAPPED | {"training.state_noise"},
+        keys=_CLIPPING
+        | _ANY_LOSS
+        | _DEVICE
+        | _EPOCHS
+        | _TARGETS
+        | _MAPPED
+        | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
         | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
     ),
@@ -137,19 +171,18 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=_BOUNDED | _LOCAL | {"training.passes", "training.residual_cap"},
-        refuses={
-            "training.local_momentum": Refusal(
-                "must be 0 for convex-pass (momentum breaks non-expansiveness)",
-                "Use server_momentum instead.",
-            ),
-            "noise.rounding": Refusal(
-                "must be auto or sum for convex-pass (its whole update is rounded, once)",
-                "Leave it out.",
-                allowed=("sum",),
-            ),
-            **_one_rate("convex-pass"),
-        },
+        keys=_BOUNDED | _LOCAL | _PASSES,
+        refuses=_one_pass("convex-pass"),
+    ),
+    AlgorithmRules(
+        name="tangent-pass",
+        protects="records",
+        steps="bins",
+        guarantee="tangent_pass",
+        local="tangent_pass",
+        rounding="sum",
+        keys=_PASSES | {"training.feature_bound", "training.tangent_layers"},
+        refuses=_one_pass("tangent-pass"),
     ),
     AlgorithmRules(
         name="normal-equations",
@@ -199,12 +232,45 @@ _RULES = (
         },
     ),
     AlgorithmRules(
+        name="newton",
+        protects="records",
+        steps="none",
+        sums="curvature",
+        guarantee="newton",
+        local="newton",
+        bounded_records=True,
+        keys=_BOUNDED
+        | {"training.clip_norm", "training.coordinates", "training.matrix_share", "training.ridge"},
+        refuses={
+            "federation.local_steps": Refusal(*_WHOLE, allowed=(1,)),
+            "training.sampling_rate": Refusal(*_WHOLE, allowed=(1.0,)),
+            "training.batch_size": Refusal(*_WHOLE),
+            "training.divisor": Refusal(*_WHOLE, allowed=(1.0,)),
+            "silo.local_steps": Refusal(*_WHOLE),
+            "noise.rounding": Refusal(
+                "must be auto or record for newton (its integers are exact, record by record)",
+                "Leave it out.",
+                allowed=("record",),
+            ),
+            **{
+                key: Refusal(*_BENT)
+                for key in (
+                    "training.learning_rates",
+                    "training.local_momentum",
+                    "training.server_optimizer",
+                    "silo.learning_rate",
+                )
+            },
+            **_no_penalty("newton"),
+        },
+    ),
+    AlgorithmRules(
         name="single-step",
         protects="records",
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _TARGETS | _MAPPED,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _MAPPED,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)

@@ -18,7 +18,7 @@ from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
 from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count, parameter_sizes
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -121,7 +121,9 @@ class ResolvedPlan:
             else _known("training.local_dimension", training.local_dimension),
             coordinates=_known(
                 "training.coordinates",
-                training.coordinates if plan.rules.sums == "moments" else training.dimension,
+                training.coordinates
+                if plan.rules.sums in ("moments", "curvature")
+                else training.dimension,
             ),
             divisor=_known("training.divisor", training.divisor),
             local_steps=steps,
@@ -142,8 +144,11 @@ class ResolvedPlan:
 
     @property
     def moments(self) -> MomentShape:
-        """How the moments of `normal-equations` lie in the sum."""
-        matrices = self.plan.task.moment_matrices(self.plan.training.model)
+        """How moments lie in the sum: those of `normal-equations`, or those of `newton`, behind
+        which its gradient lies as the rows of targets do.
+        """
+        solved = self.rules.sums == "moments"
+        matrices = self.plan.task.moment_matrices(self.plan.training.model) if solved else 1
         return MomentShape.of(self.coordinates, self.dimension, matrices)
 
     @property
@@ -228,7 +233,12 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
         plan = _resolve_cells(plan, facts)
     elif plan.training.dimension is None or plan.training.local_parameters is not None:
         plan = _resolve_dimension(plan, facts)
-    fill_in = {"updates": _resolve_sampling, "moments": _resolve_moments, "cells": _resolve_once}
+    fill_in = {
+        "updates": _resolve_sampling,
+        "moments": _resolve_moments,
+        "curvature": _resolve_curvature,
+        "cells": _resolve_once,
+    }
     if plan.rules.steps == "bins":
         plan = _resolve_bins(plan, facts)
     else:
@@ -246,7 +256,7 @@ def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     keeps = plan.task.keeps_lengths and plan.rules.bounded_records
     if not keeps or plan.training.feature_norm is not None:
         return plan
-    columns = len(facts.columns) or math.prod(feature_shape(plan.training.features, facts.shape))
+    columns = len(facts.columns) or math.prod(_behind(plan, facts))
     return plan.replace("training", feature_norm=math.sqrt(columns))
 
 
@@ -301,6 +311,11 @@ def _resolve_dimension(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     return plan.replace("training", dimension=_dimension(plan, facts) - kept)
 
 
+def _behind(plan: TrainingPlan, facts: PublicFacts) -> tuple[int, ...]:
+    """Shape of one record behind the plan's features."""
+    return feature_shape(plan.training.features, facts.shape, plan.training.components)
+
+
 def _local_dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     training = plan.training
     if training.local_dimension is not None:
@@ -313,8 +328,14 @@ def _local_dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
 
 
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
-    shape = feature_shape(plan.training.features, facts.shape)
+    shape = _behind(plan, facts)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
+    if training.tangent_layers is not None and training.model in ("mlp", "cnn"):
+        sizes = parameter_sizes(
+            training.model, shape=shape, outputs=outputs, hidden=training.hidden
+        )
+        beginnings = tuple(part.strip() for part in training.tangent_layers.split(","))
+        return sum(size for name, size in sizes.items() if name.startswith(beginnings))
     return parameter_count(
         training.model,
         shape=shape,
@@ -373,14 +394,17 @@ def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 
 
 def _resolve_bins(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
-    """Convex pass: S bins of about b records each; with a batch size every silo has its own number
+    """Passes: S bins of about b records each; with a batch size every silo has its own number
     of bins.
     """
     records = plan.data.records_per_silo or ()
     mean = math.fsum(records) / len(records)
     training, federation, overrides = plan.training, plan.federation, dict(plan.silo)
     if training.sampling_rate is not None and training.sampling_rate < 1.0:
-        rule = "has no meaning for convex-pass (every record falls into one bin of every pass)"
+        rule = (
+            f"has no meaning for {training.algorithm} (every record falls into one bin of every "
+            "pass)"
+        )
         raise PlanError(
             "training.sampling_rate",
             training.sampling_rate,
@@ -425,9 +449,25 @@ def _resolve_moments(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
     plan = plan.replace("training", sampling_rate=1.0, divisor=1.0)
     if training.coordinates is not None:
         return plan
-    features = math.prod(feature_shape(training.features, facts.shape))
+    features = math.prod(_behind(plan, facts))
     features += training.local_parameters is None  # about a silo's own mean there is no bias
     shape = MomentShape(features, outputs, matrices)
+    return plan.replace("training", coordinates=shape.count)
+
+
+def _resolve_curvature(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
+    """Sums over all records, one a round: second moments and a gradient."""
+    training, task = plan.training, plan.task
+    if training.model not in LINEAR_MODELS or task.shared_slopes:
+        of = f" in {task.name}" if task.shared_slopes else ""
+        rule = f"must be {', '.join(LINEAR_MODELS)} for newton (moments bend linear models){of}"
+        raise PlanError("training.model", training.model, rule, 'Use "dp-sgd".')
+    plan = plan.replace("federation", local_steps=1)
+    plan = plan.replace("training", sampling_rate=1.0, divisor=1.0)
+    if training.coordinates is not None:
+        return plan
+    features = math.prod(_behind(plan, facts)) + 1
+    shape = MomentShape(features, task.outputs(facts.labels, training.model))
     return plan.replace("training", coordinates=shape.count)
 
 

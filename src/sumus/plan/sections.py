@@ -27,6 +27,7 @@ from sumus.files import (
 )
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES, algorithms_with
+from sumus.plan.sizes import WHITENED_FEATURES
 from sumus.tasks import TASKS
 
 __all__ = [
@@ -98,7 +99,7 @@ class FederationPlan(RuledTable):
     # organisations that take part; omitted: taken from the data
     silos: int | None = key(None, optional(whole(low=1)))
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    # gradient steps per round; convex-pass: bins of a pass
+    # gradient steps per round; convex-pass, tangent-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
     # over a silo's records, instead of local_steps
     local_epochs: float | None = key(
@@ -131,8 +132,20 @@ class TrainingSectionPlan(RuledTable):
     loss: str | None = key(None, optional(text()), only=algorithms_with("training.loss"))
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
+    # what computes gradients in every silo, which must have it; integers, noise and masks stay on
+    # the processor
+    device: str = key("cpu", choice("cpu", "cuda", "mps"), only=algorithms_with("training.device"))
     features: str = key("none", text())  # public fixed feature map in front of the model
-    # records are scaled to norm at most this, bias included
+    # how many directions of the feature map are kept, those in which made-up pictures differ most;
+    # omitted: all
+    components: int | None = key(
+        None, optional(whole(low=1, high=10**6)), only=("training.features", *WHITENED_FEATURES)
+    )
+    # how far made-up pictures even out the directions of the feature map: 0 not at all, 1 wholly
+    whitening: float = key(
+        0.5, number(low=0.0, high=1.0), only=("training.features", *WHITENED_FEATURES)
+    )
+    # records are scaled to norm at most this, bias included; tangent-pass: their Jacobians are
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
     )
@@ -162,9 +175,10 @@ class TrainingSectionPlan(RuledTable):
     learning_rates: tuple[float, ...] | None = key(
         None, optional(names(number(low=1e-30, high=1e30)))
     )
-    # of local steps; not for convex-pass
+    # of local steps; not for convex-pass and tangent-pass
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
+    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg; tangent-pass: of the squared
+    # distance from the round's model
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))
     # public, of gradient sums; omitted: the expected batch size
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
@@ -194,6 +208,18 @@ class TrainingSectionPlan(RuledTable):
     # of the preconditioner, in mean eigenvalues: the larger, the closer to none
     damping: float = key(
         1.0, number(low=1e-6, high=1e6), only=("training.preconditioner", "kronecker")
+    )
+    # newton: share of a record's squared length that is its second moments, the rest its gradient
+    matrix_share: float = key(
+        0.3, number(low=0.01, high=0.99), only=algorithms_with("training.matrix_share")
+    )
+    # newton: what every direction's second moment counts for besides its own, over feature_bound²
+    # and the number of records
+    ridge: float = key(0.001, number(low=0.0, high=1e6), only=algorithms_with("training.ridge"))
+    # parameters that are trained, by how their names begin, with commas between; the others keep
+    # their first value; omitted: all that take a gradient
+    tangent_layers: str | None = key(
+        None, optional(text()), only=algorithms_with("training.tangent_layers")
     )
     # variance of the unsent noise, in shares (κ)
     state_noise: float = key(

@@ -21,15 +21,19 @@ __all__ = [
     "MODELS",
     "RANDOM_FILTERS",
     "RANDOM_WIDTH",
+    "WHITENED_FEATURES",
     "cnn_flat_features",
     "feature_shape",
     "float_sum_terms",
     "parameter_count",
+    "parameter_sizes",
 ]
 
 LINEAR_MODELS = ("softmax", "linear", "logistic")
 MODELS = ("softmax", "linear", "logistic", "mlp", "cnn")
 FEATURES = ("none", "centred", "gabor", "phases", "scatter", "random", "efficientnet-lite0")
+WHITENED_FEATURES = ("gabor", "phases", "scatter", "random")
+"""Maps of images that made-up pictures centre and whiten, and so have components."""
 
 # The convolutional network of Papernot et al. (arXiv:2007.14191) and of Heikkilä 2025: (channels,
 # kernel, stride, padding), each followed by tanh and a 2 × 2 maximum with stride 1; then a hidden
@@ -69,15 +73,8 @@ def parameter_count(
         return flat + outputs
     if model in ("softmax", "linear", "logistic"):
         return outputs * (flat + int(bias))
-    if model == "mlp":
-        widths = [flat, *hidden, outputs]
-        return sum((inner + 1) * outer for inner, outer in itertools.pairwise(widths))
-    if model == "cnn":
-        count, channels = 0, cnn_channels(shape)
-        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
-            count += filters * (channels * kernel * kernel + 1)
-            channels = filters
-        return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
+    if model in ("mlp", "cnn"):
+        return sum(parameter_sizes(model, shape=shape, outputs=outputs, hidden=hidden).values())
     if ":" in model:
         rule = (
             f'must be set for training.model = "{model}": its parameters are counted by `sumus '
@@ -91,6 +88,34 @@ def parameter_count(
         )
     rule = f'must be one of {", ".join(MODELS)} or "package.module:Class"'
     raise PlanError("training.model", model, rule, "Check the spelling.")
+
+
+def parameter_sizes(
+    model: str, *, shape: Sequence[int], outputs: int, hidden: Sequence[int] = (64,)
+) -> dict[str, int]:
+    """Numbers of each parameter of the networks "mlp" and "cnn", by name, in order.
+
+    Args:
+        shape, outputs, hidden: as of `parameter_count`.
+    """
+    sizes: dict[str, int] = {}
+
+    def add(place: int, inner: int, outer: int) -> None:
+        sizes[f"{place}.weight"], sizes[f"{place}.bias"] = inner * outer, outer
+
+    place = 1  # behind what makes a record flat
+    widths = [math.prod(shape), *hidden, outputs]
+    if model == "cnn":
+        place, channels = 0, cnn_channels(shape)
+        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
+            add(place, channels * kernel * kernel, filters)
+            place, channels = place + 3, filters  # an activation and a maximum follow
+        place += 1
+        widths = [cnn_flat_features(shape), CNN_HIDDEN, outputs]
+    for inner, outer in itertools.pairwise(widths):
+        add(place, inner, outer)
+        place += 2
+    return sizes
 
 
 def cnn_channels(shape: Sequence[int]) -> int:
@@ -115,8 +140,16 @@ def cnn_flat_features(shape: Sequence[int]) -> int:
     return channels * math.prod(sides)
 
 
-def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of one record behind the named public feature map (`sumus.features.maps`)."""
+def feature_shape(
+    features: str, shape: Sequence[int], components: int | None = None
+) -> tuple[int, ...]:
+    """Shape of one record behind the named public feature map (`sumus.features.maps`).
+
+    Args:
+        components: `training.components`, directions of the map that are kept; None: all.
+    """
+    if components is not None:
+        return (_kept(features, shape, components),)
     if features in ("none", "centred"):
         return tuple(shape)
     if features == "random" and len(shape) == 1:
@@ -140,6 +173,19 @@ def feature_shape(features: str, shape: Sequence[int]) -> tuple[int, ...]:
         "efficientnet-lite0": 1280,
     }
     return (counts[features],)
+
+
+def _kept(features: str, shape: Sequence[int], components: int) -> int:
+    """As many components as the plan keeps; refused where the map has not so many, or none."""
+    if features not in WHITENED_FEATURES or len(shape) != 3:
+        known = ", ".join(WHITENED_FEATURES)
+        rule = f"is for training.features = {known} of images, whose directions are public"
+        raise PlanError("training.components", components, rule, "Leave it out.")
+    (width,) = feature_shape(features, shape)
+    if components > width:
+        rule = f"must not exceed the {width} numbers of training.features = {features}"
+        raise PlanError("training.components", components, rule, "Lower it, or leave it out.")
+    return components
 
 
 def float_sum_terms(records: int) -> int:

@@ -11,6 +11,7 @@ graph of torch operators, and only that graph touches real records:
 | forward and gradient, repeated: same bits, nothing remembered, nothing drawn | `checks`, `held_state` |
 | caches that depend on a record's shape are filled before | `warm_up` |
 | one record's operators are recorded, each allowed, each constant owned | `recording`, `effects`, `constants` |
+| last products of gradients are left undone, memory is counted | `undone`, `memory` |
 | the recording is made to take chunks | `chunks` |
 | a loss of a user's own: one number, pure, of several records their sum or mean | `own_loss` |
 | all of this once per module, loss and form | `certified` |
@@ -63,6 +64,11 @@ if TYPE_CHECKING:
     )
     from sumus.purity.recording import first_line as first_line, operators_only as operators_only
     from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
+    from sumus.purity.undone import (
+        Lookup as Lookup,
+        Product as Product,
+        factor_names as factor_names,
+    )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -75,4 +81,5 @@ __getattr__, __dir__, __all__ = door(
     own_model="own_copy released_model require_precision",
     recording="first_line operators_only",
     stateless="call_with named_parameters",
+    undone="Lookup Product factor_names",
 )

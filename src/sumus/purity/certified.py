@@ -211,15 +211,25 @@ def certified_gradients(
     single: Callable[..., dict[str, torch.Tensor]],
     weights: Weights,
     *rows: torch.Tensor,
+    most_bytes: int | None = None,
 ) -> ChunkFunction:
-    """The recorded per-record gradients of a model for chunks like the made-up one; call `examine`
-    first.
+    """The recorded per-record gradients of a model for chunks like the made-up one, in factors where
+    they are products (`undone`); call `examine` first.
+
+    Args:
+        most_bytes: that a chunk's results may take while it runs; a smaller chunk is recorded if
+            the made-up one would need more.
     """
-    key = ("gradients", tuple((row.shape, row.dtype) for row in rows))
-    return _kept(model, key, lambda: chunk_function(single, weights, *rows), loss)
+    key = ("gradients", tuple((row.shape, row.dtype) for row in rows), most_bytes)
+    return _kept(
+        model,
+        key,
+        lambda: chunk_function(single, weights, *rows, factors=True, most_bytes=most_bytes),
+        loss,
+    )
 
 
-def verdict(model: nn.Module, key: Hashable, make: Callable[[], bool], *, loss: RecordLoss) -> bool:
+def verdict(model: nn.Module, key: Hashable, make: Callable[[], T], *, loss: RecordLoss) -> T:
     """What a test on this machine says about a model and its loss, which it need not take twice."""
     return _kept(model, ("verdict", key, torch.get_num_threads()), make, loss)
 

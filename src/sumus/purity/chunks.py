@@ -10,6 +10,7 @@ from torch.func import vmap
 
 from sumus.errors import GuaranteeError
 from sumus.purity.recording import Recorded, record
+from sumus.purity.undone import Undone
 
 __all__ = ["ChunkFunction", "chunk_function"]
 
@@ -30,16 +31,20 @@ class ChunkFunction:
         recorded: of a whole chunk.
         chunk: records in it.
         rows: the made-up chunk that it was recorded on.
-        shapes: of what it returns.
+        undone: results of which the factors are returned.
     """
 
     def __init__(
-        self, recorded: Recorded, weights: Weights, rows: tuple[torch.Tensor, ...]
+        self,
+        recorded: Recorded,
+        weights: Weights,
+        rows: tuple[torch.Tensor, ...],
+        undone: Undone | None = None,
     ) -> None:
         self._recorded, self._rows = recorded, rows
-        self.chunk = len(rows[0])
+        self.chunk, self.undone = len(rows[0]), undone or {}
         self._blank = {
-            name: torch.full_like(part[:1], torch.nan)
+            name: torch.full_like(part[:1], torch.nan if part.is_floating_point() else 0)
             for name, part in recorded(dict(weights), *rows).items()
         }
 
@@ -73,7 +78,12 @@ class ChunkFunction:
 
 
 def chunk_function(
-    single: Single, weights: Weights, *rows: torch.Tensor, what: str = "model"
+    single: Single,
+    weights: Weights,
+    *rows: torch.Tensor,
+    what: str = "model",
+    factors: bool = False,
+    most_bytes: int | None = None,
 ) -> ChunkFunction:
     """Record a function of one record for chunks like the made-up one; for single records if `vmap`
     cannot take its operators together.
@@ -85,6 +95,9 @@ def chunk_function(
         single: (weights, one record's tensors without the batch) → tensors.
         rows: a made-up chunk, one tensor for each argument of `single` after the weights.
         what: the function's name in messages.
+        factors: whether factors are returned where the last operator is a product (`undone`).
+        most_bytes: that a chunk's results may take while it runs; a smaller chunk is recorded if
+            the made-up one would need more.
     """
 
     def untouched(shared: Weights, *parts: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -92,6 +105,12 @@ def chunk_function(
         return single(shared, *(part.clone() for part in parts))
 
     one = record(untouched, dict(weights), *(row[0].clone() for row in rows), what=what)
+    undone: Undone = {}
+    if factors:
+        one, undone = one.with_factors()
+    if most_bytes is not None:
+        fitting = max(1, most_bytes // max(one.peak_bytes, 1))
+        rows = tuple(row[:fitting].clone() for row in rows)
     plain = one.in_plain_layout().operators
 
     def together(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -107,8 +126,9 @@ def chunk_function(
 
     if not one.looks_across:
         try:
-            return ChunkFunction(record(together, dict(weights), *rows, what=what), weights, rows)
+            recorded = record(together, dict(weights), *rows, what=what)
+            return ChunkFunction(recorded, weights, rows, undone)
         except GuaranteeError:
             pass  # an operator without a rule for batches
     first = tuple(row[:1].clone() for row in rows)
-    return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first)
+    return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first, undone)

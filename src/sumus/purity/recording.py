@@ -24,6 +24,8 @@ from sumus.errors import GuaranteeError
 from sumus.purity.checks import bits_of
 from sumus.purity.constants import Constants
 from sumus.purity.effects import looks_across, refuse_effects, without_stale_memory
+from sumus.purity.memory import peak_bytes
+from sumus.purity.undone import Undone, leave_undone
 
 __all__ = ["Recorded", "first_line", "operators_only", "record"]
 
@@ -74,6 +76,16 @@ class Recorded:
                     name: value for name, value in node.kwargs.items() if name != "memory_format"
                 }
         return Recorded(GraphModule(self._graph, graph), self._what)
+
+    def with_factors(self) -> tuple[Recorded, Undone]:
+        """The same function without the last product of its results (`undone`)."""
+        graph, undone = leave_undone(self._graph)
+        return (Recorded(graph, self._what), undone) if undone else (self, undone)
+
+    @property
+    def peak_bytes(self) -> int:
+        """What is alive at once while it runs."""
+        return peak_bytes(self._graph)
 
     def digest(self) -> bytes:
         """Of its operators and constants: another function has another one."""

@@ -17,7 +17,7 @@ def require_room(design: NoiseDesign) -> None:
     the square of the columns. Models were built by whoever trains them, and so fit.
     """
     resolved = design.resolved
-    if resolved.rules.sums != "moments":
+    if resolved.rules.sums not in ("moments", "curvature"):
         return
     needed = 8 * resolved.coordinates * (resolved.invited + _AT_WORK)
     memory = _memory()

@@ -11,6 +11,7 @@ piece.)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -134,13 +135,17 @@ def write_masked(
     """
     word = word_type(modulus_bits)
     streams = _Keystreams(masks, word=word, length=values.size)
-    words = np.empty(min(streams.step, values.size), dtype=word)
+    whole = modulus_bits == 8 * word.itemsize and sys.byteorder == "little"
+    # whole words are masked where they are sent from
+    words = np.frombuffer(room, word) if whole else np.empty(min(streams.step, values.size), word)
     # a multiple of eight words, so that every piece is whole bytes
     for first in range(0, values.size, streams.step):
         part = values[first : first + streams.step]
-        piece = words[: part.size]
+        piece = words[first : first + part.size] if whole else words[: part.size]
         np.copyto(piece, part, casting="unsafe")  # negative numbers stand for their residues
         streams.apply(piece)
+        if whole:
+            continue
         reduce_words(piece, modulus_bits)
         start = packed_bytes(first, modulus_bits)
         room[start : start + packed_bytes(part.size, modulus_bits)] = pack(piece, modulus_bits)

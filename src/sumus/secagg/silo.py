@@ -129,7 +129,7 @@ class SiloSession:
             )
         known = self.guard.claimed(header.round_id, "transcript")
         require_same(known, header.transcript, round_id=header.round_id, step="transcript")
-        payload, flight = bytes(invitation.payload), self.keys.ring.round
+        payload, flight = invitation.payload, self.keys.ring.round
         if flight is not None and header.transcript == flight.transcript:
             if not flight.reply:  # whether its noise was drawn is not known
                 raise PeerProtocolError(
@@ -246,7 +246,7 @@ class SiloInvited:
 
     session: SiloSession
     header: RoundHeader
-    payload: bytes = field(repr=False)
+    payload: bytes | memoryview = field(repr=False)
     _salt: bytes = field(repr=False)
     _own_key: bytes = field(repr=False)
     reply: bytes = field(default=b"", repr=False)

@@ -57,8 +57,10 @@ def lifted_sum(
             removable one.
     """
     bits, dimension = design.plan.aggregation.modulus_bits, design.resolved.coordinates
+    if not any(removed_seeds.values()):
+        return lift(total, bits)
     residues = np.asarray(total).astype(np.uint64)
-    components = design.removable_components if any(removed_seeds.values()) else ()
+    components = design.removable_components
     for seeds in removed_seeds.values():
         for index, seed in seeds.items():
             unneeded = (

@@ -13,11 +13,13 @@ import numpy.typing as npt
 from sumus.errors import StorageError
 from sumus.gradients import PublicMap
 from sumus.guarantee import NoiseDesign, NormGate
+from sumus.training.bending import Bending
 from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
 
 Vector = npt.NDArray[np.float64]
+_NONE: Vector = np.zeros(1)
 _SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of it
 
 
@@ -40,10 +42,27 @@ class Server:
     ) -> None:
         self._design, self._gate, self._public_map = design, NormGate(design), public_map
         self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
-        self._mean = self._iterate.copy()
-        self._first = np.zeros_like(self._iterate)
-        self._second = np.zeros_like(self._iterate)
+        # one number where the plan does not look at them, so that they cost no memory
+        remembered = self._remembered
+        self._mean = self._iterate.copy() if "mean" in remembered else _NONE
+        self._first = np.zeros_like(self._iterate) if "first" in remembered else _NONE
+        self._second = np.zeros_like(self._iterate) if "second" in remembered else _NONE
         self._rounds = 0
+        self._bending = Bending(design) if design.resolved.rules.sums == "curvature" else None
+
+    @property
+    def _remembered(self) -> frozenset[str]:
+        """What the plan's later rounds depend on beside the iterate."""
+        training = self._design.plan.training
+        return frozenset(
+            name
+            for name, needed in {
+                "mean": training.iterate_average > 0.0,
+                "first": training.server_momentum > 0.0,
+                "second": training.server_optimizer != "sgd",
+            }.items()
+            if needed
+        )
 
     @property
     def parameters(self) -> Vector:
@@ -53,7 +72,8 @@ class Server:
     @property
     def released(self) -> Vector:
         """The model that users get: the iterate, or its running mean where the plan asks for it."""
-        return released_from(self.state(), self._design.plan.training.iterate_average)
+        weight = self._design.plan.training.iterate_average
+        return released_from({"iterate": self._iterate, "mean": self._mean}, weight)
 
     @property
     def coordinates(self) -> int:
@@ -63,7 +83,7 @@ class Server:
     def refusal(
         self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int]
     ) -> str | None:
-        """Why the sum of these silos (places in the plan) must not move the model; None if it may."""
+        """Why the sum of these silos (places in the plan) must not move the model, if it must not."""
         norm = float(np.linalg.norm(self._iterate))
         return self._gate.refusal(total_grid, survivors, weight_norm=norm)
 
@@ -79,29 +99,35 @@ class Server:
             return self._take(decoded - self._iterate)
         if self._public_map is not None:
             decoded = self._public_map(self._iterate).transpose(decoded)
-        update = decoded * self._design.update_scale
-        update *= self._design.resolved.invited / max(
-            survivors, 1
-        )  # the number of survivors is public
-        self._rounds += 1
-        if training.server_optimizer == "sgd":
-            self._first = training.server_momentum * self._first + update
-            step = self._first
+        if self._bending is not None:
+            update = training.learning_rate * self._bending.direction(decoded, survivors)
         else:
-            self._first = (
-                training.server_momentum * self._first + (1.0 - training.server_momentum) * update
-            )
+            update = decoded
+            update *= self._design.update_scale
+            update *= self._design.resolved.invited / max(
+                survivors, 1
+            )  # the number of survivors is public
+        self._rounds += 1
+        momentum, kept = training.server_momentum, "first" in self._remembered
+        if training.server_optimizer == "sgd":
+            step = momentum * self._first + update if kept else update
+            self._first = step if kept else _NONE
+        else:
+            first = momentum * self._first + (1.0 - momentum) * update if kept else update
+            self._first = first if kept else _NONE
             squared = update**2
             if training.server_optimizer == "adam":
                 self._second = 0.99 * self._second + 0.01 * squared
             else:
                 self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
-            step = self._first / (np.sqrt(self._second) + 1e-3)
-        moved = self._iterate + training.server_learning_rate * step
+            step = first / (np.sqrt(self._second) + 1e-3)
+        moved = training.server_learning_rate * step
+        moved += self._iterate
         self._iterate = _as_sent(
             _within(moved, self._design.algorithm.largest_weight_norm * _SHRUNK)
         )
-        self._mean = self._mean + (self._iterate - self._mean) / self._rounds
+        if "mean" in self._remembered:
+            self._mean = self._mean + (self._iterate - self._mean) / self._rounds
         return update
 
     def _solve(self, decoded: Vector, survivors: int) -> Vector:
@@ -112,29 +138,44 @@ class Server:
         """Move the iterate by an update as it is."""
         self._rounds += 1
         self._iterate = _as_sent(self._iterate + update)
-        self._mean = self._iterate.copy()
+        if "mean" in self._remembered:
+            self._mean = self._iterate.copy()
         return update
 
     def state(self) -> dict[str, Vector]:
-        """Everything a checkpoint must hold."""
-        return {
-            "iterate": self._iterate,
-            "mean": self._mean,
-            "first": self._first,
-            "second": self._second,
+        """Everything a checkpoint must hold, and no more: the iterate as silos receive it, and what
+        later rounds depend on.
+        """
+        kept = {"mean": self._mean, "first": self._first, "second": self._second}
+        bent = {} if self._bending is None else {"moments": self._bending.state()}
+        return bent | {
+            "iterate": self._iterate.astype(np.float32),
+            **{name: kept[name] for name in kept if name in self._remembered},
             "rounds": np.array([float(self._rounds)]),
         }
 
     def restore(self, state: dict[str, Vector]) -> None:
         """Continue from a checkpoint."""
-        for name in ("iterate", "mean", "first", "second", "rounds"):
+        for name in ("iterate", *sorted(self._remembered), "rounds"):
             if name not in state or (name != "rounds" and state[name].shape != self._iterate.shape):
                 raise StorageError(
                     f"checkpoint lacks a fitting {name!r}: it was written for another model. Start "
                     "a new run."
                 )
-        self._iterate, self._mean = state["iterate"].copy(), state["mean"].copy()
-        self._first, self._second = state["first"].copy(), state["second"].copy()
+        if self._bending is not None and not self._bending.restore(
+            state.get("moments", np.zeros(0))
+        ):
+            raise StorageError(
+                "checkpoint lacks fitting 'moments': it was written for another model. Start a "
+                "new run."
+            )
+        self._iterate = state["iterate"].astype(np.float64)
+        if "mean" in self._remembered:
+            self._mean = state["mean"].copy()
+        if "first" in self._remembered:
+            self._first = state["first"].copy()
+        if "second" in self._remembered:
+            self._second = state["second"].copy()
         self._rounds = round(float(state["rounds"][0]))
 
 
@@ -144,14 +185,15 @@ def released_from(state: Mapping[str, Vector], weight: float) -> Vector:
     Args:
         weight: `training.iterate_average` of the plan.
     """
-    return (1.0 - weight) * state["iterate"] + weight * state["mean"]
+    iterate = np.asarray(state["iterate"], dtype=np.float64)
+    return (1.0 - weight) * iterate + weight * state["mean"] if weight > 0.0 else iterate
 
 
 def _within(parameters: Vector, radius: float) -> Vector:
     """The nearest point of a ball: a function of released sums, so it costs nothing, and no silo
     has to refuse the model.
     """
-    norm = float(np.linalg.norm(parameters))
+    norm = 0.0 if radius == np.inf else float(np.linalg.norm(parameters))
     return parameters * (radius / norm) if norm > radius else parameters
 
 

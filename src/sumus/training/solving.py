@@ -22,7 +22,7 @@ from sumus.features import bias_feature
 from sumus.guarantee import NoiseDesign
 from sumus.plan import MomentShape
 
-__all__ = ["discriminant", "least_squares", "solved_model"]
+__all__ = ["discriminant", "least_squares", "solved_model", "symmetric"]
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -122,14 +122,19 @@ def _logit(shares: list[float], centres: list[float], spreads: list[float]) -> t
 
 def _matrices(decoded: Vector, shape: MomentShape) -> list[Matrix]:
     """The symmetric matrices of a sum."""
-    upper = np.triu_indices(shape.features)
+    return [
+        symmetric(decoded[place * shape.triangle : (place + 1) * shape.triangle], shape.features)
+        for place in range(shape.matrices)
+    ]
+
+
+def symmetric(triangle: Vector, features: int) -> Matrix:
+    """The matrix of an upper triangle, row by row, whose off-diagonals are times √2."""
+    upper = np.triu_indices(features)
     scale = np.where(upper[0] == upper[1], 1.0, 1.0 / math.sqrt(2.0))
-    found = []
-    for place in range(shape.matrices):
-        gram = np.zeros((shape.features, shape.features))
-        gram[upper] = decoded[place * shape.triangle : (place + 1) * shape.triangle] * scale
-        found.append(gram + np.triu(gram, 1).T)
-    return found
+    gram = np.zeros((features, features))
+    gram[upper] = triangle * scale
+    return np.asarray(gram + np.triu(gram, 1).T)
 
 
 def _count(gram: Matrix, *, std: float, bias: float) -> float:

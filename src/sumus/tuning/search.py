@@ -224,6 +224,8 @@ def _bench(plan: TrainingPlan, data: FederatedData, benches: dict[str, Prepared]
     key = repr(
         (
             training.features,
+            training.components,
+            training.whitening,
             training.model,
             training.hidden,
             training.init_seed,

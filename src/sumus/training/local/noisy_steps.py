@@ -52,6 +52,7 @@ class NoisySteps:
             self._local.model if self._local else model,
             loss=loss or design.plan.task,
             vocabulary=design.plan.training.vocabulary,
+            device=design.plan.training.device,
         )
         self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:], loss=loss)
         kept = len(self._local.first) if self._local else 0
@@ -63,15 +64,13 @@ class NoisySteps:
         design, silo, training = self._design, self._silo, self._design.plan.training
         share, unsent = design.drawn_by(silo), design.state_noise
         step_length = training.learning_rate / design.resolved.divisor * design.grid.granularity
-        state = np.array(parameters, dtype=np.float64)
+        state = np.asarray(parameters, dtype=np.float64)
         if self._local:  # from their public value, whatever the rounds before made of them
             state = self._local.joined(state)
         # a function of the released model, computed in front of the first record of the round
         mapped = None if self._preconditioner is None else self._preconditioner.at(parameters)
-        velocity = np.zeros(len(state))
-        released: npt.NDArray[Any] = np.zeros(
-            len(parameters), dtype=np.int64 if share.discrete else np.float64
-        )
+        velocity = np.zeros(len(state) if silo.local_steps > 1 else 1)
+        released: npt.NDArray[Any] = np.zeros(0, dtype=np.int64)
         taken = clipped = nonfinite = saturated = 0
         noise_seconds = 0.0
         for step in range(silo.local_steps):
@@ -99,11 +98,17 @@ class NoisySteps:
                 whole = share.sample(len(gradient), source)
                 whole[self._local.sent] = noise
                 noise = whole
-            noisy = gradient + noise
+            noise += gradient
+            noisy = noise
             hidden = unsent.sample(len(gradient), source) if another and unsent is not None else 0
             noise_seconds += time.perf_counter() - begin
             sent = noisy[self._local.sent] if self._local else noisy
-            released += design.step_weights[step] * sent
+            weight = design.step_weights[step]
+            weighted = sent if weight == 1 else weight * sent
+            if step == 0:
+                released = weighted
+            else:
+                released += weighted
             if another:
                 velocity = training.local_momentum * velocity + (noisy + hidden)
                 rate = (

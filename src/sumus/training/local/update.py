@@ -98,5 +98,8 @@ def clamp(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int
         raise GuaranteeError(
             "the ring leaves no room for this silo's vector. Raise aggregation.modulus_bits."
         )
-    over = int(np.count_nonzero(np.abs(values) > limit))
-    return (np.clip(values, -limit, limit), over) if over else (values, 0)
+    # the two ends first: no copy of a vector that needs no clamping
+    if -limit <= int(values.min(initial=0)) and int(values.max(initial=0)) <= limit:
+        return values, 0
+    over = int(np.count_nonzero((values > limit) | (values < -limit)))
+    return np.clip(values, -limit, limit), over
