@@ -32,6 +32,7 @@ ADDED: dict[str, Any] = {
     "training.rate_schedule": "constant",
     "training.server_rate_schedule": "constant",
     "training.average_decay": 1.0,
+    "training.device": "cpu",
     "training.whitening": 0.5,
     "training.matrix_share": 0.3,
     "training.ridge": 0.001,

@@ -101,7 +101,7 @@ class FederationPlan(RuledTable):
     # organisations that take part; omitted: taken from the data
     silos: int | None = key(None, optional(whole(low=1)))
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    # gradient steps per round; convex-pass: bins of a pass
+    # gradient steps per round; convex-pass, tangent-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
     # over a silo's records, instead of local_steps
     local_epochs: float | None = key(
@@ -134,6 +134,9 @@ class TrainingSectionPlan(RuledTable):
     loss: str | None = key(None, optional(text()), only=algorithms_with("training.loss"))
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
+    # what computes gradients in every silo, which must have it; integers, noise and masks stay on
+    # the processor
+    device: str = key("cpu", choice("cpu", "cuda", "mps"), only=algorithms_with("training.device"))
     features: str = key("none", text())  # public fixed feature map in front of the model
     # how many directions of the feature map are kept, those in which made-up pictures differ most;
     # omitted: all
@@ -144,7 +147,7 @@ class TrainingSectionPlan(RuledTable):
     whitening: float = key(
         0.5, number(low=0.0, high=1.0), only=("training.features", *WHITENED_FEATURES)
     )
-    # records are scaled to norm at most this, bias included
+    # records are scaled to norm at most this, bias included; tangent-pass: their Jacobians are
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
     )
@@ -176,9 +179,10 @@ class TrainingSectionPlan(RuledTable):
     )
     # of the local rates over the rounds: as they are, down in a straight line, or along a cosine
     rate_schedule: str = key("constant", choice(*RATE_SCHEDULES))
-    # of local steps; not for convex-pass
+    # of local steps; not for convex-pass and tangent-pass
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
+    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg; tangent-pass: of the squared
+    # distance from the round's model
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))
     # public, of gradient sums; omitted: the expected batch size
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
@@ -208,6 +212,11 @@ class TrainingSectionPlan(RuledTable):
     # newton: what every direction's second moment counts for besides its own, over feature_bound²
     # and the number of records
     ridge: float = key(0.001, number(low=0.0, high=1e6), only=algorithms_with("training.ridge"))
+    # parameters that are trained, by how their names begin, with commas between; the others keep
+    # their first value; omitted: all that take a gradient
+    tangent_layers: str | None = key(
+        None, optional(text()), only=algorithms_with("training.tangent_layers")
+    )
     # variance of the unsent noise, in shares (κ); "auto": the one with the least noise in states
     # and sum together, for a target
     state_noise: float | str = key(
