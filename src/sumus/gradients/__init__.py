@@ -17,7 +17,8 @@ for the path of the model and for how many records may be computed at once; the 
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
 `images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
 normal equations, `losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians
-as stored numbers, `threads` one torch thread a piece of work.
+as stored numbers, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
+of work.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.gradients.devices import (
+        device_facts as device_facts,
+        require_device as require_device,
+    )
     from sumus.gradients.examination import made_up_parameters as made_up_parameters
     from sumus.gradients.kernels import (
         outer_norms2 as outer_norms2,
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    devices="device_facts require_device",
     examination="made_up_parameters",
     kernels="outer_norms2 run_pass scales to_capped_residuals",
     losses="OwnLoss record_loss",
