@@ -103,5 +103,10 @@ INTENDED: dict[str, str] = {
 NEW_LINES: tuple[str, ...] = ("  means        ",)
 """How lines begin that a text has more than the stored one."""
 
-LAST_BITS: dict[str, str] = {}
+_FACTORS = "gradients of linear layers are clipped and rounded from their factors"
+LAST_BITS: dict[str, str] = {
+    "own-layer-norm": _FACTORS,
+    "own-linear": _FACTORS,
+    "own-convolutions": _FACTORS,
+}
 """Name of an entry → why its floats have another order, for example `{"own-layer-norm": "…"}`."""
