@@ -309,6 +309,24 @@ def to_capped_residual(
 
 
 @compiled
+def to_capped_residuals(
+    outputs: npt.NDArray[np.float64],
+    y: npt.NDArray[Any],
+    row_weights: npt.NDArray[np.float64],
+    link: int,
+    cap: float,
+) -> None:
+    """From the outputs of several rows to their residuals, in place, each times its weight; empty:
+    every row counts once.
+    """
+    for row in range(len(outputs)):
+        to_capped_residual(outputs[row], y[row], link, cap)
+        if row_weights.size:
+            for k in range(outputs.shape[1]):
+                outputs[row, k] *= row_weights[row]
+
+
+@compiled
 def run_pass(
     weights: npt.NDArray[np.float64],
     x: Singles,

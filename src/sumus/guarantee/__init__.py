@@ -34,6 +34,10 @@ if TYPE_CHECKING:
         newton_parts as newton_parts,
     )
     from sumus.guarantee.algorithms.normal_equations import centred_bounds as centred_bounds
+    from sumus.guarantee.algorithms.tangent_pass import (
+        TangentBounds as TangentBounds,
+        tangent_bounds as tangent_bounds,
+    )
     from sumus.guarantee.calibrate import calibrated as calibrated
     from sumus.guarantee.comparison import (
         AlgorithmCost as AlgorithmCost,
@@ -73,6 +77,7 @@ __getattr__, __dir__, __all__ = door(
     algorithms__convex_pass="LARGEST_WEIGHT_NORM convex_bounds",  # noqa: S106 - no password
     algorithms__newton="NewtonParts newton_parts",
     algorithms__normal_equations="centred_bounds",
+    algorithms__tangent_pass="TangentBounds tangent_bounds",  # noqa: S106 - no password
     calibrate="calibrated",
     comparison="AlgorithmCost Comparison compare",
     counts="clamp_of count_noise decoded_counts padded sum_length",

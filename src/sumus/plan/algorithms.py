@@ -73,7 +73,9 @@ class AlgorithmRules:
 _CLIPPING = frozenset({"training.clip_norm", "silo.clip_norm", "silo.sampling_rate"})
 # whatever the loss is, a record's gradient is clipped
 _ANY_LOSS = frozenset({"training.loss"})
+_DEVICE = frozenset({"training.device"})
 _BOUNDED = frozenset({"training.feature_bound", "training.feature_norm"})
+_PASSES = frozenset({"training.passes", "training.residual_cap"})
 _EPOCHS = frozenset({"federation.local_epochs"})
 _TARGETS = frozenset({"privacy.calibrate_to"})
 _SIDE_BY_SIDE = Refusal(
@@ -90,6 +92,8 @@ _SOLVED = (
     "Leave it out.",
 )
 
+# every round is accounted for with its own rates and noise
+_ROUNDS = frozenset({"noise.schedule"})
 _LOCAL = frozenset({"training.local_parameters"})
 
 _WHOLE = (
@@ -118,6 +122,22 @@ def _one_rate(algorithm: str) -> dict[str, Refusal]:
     return {"training.learning_rates": Refusal(rule, "Use learning_rate.")}
 
 
+def _one_pass(algorithm: str) -> dict[str, Refusal]:
+    """What a noiseless pass over bins cannot do with."""
+    return {
+        "training.local_momentum": Refusal(
+            f"must be 0 for {algorithm} (momentum breaks non-expansiveness)",
+            "Use server_momentum instead.",
+        ),
+        "noise.rounding": Refusal(
+            f"must be auto or sum for {algorithm} (its whole update is rounded, once)",
+            "Leave it out.",
+            allowed=("sum",),
+        ),
+        **_one_rate(algorithm),
+    }
+
+
 _RULES = (
     AlgorithmRules(
         name="dp-sgd",
@@ -125,7 +145,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | _LOCAL,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _ROUNDS,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -134,7 +154,13 @@ _RULES = (
         steps="several",
         guarantee="split_noise",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | {"training.state_noise"},
+        keys=_CLIPPING
+        | _ANY_LOSS
+        | _DEVICE
+        | _EPOCHS
+        | _TARGETS
+        | _ROUNDS
+        | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
         | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
     ),
@@ -146,19 +172,18 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=_BOUNDED | _LOCAL | {"training.passes", "training.residual_cap"},
-        refuses={
-            "training.local_momentum": Refusal(
-                "must be 0 for convex-pass (momentum breaks non-expansiveness)",
-                "Use server_momentum instead.",
-            ),
-            "noise.rounding": Refusal(
-                "must be auto or sum for convex-pass (its whole update is rounded, once)",
-                "Leave it out.",
-                allowed=("sum",),
-            ),
-            **_one_rate("convex-pass"),
-        },
+        keys=_BOUNDED | _LOCAL | _PASSES | _ROUNDS,
+        refuses=_one_pass("convex-pass"),
+    ),
+    AlgorithmRules(
+        name="tangent-pass",
+        protects="records",
+        steps="bins",
+        guarantee="tangent_pass",
+        local="tangent_pass",
+        rounding="sum",
+        keys=_PASSES | {"training.feature_bound", "training.tangent_layers"},
+        refuses=_one_pass("tangent-pass"),
     ),
     AlgorithmRules(
         name="normal-equations",
@@ -199,6 +224,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",
@@ -246,7 +273,7 @@ _RULES = (
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _TARGETS,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _ROUNDS,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)
@@ -260,7 +287,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,
         refuses=_one_rate("silo"),
     ),
     AlgorithmRules(
@@ -269,7 +296,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,  # the clip norm sets its grid
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,  # the clip norm sets its grid
         refuses=_one_rate("fedavg"),
     ),
     AlgorithmRules(
@@ -306,6 +333,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",

@@ -18,7 +18,7 @@ from sumus.plan.cells import cells_of, with_columns
 from sumus.plan.facts import PublicFacts
 from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
-from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count
+from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count, parameter_sizes
 
 __all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
 
@@ -330,6 +330,12 @@ def _local_dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
 def _dimension(plan: TrainingPlan, facts: PublicFacts) -> int:
     shape = _behind(plan, facts)
     training, outputs = plan.training, plan.task.outputs(facts.labels, plan.training.model)
+    if training.tangent_layers is not None and training.model in ("mlp", "cnn"):
+        sizes = parameter_sizes(
+            training.model, shape=shape, outputs=outputs, hidden=training.hidden
+        )
+        beginnings = tuple(part.strip() for part in training.tangent_layers.split(","))
+        return sum(size for name, size in sizes.items() if name.startswith(beginnings))
     return parameter_count(
         training.model,
         shape=shape,
@@ -388,14 +394,17 @@ def _resolve_sampling(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
 
 
 def _resolve_bins(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
-    """Convex pass: S bins of about b records each; with a batch size every silo has its own number
+    """Passes: S bins of about b records each; with a batch size every silo has its own number
     of bins.
     """
     records = plan.data.records_per_silo or ()
     mean = math.fsum(records) / len(records)
     training, federation, overrides = plan.training, plan.federation, dict(plan.silo)
     if training.sampling_rate is not None and training.sampling_rate < 1.0:
-        rule = "has no meaning for convex-pass (every record falls into one bin of every pass)"
+        rule = (
+            f"has no meaning for {training.algorithm} (every record falls into one bin of every "
+            "pass)"
+        )
         raise PlanError(
             "training.sampling_rate",
             training.sampling_rate,

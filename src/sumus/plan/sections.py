@@ -24,6 +24,7 @@ from sumus.files import (
     text,
     weights,
     whole,
+    word_or,
 )
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES, algorithms_with
@@ -46,6 +47,7 @@ __all__ = [
     "TrainingSectionPlan",
 ]
 
+RATE_SCHEDULES = ("constant", "linear", "cosine")
 MECHANISMS = (*LAWS, "poisson-binomial")
 TEXTS = ("minilm", "words")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
@@ -99,7 +101,7 @@ class FederationPlan(RuledTable):
     # organisations that take part; omitted: taken from the data
     silos: int | None = key(None, optional(whole(low=1)))
     rounds: int = key(10, whole(low=1, high=10**9))  # secure sums; one model is released after each
-    # gradient steps per round; convex-pass: bins of a pass
+    # gradient steps per round; convex-pass, tangent-pass: bins of a pass
     local_steps: int | None = key(None, optional(whole(low=1, high=10**9)))
     # over a silo's records, instead of local_steps
     local_epochs: float | None = key(
@@ -132,6 +134,9 @@ class TrainingSectionPlan(RuledTable):
     loss: str | None = key(None, optional(text()), only=algorithms_with("training.loss"))
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
+    # what computes gradients in every silo, which must have it; integers, noise and masks stay on
+    # the processor
+    device: str = key("cpu", choice("cpu", "cuda", "mps"), only=algorithms_with("training.device"))
     features: str = key("none", text())  # public fixed feature map in front of the model
     # how many directions of the feature map are kept, those in which made-up pictures differ most;
     # omitted: all
@@ -142,7 +147,7 @@ class TrainingSectionPlan(RuledTable):
     whitening: float = key(
         0.5, number(low=0.0, high=1.0), only=("training.features", *WHITENED_FEATURES)
     )
-    # records are scaled to norm at most this, bias included
+    # records are scaled to norm at most this, bias included; tangent-pass: their Jacobians are
     feature_bound: float = key(
         1.0, number(low=1e-30, high=1e30), only=algorithms_with("training.feature_bound")
     )
@@ -172,9 +177,12 @@ class TrainingSectionPlan(RuledTable):
     learning_rates: tuple[float, ...] | None = key(
         None, optional(names(number(low=1e-30, high=1e30)))
     )
-    # of local steps; not for convex-pass
+    # of the local rates over the rounds: as they are, down in a straight line, or along a cosine
+    rate_schedule: str = key("constant", choice(*RATE_SCHEDULES))
+    # of local steps; not for convex-pass and tangent-pass
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg
+    # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg; tangent-pass: of the squared
+    # distance from the round's model
     l2_penalty: float = key(0.0, number(low=0.0, high=1e30))
     # public, of gradient sums; omitted: the expected batch size
     divisor: float | None = key(None, optional(number(low=1e-30, high=1e30)))
@@ -204,18 +212,31 @@ class TrainingSectionPlan(RuledTable):
     # newton: what every direction's second moment counts for besides its own, over feature_bound²
     # and the number of records
     ridge: float = key(0.001, number(low=0.0, high=1e6), only=algorithms_with("training.ridge"))
-    # variance of the unsent noise, in shares (κ)
-    state_noise: float = key(
-        2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")
+    # parameters that are trained, by how their names begin, with commas between; the others keep
+    # their first value; omitted: all that take a gradient
+    tangent_layers: str | None = key(
+        None, optional(text()), only=algorithms_with("training.tangent_layers")
+    )
+    # variance of the unsent noise, in shares (κ); "auto": the one with the least noise in states
+    # and sum together, for a target
+    state_noise: float | str = key(
+        2.0,
+        word_or("auto", number(low=0.0, high=1e6)),
+        only=algorithms_with("training.state_noise"),
     )
     # of the server's step along the round's update; costs no privacy
     server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))
+    # of that step's rate over the rounds; costs no privacy
+    server_rate_schedule: str = key("constant", choice(*RATE_SCHEDULES))
     # of the global model, on public sums; costs no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # what the server does with a public sum; costs no privacy
-    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
+    # what the server does with a public sum; adam-bc takes the known variance of the noise off the
+    # squares; costs no privacy
+    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi", "adam-bc"))
     # share of the running mean of global models that is released
-    iterate_average: float = key(0.0, number(low=0.0, below=1.0))
+    iterate_average: float = key(0.0, number(low=0.0, high=1.0))
+    # how much of that mean every round keeps; 1: all rounds count alike
+    average_decay: float = key(1.0, number(low=0.0, high=1.0))
     # classification: how much a record of each class counts, by name or in the order of the classes;
     # public; only their proportions matter
     class_weights: tuple[float, ...] | Mapping[str, float] | None = key(
@@ -241,6 +262,10 @@ class NoisePlan(RuledTable):
     mechanism: str = key("skellam", choice(*MECHANISMS))
     # of the sum, in clip norms; omitted: calibrated
     noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))
+    # a ratio to it for every round; omitted: all have the same
+    schedule: tuple[float, ...] | None = key(
+        None, optional(names(number(low=1e-3, high=1e3))), only=algorithms_with("noise.schedule")
+    )
     # grid steps per clip norm, as a power of two
     resolution_bits: int = key(16, whole(low=4, high=24))
     # what is rounded to integers; auto: by algorithm

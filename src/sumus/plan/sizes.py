@@ -26,6 +26,7 @@ __all__ = [
     "feature_shape",
     "float_sum_terms",
     "parameter_count",
+    "parameter_sizes",
 ]
 
 LINEAR_MODELS = ("softmax", "linear", "logistic")
@@ -72,15 +73,8 @@ def parameter_count(
         return flat + outputs
     if model in ("softmax", "linear", "logistic"):
         return outputs * (flat + int(bias))
-    if model == "mlp":
-        widths = [flat, *hidden, outputs]
-        return sum((inner + 1) * outer for inner, outer in itertools.pairwise(widths))
-    if model == "cnn":
-        count, channels = 0, cnn_channels(shape)
-        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
-            count += filters * (channels * kernel * kernel + 1)
-            channels = filters
-        return count + CNN_HIDDEN * (cnn_flat_features(shape) + 1) + outputs * (CNN_HIDDEN + 1)
+    if model in ("mlp", "cnn"):
+        return sum(parameter_sizes(model, shape=shape, outputs=outputs, hidden=hidden).values())
     if ":" in model:
         rule = (
             f'must be set for training.model = "{model}": its parameters are counted by `sumus '
@@ -94,6 +88,34 @@ def parameter_count(
         )
     rule = f'must be one of {", ".join(MODELS)} or "package.module:Class"'
     raise PlanError("training.model", model, rule, "Check the spelling.")
+
+
+def parameter_sizes(
+    model: str, *, shape: Sequence[int], outputs: int, hidden: Sequence[int] = (64,)
+) -> dict[str, int]:
+    """Numbers of each parameter of the networks "mlp" and "cnn", by name, in order.
+
+    Args:
+        shape, outputs, hidden: as of `parameter_count`.
+    """
+    sizes: dict[str, int] = {}
+
+    def add(place: int, inner: int, outer: int) -> None:
+        sizes[f"{place}.weight"], sizes[f"{place}.bias"] = inner * outer, outer
+
+    place = 1  # behind what makes a record flat
+    widths = [math.prod(shape), *hidden, outputs]
+    if model == "cnn":
+        place, channels = 0, cnn_channels(shape)
+        for filters, kernel, _, _ in CNN_CONVOLUTIONS:
+            add(place, channels * kernel * kernel, filters)
+            place, channels = place + 3, filters  # an activation and a maximum follow
+        place += 1
+        widths = [cnn_flat_features(shape), CNN_HIDDEN, outputs]
+    for inner, outer in itertools.pairwise(widths):
+        add(place, inner, outer)
+        place += 2
+    return sizes
 
 
 def cnn_channels(shape: Sequence[int]) -> int:

@@ -50,9 +50,10 @@ from sumus.training import (
     Prepared,
     arithmetic,
     flat_parameters,
-    freeze_local,
+    freeze_untrained,
     named_model,
     prepare,
+    require_device_of,
 )
 
 if TYPE_CHECKING:
@@ -220,11 +221,12 @@ def _designed(plan: TrainingPlan, data: FederatedData, model: nn.Module | None) 
     facts = data.facts()
     training = plan.training
     by_name = training.local_parameters not in (None, "intercept")
+    by_name = by_name or training.tangent_layers is not None
     if training.dimension is None and (model is not None or ":" in training.model or by_name):
         sized = (
             named_model(plan, facts.shape, facts.labels)
             if model is None
-            else freeze_local(plan, own_copy(model))
+            else freeze_untrained(plan, own_copy(model))
         )
         plan = plan.replace("training", dimension=len(flat_parameters(sized)))
         local = LocalPart.of(plan, sized)
@@ -256,6 +258,7 @@ def _prepared(
     loss: RecordLoss | None,
 ) -> Prepared:
     """Records and model, ready; refuses a model of another size than the plan accounts for."""
+    require_device_of(design.plan)
     prepared = prepare(design.plan, data, model=model, loss=loss)
     if len(prepared.first_parameters) != design.resolved.dimension:
         rule = (
@@ -294,7 +297,7 @@ def _releases(
         plan=design.plan,
         account=account,
         run=run,
-        spent=epsilon,
+        spent=epsilon.of_rounds if isinstance(epsilon, LiveEpsilon) else _unbounded,
         repeatable=True,
         budget=budget,
     )
@@ -321,13 +324,17 @@ def _opened(
         silos=tuple(silo.name for silo in data.silos),
         void=None if simulation is None else _VOID,
         own_model=None if model is None else class_of(model),
-        arithmetic=arithmetic(),
+        arithmetic=arithmetic(design.plan.training.device),
         no_ledger=releases.reason if isinstance(releases, NoLedger) else None,
         start=None if start is None else start.origin,
     )
 
 
 def _nothing_promised(rounds: int) -> float:
+    return math.inf
+
+
+def _unbounded(numbers: Sequence[int]) -> float:
     return math.inf
 
 

@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     )
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
-    from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
+    from sumus.training.local.update import (
+        LocalUpdate as LocalUpdate,
+        LocalUpdater as LocalUpdater,
+        in_round as in_round,
+    )
     from sumus.training.local.work import LocalWork as LocalWork
     from sumus.training.local_parameters import (
         LocalPart as LocalPart,
         at_home as at_home,
-        freeze_local as freeze_local,
         knows_its_code as knows_its_code,
     )
     from sumus.training.low_rank import LowRank as LowRank, lora as lora, merged as merged
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
+        require_device_of as require_device_of,
         require_same as require_same,
     )
     from sumus.training.models import (
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     )
     from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
     from sumus.training.server import Server as Server, released_from as released_from
+    from sumus.training.trained_part import freeze_untrained as freeze_untrained
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -61,15 +66,16 @@ __getattr__, __dir__, __all__ = door(
     evaluation="SecureMetrics evaluate outputs_of",
     local="local_updater",
     local__plain_steps="plain_steps",
-    local__update="LocalUpdate LocalUpdater",
+    local__update="LocalUpdate LocalUpdater in_round",
     local__work="LocalWork",
-    local_parameters="LocalPart at_home freeze_local knows_its_code",
+    local_parameters="LocalPart at_home knows_its_code",
     low_rank="LowRank lora merged",
-    machine_arithmetic="arithmetic require_same",
+    machine_arithmetic="arithmetic require_device_of require_same",
     models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
     sampling="poisson_batch select_silos",
     server="Server released_from",
+    trained_part="freeze_untrained",
 )

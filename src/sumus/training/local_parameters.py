@@ -23,6 +23,7 @@ from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
 from sumus.purity import InputKind, is_chain
 from sumus.training.models import OwnIntercept, flat_parameters, load_flat
+from sumus.training.parameter_names import names_begun_by
 
 __all__ = ["LocalPart", "at_home", "freeze_local", "knows_its_code"]
 
@@ -49,13 +50,7 @@ def _local_names(plan: TrainingPlan, model: nn.Module) -> list[str]:
         return []
     if wanted == "intercept":
         return [_intercept(model)]
-    beginnings = tuple(part.strip() for part in wanted.split(","))
-    names = [name for name, _ in model.named_parameters()]
-    for beginning in beginnings:
-        if not beginning or not any(name.startswith(beginning) for name in names):
-            rule = f"must name parameters of the model, {beginning!r} begins none"
-            raise PlanError(_FIELD, wanted, rule, f"There are {', '.join(names[:8])}.")
-    return [name for name in names if name.startswith(beginnings)]
+    return names_begun_by(model, wanted, field=_FIELD)
 
 
 def _intercept(model: nn.Module) -> str:

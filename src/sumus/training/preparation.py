@@ -31,9 +31,9 @@ from sumus.purity import (
     try_out,
 )
 from sumus.tasks import LabelFacts
-from sumus.training.local_parameters import freeze_local
 from sumus.training.models import Counts, build_model, flat_parameters
 from sumus.training.own_loss import own_loss
+from sumus.training.trained_part import freeze_untrained
 
 __all__ = [
     "Prepared",
@@ -151,7 +151,7 @@ def prepare(
     features = PublicFeatures.of(plan, data.shape)
     shape = features.shape
     trained = (
-        freeze_local(plan, own_copy(model, logits=training.logits))
+        freeze_untrained(plan, own_copy(model, logits=training.logits))
         if model is not None
         else model_behind(plan, shape, data.labels)
     )
@@ -253,7 +253,7 @@ def model_behind(plan: TrainingPlan, shape: Sequence[int], labels: LabelFacts) -
         first_intercept=start,
         local_intercept=bounds and training.local_parameters is not None,
     )
-    return freeze_local(
+    return freeze_untrained(
         plan, own_copy(model, logits=training.logits) if ":" in training.model else model
     )
 

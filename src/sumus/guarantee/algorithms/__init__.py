@@ -11,6 +11,7 @@
 | `split-noise` | T·(S−1) × subsampled(σ_eff)                      | always, with unsent state noise |
 |               |   ∘ T × subsampled(noise of all counted silos)   |   in all steps but the last     |
 | `convex-pass` | T × one draw per round, sensitivity P·γC/b       | convex smooth losses            |
+| `tangent-pass` | the same, on the network linearised at θ_t     | losses convex in the outputs    |
 | `normal-equations` | one draw, sensitivity √(R⁴ + R²B²)          | bounded records and targets     |
 | `newton`      | T × one draw, moments and gradient together      | any loss of bounded records     |
 | `silo`        | T × noise of all counted silos, unit one silo    | always                          |
@@ -108,4 +109,4 @@ def release_of(name: str, setting: Setting) -> Release:
     the algorithm's own.
     """
     own = {statement.name: statement for statement in algorithm_of(setting.algorithm).statements}
-    return own.get(name, STATEMENTS[name]).compose(setting)
+    return own.get(name, STATEMENTS[name]).release(setting)

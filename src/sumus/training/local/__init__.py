@@ -6,6 +6,7 @@ ready for the secure sum.
 | `dp-sgd`       | γ/b·(g_s + ξ_s)                    | Σ_s w_s·(g_s + ξ_s)        (S = 1: `single-step`) |
 | `split-noise`  | γ/b·(g_s + ξ_s + ζ_s), s < S       | Σ_s w_s·(g_s + ξ_s)                              |
 | `convex-pass`  | a noiseless pass over bins         | round(θ_S − θ₀) + ξ                              |
+| `tangent-pass` | such a pass, linearised at θ₀      | round(u_S) + ξ                                   |
 | `normal-equations` | nothing                        | Σ_j trunc(x_j·x_jᵀ, x_j·y_jᵀ) + ξ                |
 | `newton`       | nothing                            | Σ_j trunc(x_j·x_jᵀ), Σ_j trunc(clip(∇f_j)), + ξ  |
 | `silo`         | noiseless SGD                      | trunc(clip(θ_S − θ₀)) + ξ                        |
