@@ -94,7 +94,7 @@ def main() -> None:
 def _accuracy(changes: Mapping[str, Any], *, rounds: int, seed: int) -> float:
     """On test records, of one run."""
     own = {"federation.rounds": rounds, "data.split_seed": seed}
-    plan = TrainingPlan().with_overrides(BASE | changes | own)
+    plan = TrainingPlan().with_overrides({**BASE, **changes, **own})
     with tempfile.TemporaryDirectory() as folder:
         run = sumus.train(
             plan,
