@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import torch
 from opacus.grad_sample import GradSampleModule
+from opacus.layers import DPMultiheadAttention
 from torch import nn
 from torch.nn import functional
 
@@ -34,12 +35,57 @@ from sumus.training.models import build_model
 RESOLUTION = 1 << 16
 CLIP_NORM = 1.0
 IN_A_ROW = 3
-WORKLOADS = {"cnn": ("cnn", (1, 28, 28), 512), "linear": ("softmax", (1280,), 256)}
+WORKLOADS = {
+    "cnn": ("cnn", (1, 28, 28), 512),
+    "linear": ("softmax", (1280,), 256),
+    "transformer": ("transformer", (64,), 64),
+}
+WORDS, WIDTH, HEADS, BLOCKS = 10_000, 128, 4, 2
 
 
-def model_for(workload: str) -> nn.Module:
+class Block(nn.Module):
+    """Attention and a dense network, each with a normalisation behind it."""
+
+    def __init__(self, attention: type[nn.Module]) -> None:
+        super().__init__()
+        self.attention = attention(WIDTH, HEADS, batch_first=True)
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        attended = self.attention(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+        hidden = self.first(x + attended)
+        inner: torch.Tensor = self.down(functional.gelu(self.up(hidden)))
+        out: torch.Tensor = self.second(hidden + inner)
+        return out
+
+
+class Transformer(nn.Module):
+    """Looked-up tokens (0 is padding) and places, blocks of attention, the mean, classes."""
+
+    def __init__(self, places: int, attention: type[nn.Module]) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(places, WIDTH)
+        self.blocks = nn.ModuleList(Block(attention) for _ in range(BLOCKS))
+        self.head = nn.Linear(WIDTH, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padding = x == 0
+        hidden = self.words(x) + self.places(torch.arange(x.shape[1]).expand(x.shape))
+        for block in self.blocks:
+            hidden = block(hidden, padding)
+        kept = (~padding).to(hidden.dtype)[..., None]
+        logits: torch.Tensor = self.head((hidden * kept).sum(1) / kept.sum(1).clamp_min(1.0))
+        return logits
+
+
+def model_for(workload: str, attention: type[nn.Module] = nn.MultiheadAttention) -> nn.Module:
     name, shape, _ = WORKLOADS[workload]
-    model = build_model(name, shape=shape, outputs=10)
+    model = (
+        Transformer(shape[0], attention)
+        if workload == "transformer"
+        else build_model(name, shape=shape, outputs=10)
+    )
     generator = torch.Generator().manual_seed(0)
     load_flat(model, 0.05 * torch.randn(flat_parameters(model).numel(), generator=generator))
     return model
@@ -48,9 +94,12 @@ def model_for(workload: str) -> nn.Module:
 def batch_for(workload: str) -> tuple[torch.Tensor, torch.Tensor]:
     _, shape, records = WORKLOADS[workload]
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(records, *shape, generator=generator), torch.randint(
-        0, 10, (records,), generator=generator
-    )
+    if workload == "transformer":
+        x = torch.randint(1, WORDS, (records, *shape), generator=generator)
+        x[:, shape[0] * 3 // 4 :] = 0  # texts are filled up
+    else:
+        x = torch.randn(records, *shape, generator=generator)
+    return x, torch.randint(0, 10, (records,), generator=generator)
 
 
 def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
@@ -67,8 +116,11 @@ def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
 
 
 def opacus_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
-    """Hooks, per-sample norms, clipped sum: `DPOptimizer.clip_and_accumulate` without its noise."""
-    model = model_for(workload)
+    """Hooks, per-sample norms, clipped sum: `DPOptimizer.clip_and_accumulate` without its noise.
+
+    Attention is Opacus's own, as its validator would put it into the model.
+    """
+    model = model_for(workload, DPMultiheadAttention)
     model = model.to(memory_format=torch.channels_last) if channels_last else model
     sampled = GradSampleModule(model, loss_reduction="sum")
     x, y = batch_for(workload)
@@ -176,6 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--workload", choices=tuple(WORKLOADS), action="append")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -186,7 +239,7 @@ def main() -> None:
         "clock": options.clock,
     }
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    for workload in WORKLOADS:
+    for workload in options.workload or WORKLOADS:
         times, first = milliseconds(workload, options.repeats, clock)
         line[f"{workload}_milliseconds"] = {name: round(value, 3) for name, value in times.items()}
         for rounding in ("record", "sum"):

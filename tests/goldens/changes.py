@@ -29,6 +29,7 @@ ADDED: dict[str, Any] = {
     "privacy.silos_per_person": 1,
     "data.person_weighting": "mean",
     "describe.bins": 32,
+    "training.device": "cpu",
     "training.whitening": 0.5,
     "training.matrix_share": 0.3,
     "training.ridge": 0.001,

@@ -100,11 +100,19 @@ class SourceTree:
         A file that is not at the path given is looked for by its own name.
         """
         path, colons, test = name.partition("::")
-        alike = sorted((self.root / "tests").rglob(Path(path).name))
+        alike = self._files.get(Path(path).name, [])
         files = [file for file in alike if file.as_posix().endswith(f"/{path}")] or alike
         if len(files) != 1:
             raise AnchorError(f"{path} must name one file below tests, and names {len(files)}")
         return files[0].relative_to(self.root).as_posix() + colons + test
+
+    @cached_property
+    def _files(self) -> dict[str, list[Path]]:
+        """Name → the files below tests that have it."""
+        files: dict[str, list[Path]] = {}
+        for file in sorted((self.root / "tests").rglob("*.py")):
+            files.setdefault(file.name, []).append(file)
+        return files
 
     @cached_property
     def _definitions(self) -> dict[str, dict[str, Definition]]:

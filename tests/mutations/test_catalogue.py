@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,21 @@ def test_there_are_enough_of_them_with_names_of_their_own() -> None:
     assert len(set(NAMES)) == len(MUTATIONS)
 
 
+@cache
+def _program(file: Path) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"))
+
+
+@cache
+def _dumped(file: Path) -> str:
+    return ast.dump(_program(file))
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=NAMES)
 def test_a_mutation_applies(mutation: dict[str, Any]) -> None:
     assert set(mutation) == {"name", "where", "old", "new", "tests"}
     file, mutated = SOURCES.mutated(mutation["where"], mutation["old"], mutation["new"])
-    source = (ROOT / file).read_text(encoding="utf-8")
-    assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(source))
+    assert ast.dump(ast.parse(mutated)) != _dumped(file)
     compile(mutated, str(file), "exec")
 
 
@@ -40,7 +50,7 @@ def test_a_mutation_has_tests(mutation: dict[str, Any]) -> None:
     assert mutation["tests"]
     for test in mutation["tests"]:
         file, *path = SOURCES.test(test).split("::")
-        body = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+        body = _program(Path(file)).body
         for name in path:
             named = [node for node in body if getattr(node, "name", None) == name]
             assert named, f"{file} has no {name}"

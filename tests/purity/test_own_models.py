@@ -56,10 +56,12 @@ def run(
     model: nn.Module,
     tmp_path: Path,
     records: list[tuple[np.ndarray, np.ndarray]] | None = None,
+    *,
+    compare: bool = False,
     **changes: object,
 ) -> TrainedRun:
     plan = TrainingPlan.from_toml(PLAN).with_overrides(changes)
-    options = RunOptions(root=tmp_path / "runs", threads=1, ledger=False, compare=True)
+    options = RunOptions(root=tmp_path / "runs", threads=1, ledger=False, compare=compare)
     return train(plan, model=model, silos=from_arrays(records or silos()), options=options)
 
 
@@ -83,7 +85,8 @@ def test_what_users_bring_is_trained_and_measured(name: str, tmp_path: Path) -> 
     entry = module_zoo.PURE[name]
     torch.manual_seed(0)
     stated = {"training.logits": entry.logits} if entry.logits else {}
-    result = run(entry.make(), tmp_path, silos(entry.shape, tokens=entry.tokens), **stated)
+    records = silos(entry.shape, tokens=entry.tokens)
+    result = run(entry.make(), tmp_path, records, compare=True, **stated)
     assert result.account is not None
     assert result.account.proved
     assert 0.0 <= (result.accuracy or 0.0) <= 1.0

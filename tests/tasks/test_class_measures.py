@@ -239,8 +239,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("multiplier", [0.01, 3.73, 12.0])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "multiplier"),
+    [
+        pytest.param(
+            name, multiplier, marks=[pytest.mark.long] * (name != "rare" and multiplier != 3.73)
+        )
+        for name in CASES
+        for multiplier in (0.01, 3.73, 12.0)
+    ],
+)
 def test_the_truth_of_the_records_is_within_every_interval(name: str, multiplier: float) -> None:
     """3.73 is ε = 1 at δ = 1e-5; the loss is the capped one."""
     task, scores = counting(2), drawn(**CASES[name])  # type: ignore[arg-type]

@@ -16,11 +16,13 @@ OPTIONS = {
     "federation.local_steps": 1,
     "training.sampling_rate": 1e-9,  # no records: the sum is noise
     "federation.dropouts": 2,
-    "federation.rounds": 120,
+    "federation.rounds": 24,
     "noise.removable": True,
     "privacy.epsilon": "none",
     "noise.noise_multiplier": 3.0,
 }
+
+WIDE = small_data(silos=6, features=34)  # 105 numbers a round
 
 
 def noise_variance(run, gone: dict[str, frozenset[int]]) -> tuple[float, int]:
@@ -48,7 +50,7 @@ def test_what_stays_is_exactly_what_is_accounted(federation, gone) -> None:
     """Whoever drops, whenever: the noise of the sum has variance σ²r², in a chi-square interval
     (0.84 to 1.18) of false-alarm rate 1e-9.
     """
-    run = federation(OPTIONS, data=small_data(silos=6))
+    run = federation(OPTIONS, data=WIDE)
     ratio, draws = noise_variance(run, gone)
     low, high = chi2.ppf([5e-10, 1 - 5e-10], draws) / draws
     assert low < ratio < high
@@ -58,7 +60,7 @@ def test_without_removal_the_tolerated_drop_outs_are_paid_for(federation) -> Non
     """The comparison that makes the test above meaningful: fixed shares leave N/(N − D) of the
     accounted variance.
     """
-    run = federation(OPTIONS | {"noise.removable": False}, data=small_data(silos=6))
+    run = federation(OPTIONS | {"noise.removable": False}, data=WIDE)
     ratio, draws = noise_variance(run, {})
     low, high = chi2.ppf([5e-10, 1 - 5e-10], draws) / draws
     assert 1.5 * low < ratio < 1.5 * high
@@ -71,7 +73,7 @@ def test_removal_needs_a_guarantee_that_rests_on_the_sum_alone(federation) -> No
         {"noise.mechanism": "discrete-gaussian"},
     ):
         with pytest.raises(PlanError, match=r"noise\.removable"):
-            federation(OPTIONS | {"training.sampling_rate": 0.5} | change, data=small_data(silos=6))
+            federation(OPTIONS | {"training.sampling_rate": 0.5} | change, data=WIDE)
 
 
 @pytest.mark.parametrize("algorithm", ["single-step", "dp-sgd"])
@@ -85,5 +87,5 @@ def test_no_silo_draws_removable_noise_in_several_steps(federation, algorithm: s
         "silo.silo-1.local_steps": 3,
     }
     with pytest.raises(PlanError, match=r"noise\.removable .*one noisy query per round"):
-        federation(OPTIONS | change, data=small_data(silos=6))
-    federation(OPTIONS | change | {"noise.removable": False}, data=small_data(silos=6))
+        federation(OPTIONS | change, data=WIDE)
+    federation(OPTIONS | change | {"noise.removable": False}, data=WIDE)

@@ -5,19 +5,20 @@ A record's gradient has one of three shapes, and the sum is rounded in one of th
     shape, by the model                            rounding "record"  "stochastic"  "sum"
     linear   δ ⊗ [x, 1]        linear.py           compiled loop      as layers     as layers
     layers   a part per layer  layered.py          truncated          stored rows   kept as factors
-    vmap     a stored row      vmapped.py          truncated          stored rows   added up
+    vmap     one a parameter   vmapped.py          truncated          stored rows   kept as factors
 
     "record"      every record is truncated towards zero (compiled, int32 in blocks)
     "stochastic"  every record is rounded at random, without bias
     "sum"         the float64 sum is truncated once
 
 A batch goes through the room like this: `per_record` (checks, chunks, threads) asks `examination`
-for the path of the model and for how many records may be computed at once; the path returns
-`parts` (`Outer`, `Rows`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
+for the path of the model and for how many records may be computed at once; the path returns `parts`
+(`Outer`, `Rows`, `Tokens`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `moments` and `scatter` have those of normal equations,
-`losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians as stored numbers,
-`threads` one torch thread a piece of work.
+`images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
+normal equations, `losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians
+as stored numbers, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
+of work.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.gradients.devices import (
+        device_facts as device_facts,
+        require_device as require_device,
+    )
     from sumus.gradients.examination import made_up_parameters as made_up_parameters
     from sumus.gradients.kernels import (
         outer_norms2 as outer_norms2,
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    devices="device_facts require_device",
     examination="made_up_parameters",
     kernels="outer_norms2 run_pass scales to_capped_residuals",
     losses="OwnLoss record_loss",

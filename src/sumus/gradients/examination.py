@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from sumus.errors import GuaranteeError, PlanError
+from sumus.gradients.devices import PROCESSOR, DevicePath
 from sumus.gradients.layered import LayeredPath
 from sumus.gradients.linear import LinearModel
 from sumus.gradients.losses import OwnLoss, record_loss
@@ -55,22 +56,38 @@ class ExaminedModel:
     Args:
         kind: of its input.
         memory_cap_bytes: bounds what a chunk may hold.
+        device: that computes gradients, and on which records are shown to be apart.
     """
 
     def __init__(
-        self, model: nn.Module, loss: Loss, kind: InputKind, *, memory_cap_bytes: int
+        self,
+        model: nn.Module,
+        loss: Loss,
+        kind: InputKind,
+        *,
+        memory_cap_bytes: int,
+        device: torch.device = PROCESSOR,
     ) -> None:
         self.loss, self.kind = loss, kind
         self._model, self._record_loss = model, record_loss(loss)
         layered = None if isinstance(loss, OwnLoss) else LayeredPath.of(model, loss)
-        self.path: LayeredPath | VmapPath = layered or VmapPath(
+        self.path: LayeredPath | DevicePath | VmapPath = layered or VmapPath(
             model, self._record_loss, most_bytes=memory_cap_bytes
         )
+        self.device = device
+        if device != PROCESSOR:
+            self.path = self._on_device(layered)
         self.linear = LinearModel.of(model, loss) if self.path.name == "linear" else None
         self._largest_chunk = min(_CHUNK[self.path.name], self._most_records(memory_cap_bytes))
         self._chunks: dict[tuple[Form, bool], tuple[int, int]] = {}
         self._batches = 0
         self._lock = threading.Lock()
+
+    def _on_device(self, layered: LayeredPath | None) -> DevicePath:
+        if layered is None:
+            rule = 'must be "cpu" unless the model is a chain of Linear and Conv2d layers'
+            raise PlanError("training.device", self.device.type, rule, 'Use "cpu".')
+        return DevicePath(layered, self.device)
 
     def _most_records(self, memory_cap_bytes: int) -> int:
         """How many records' gradients fit below the cap."""
@@ -117,10 +134,10 @@ class ExaminedModel:
             with torch.no_grad():
                 return self._examine(form, mapped)
 
-        # a recording is made anew, of which purity keeps what it found out; a map is its party's own
+        # a recording is made anew, of which purity keeps what it found out; a map is a party's own
         if isinstance(self.path, VmapPath) or mapped is not None:
             return examine_it()
-        key = ("layers", self.kind, form, self._largest_chunk)
+        key = ("layers", self.kind, form, self._largest_chunk, self.device)
         return verdict(self._model, key, examine_it, loss=self._record_loss)
 
     def _examine(self, form: Form, mapped: PublicMap | None) -> tuple[int, int]:
@@ -177,7 +194,7 @@ class ExaminedModel:
         def compute(chunk_x: torch.Tensor, chunk_y: torch.Tensor) -> list[torch.Tensor]:
             parts = chunk_gradients(chunk_x, chunk_y, ghost=False)
             # only what has positions is kept in another form for sums that are rounded once
-            if self.path.name != "vmap" and not all(isinstance(part, Outer) for part in parts):
+            if not all(isinstance(part, Outer) for part in parts):
                 parts = [*parts, *chunk_gradients(chunk_x, chunk_y, ghost=True)]
             integers = np.zeros(self.path.dimension, np.int64)
             closed = (

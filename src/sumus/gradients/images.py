@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from sumus.gradients.kernels import compiled
 
-__all__ = ["Convolution", "Maximum", "Window", "aligned"]
+__all__ = ["Convolution", "Maximum", "Window", "aligned", "by_own_loops"]
 
 Pixels = npt.NDArray[np.floating]
 _ALIGNED_WIDTH = 16  # float32 numbers in 64 bytes; matrix kernels treat rows that start there alike
@@ -129,6 +129,22 @@ def _maximum_back(
                         pixel[channel] += flow[channel] if where[channel] == k else 0.0
 
 
+def by_own_loops(images: torch.Tensor) -> bool:
+    """Whether compiled loops can read a tensor; elsewhere torch's own operators stand in."""
+    return images.device.type == "cpu"
+
+
+def _folded(patches: torch.Tensor, window: Window, shape: torch.Size) -> torch.Tensor:
+    """Patches (images, rows, columns, height · width · channels) added up where they came from."""
+    images, height, width, channels = shape
+    down, right = window.kernel
+    entries = patches[..., : down * right * channels].reshape(images, -1, down, right, channels)
+    columns = entries.permute(0, 4, 2, 3, 1).reshape(images, channels * down * right, -1)
+    return functional.fold(
+        columns, (height, width), window.kernel, padding=window.padding, stride=window.stride
+    )
+
+
 def _channels_last(images: torch.Tensor) -> torch.Tensor:
     return images.permute(0, 2, 3, 1).contiguous()
 
@@ -167,6 +183,8 @@ class Convolution(torch.autograd.Function):
             return None, None, None, None
         flow = _channels_last(gradients[0])
         patches = (flow.view(-1, flow.shape[3]) @ ctx.weight).view(*flow.shape[:3], -1)
+        if not by_own_loops(flow):
+            return _folded(patches, ctx.window, ctx.shape), None, None, None
         pixels = torch.zeros(ctx.shape, dtype=flow.dtype)
         _paste(patches.numpy(), *ctx.window, pixels.numpy())
         return pixels.permute(0, 3, 1, 2), None, None, None

@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import nn
 
-from sumus.gradients.images import Maximum, Window
+from sumus.gradients.images import Maximum, Window, by_own_loops
 from sumus.gradients.layers import LAYERS, LayerGradient, Weights, pair
 from sumus.gradients.parts import ChunkGradients, Part
 from sumus.gradients.preconditioning import PublicMap
@@ -150,6 +150,7 @@ def _pass_through(layer: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
     """A layer without parameters; the common kind of maximum in our own loops."""
     if (
         isinstance(layer, nn.MaxPool2d)
+        and by_own_loops(hidden)
         and hidden.dim() == 4
         and not layer.ceil_mode
         and not layer.return_indices

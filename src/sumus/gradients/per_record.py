@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from sumus.errors import DataError, PlanError
+from sumus.gradients.devices import PROCESSOR, require_device
 from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.gradients.losses import OwnLoss
@@ -77,7 +78,8 @@ class PerRecordGradients:
         of at most `resolution`, with "stochastic" by at most `Grid.sensitivity_grid(STOCHASTIC,
         d)`, with "sum" by at most resolution + √d +
         `summation_slack_grid(terms=float_sum_terms(records))`; and so one unit with all its rows
-        where a batch is given in units. What a record (a unit) contributes never depends on others: a user's code is run on made-up records only and must be a pure
+        where a batch is given in units. What a record (a unit) contributes never depends on others: a
+        user's code is run on made-up records only and must be a pure
         function (`certified`), what was recorded of it runs on real ones, and its bits are verified
         on the machine at the first use for a record shape, or else computed one record at a time.
 
@@ -89,6 +91,7 @@ class PerRecordGradients:
         memory_cap_bytes: bounds what a chunk may hold.
         vocabulary: whole-numbered records lie in 0 … vocabulary − 1; omitted: read off the model's
             embeddings.
+        device: that computes gradients; what becomes of them is computed on the processor.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class PerRecordGradients:
         loss: Loss | RecordLoss = TASKS["classification"],
         memory_cap_bytes: int = 512 << 20,
         vocabulary: int | None = None,
+        device: str = "cpu",
     ) -> None:
         refuse_mixing_layers(model)
         self._kind = InputKind.of(model, vocabulary)
@@ -113,7 +117,11 @@ class PerRecordGradients:
         self._dtype, self._model = require_precision(model), model
         self._loss = loss if isinstance(loss, Loss) else OwnLoss(loss)
         self._examined = ExaminedModel(
-            model, self._loss, self._kind, memory_cap_bytes=memory_cap_bytes
+            model,
+            self._loss,
+            self._kind,
+            memory_cap_bytes=memory_cap_bytes,
+            device=require_device(device),
         )
         self._path = self._examined.path
         self.path = self._path.name
@@ -250,6 +258,7 @@ class PerRecordGradients:
             len(x) * self.dimension >= _WORTH_A_THREAD
             and totals.rounding == "record"
             and self.path != "vmap"
+            and self._examined.device == PROCESSOR  # a device takes one chunk after the other
         )
         threads = torch.get_num_threads() if large else 1
         model, grouped = self._examined.linear, units.of_row is not None

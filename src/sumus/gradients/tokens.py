@@ -1,6 +1,6 @@
 """Gradients of tables in which tokens are looked up: the rows that a record touched, and no others.
 
-    G[v] = Σ_{p: token_p = v} δ_p        positions of one token are added up in float64, in their order
+    G[v] = Σ_{p: token_p = v} δ_p        positions of one token, added in float64 in their order
 
 A record of T tokens touches at most T rows of a table that may have tens of thousands. They are
 stored once, each with its place, so the squared norm is that of a stored row of T·width numbers,

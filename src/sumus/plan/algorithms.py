@@ -73,6 +73,7 @@ class AlgorithmRules:
 _CLIPPING = frozenset({"training.clip_norm", "silo.clip_norm", "silo.sampling_rate"})
 # whatever the loss is, a record's gradient is clipped
 _ANY_LOSS = frozenset({"training.loss"})
+_DEVICE = frozenset({"training.device"})
 _BOUNDED = frozenset({"training.feature_bound", "training.feature_norm"})
 _PASSES = frozenset({"training.passes", "training.residual_cap"})
 _EPOCHS = frozenset({"federation.local_epochs"})
@@ -142,7 +143,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | _LOCAL,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -151,7 +152,7 @@ _RULES = (
         steps="several",
         guarantee="split_noise",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _EPOCHS | _TARGETS | {"training.state_noise"},
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
         | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
     ),
@@ -262,7 +263,7 @@ _RULES = (
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _TARGETS,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)

@@ -29,6 +29,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_unit,
         _check_persons,
         _check_loss,
+        _check_device,
         _check_local_parameters,
         _check_learning_rates,
         _check_selection,
@@ -162,6 +163,15 @@ def _check_loss(plan: TrainingPlan) -> None:
     if plan.training.class_weights is not None:
         rule = "cannot stand beside training.class_weights (they weigh the task's loss)"
         raise PlanError(field, name, rule, "Weigh records in the loss.")
+
+
+def _check_device(plan: TrainingPlan) -> None:
+    """Another device than the processor: only where what it returns is clipped record by record."""
+    device, field = plan.training.device, "training.device"
+    if device != "cpu" and field not in plan.rules.keys:
+        known = " or ".join(rules.name for rules in RULES.values() if field in rules.keys)
+        rule = f'must be "cpu" for {plan.training.algorithm} (its loops are the processor\'s)'
+        raise PlanError(field, device, rule, f"Leave it out, or use {known}.")
 
 
 def _check_local_parameters(plan: TrainingPlan) -> None:

@@ -132,6 +132,9 @@ class TrainingSectionPlan(RuledTable):
     loss: str | None = key(None, optional(text()), only=algorithms_with("training.loss"))
     # whole-numbered records are 0 … this − 1; omitted: the embeddings' sizes
     vocabulary: int | None = key(None, optional(whole(low=1)))
+    # what computes gradients in every silo, which must have it; integers, noise and masks stay on
+    # the processor
+    device: str = key("cpu", choice("cpu", "cuda", "mps"), only=algorithms_with("training.device"))
     features: str = key("none", text())  # public fixed feature map in front of the model
     # how many directions of the feature map are kept, those in which made-up pictures differ most;
     # omitted: all

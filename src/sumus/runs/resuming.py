@@ -96,5 +96,5 @@ def plan_to_resume(
                 f"Go on with: {how_to_resume(run)}." if told else "Resume the run as it began.",
             )
     if run.void is None and run.summary is None:
-        require_same(run.arithmetic, path)
+        require_same(run.arithmetic, path, run.plan.training.device)
     return run.plan

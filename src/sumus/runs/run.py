@@ -53,6 +53,7 @@ from sumus.training import (
     freeze_untrained,
     named_model,
     prepare,
+    require_device_of,
 )
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ def _prepared(
     loss: RecordLoss | None,
 ) -> Prepared:
     """Records and model, ready; refuses a model of another size than the plan accounts for."""
+    require_device_of(design.plan)
     prepared = prepare(design.plan, data, model=model, loss=loss)
     if len(prepared.first_parameters) != design.resolved.dimension:
         rule = (
@@ -322,7 +324,7 @@ def _opened(
         silos=tuple(silo.name for silo in data.silos),
         void=None if simulation is None else _VOID,
         own_model=None if model is None else class_of(model),
-        arithmetic=arithmetic(),
+        arithmetic=arithmetic(design.plan.training.device),
         no_ledger=releases.reason if isinstance(releases, NoLedger) else None,
         start=None if start is None else start.origin,
     )

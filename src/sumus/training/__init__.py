@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sumus.training.low_rank import LowRank as LowRank, lora as lora, merged as merged
     from sumus.training.machine_arithmetic import (
         arithmetic as arithmetic,
+        require_device_of as require_device_of,
         require_same as require_same,
     )
     from sumus.training.models import (
@@ -65,7 +66,7 @@ __getattr__, __dir__, __all__ = door(
     local__work="LocalWork",
     local_parameters="LocalPart at_home knows_its_code",
     low_rank="LowRank lora merged",
-    machine_arithmetic="arithmetic require_same",
+    machine_arithmetic="arithmetic require_device_of require_same",
     models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",

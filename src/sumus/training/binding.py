@@ -76,7 +76,9 @@ def _function(bench: Prepared, plan: TrainingPlan) -> Iterator[bytes]:
         yield _plain_gradient(model, plan.task, x, y)
         return
     loss = own_loss(plan, bench.loss) or plan.task
-    gradients = PerRecordGradients(model, loss=loss, vocabulary=training.vocabulary)
+    gradients = PerRecordGradients(
+        model, loss=loss, vocabulary=training.vocabulary, device=training.device
+    )
     yield gradients.digest(x, y)
     firsts = [records for records in train if len(records)][:CHUNK]
     if firsts:

@@ -19,8 +19,10 @@ import torch
 
 from sumus import __version__
 from sumus.errors import GuaranteeError
+from sumus.gradients import device_facts, require_device
+from sumus.plan import TrainingPlan
 
-__all__ = ["arithmetic", "require_same"]
+__all__ = ["arithmetic", "require_device_of", "require_same"]
 
 _PROCESSOR = Path("/proc/cpuinfo")
 # lines by which kernels and block sizes are chosen; clock rates and the like change from second to
@@ -35,13 +37,17 @@ _SETTINGS = (  # by which kernels, their instructions and their threads are chos
 )  # fmt: skip
 
 
-def arithmetic() -> dict[str, str]:
+def arithmetic(device: str = "cpu") -> dict[str, str]:
     """Everything that decides on the last bits of a sum of floats, by name; the processor as a hash
     of what it can do.
+
+    Args:
+        device: `training.device` of the plan.
     """
     packages = {name: version(name) for name in ("torch", "numpy", "numba", "llvmlite")}
     return {
         "processor": _processor(),
+        "device": device_facts(device),
         "torch threads": str(torch.get_num_threads()),
         "oneDNN": "on" if torch.backends.mkldnn.enabled else "off",
         **packages,
@@ -50,14 +56,20 @@ def arithmetic() -> dict[str, str]:
     }
 
 
-def require_same(begun: Mapping[str, str], run: Path) -> None:
+def require_device_of(plan: TrainingPlan) -> None:
+    """Refuse a plan whose gradients are computed by what this machine does not have."""
+    require_device(plan.training.device)
+
+
+def require_same(begun: Mapping[str, str], run: Path, device: str = "cpu") -> None:
     """Refuse to go on with a run whose floats would not be repeated.
 
     Args:
         begun: what the run began with.
         run: its folder, for the message.
+        device: `training.device` of its plan.
     """
-    now = arithmetic()
+    now = arithmetic(device)
     changed = [name for name in now if begun.get(name) != now[name]]
     if changed:
         name = changed[0]

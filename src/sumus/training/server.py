@@ -76,7 +76,7 @@ class Server:
     def refusal(
         self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int]
     ) -> str | None:
-        """Why the sum of these silos (places in the plan) must not move the model; None if it may."""
+        """Why the sum of these silos (places in the plan) must not move the model, if it must not."""
         norm = float(np.linalg.norm(self._iterate))
         return self._gate.refusal(total_grid, survivors, weight_norm=norm)
 

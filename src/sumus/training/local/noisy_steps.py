@@ -51,6 +51,7 @@ class NoisySteps:
             self._local.model if self._local else model,
             loss=loss or design.plan.task,
             vocabulary=design.plan.training.vocabulary,
+            device=design.plan.training.device,
         )
         kept = len(self._local.first) if self._local else 0
         require_dimension(design, self._gradients.dimension - kept, kept)
