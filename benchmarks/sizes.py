@@ -84,6 +84,8 @@ def measured(sources: Path, parameters: int, rounds: int) -> dict[str, float]:
 def costs(sources: dict[str, Path], parameters: int, repeats: int) -> dict[str, dict[str, float]]:
     """Of each version: medians over repetitions that take turns."""
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+    for folder in sources.values():
+        measured(folder, _SMALL, 1)  # compiles what a fresh tree has not compiled yet
     for _ in range(repeats):
         for name, folder in sources.items():
             small, one, three = (

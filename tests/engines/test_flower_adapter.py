@@ -13,13 +13,14 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from sumus.books import Ledger
 from sumus.data import load
 from sumus.engines import ENGINES, Address, make_federation
 from sumus.engines.flower.driver import FlowerDriver
 from sumus.engines.flower.jobs import write_app
+from sumus.engines.flower.records import body_of, record_of
 from sumus.errors import EngineError
 from sumus.parties import SecureSum, ServerParty
 from sumus.training import prepare
@@ -72,9 +73,7 @@ def test_attack_read_a_silos_folders_from_its_errors(tmp_path: Path) -> None:
     """Flower sends the server what an exception says; whatever is wrong at the silo, no path is in
     it.
     """
-    message = Message(
-        RecordDict({"sumus": ConfigRecord({"bytes": b""})}), dst_node_id=1, message_type="query"
-    )
+    message = Message(record_of(b""), dst_node_id=1, message_type="query")
     with pytest.raises(EngineError, match="the silo's vault gives no answer") as told:
         call(tmp_path / "no vault", message)
     assert str(tmp_path) not in str(told.value)
@@ -84,7 +83,7 @@ def test_attack_take_another_silos_place_as_a_node_of_ones_own(carried: DriverWi
     """Which silo a node is, is what the server has registered its key as; the control is a server
     that registered the attacker's node under the victim's name.
     """
-    attacker = {"sumus": ConfigRecord({"bytes": b"attacker"})}
+    attacker = dict(record_of(b"attacker"))
     carried.grid._sockets[2000] = carried.grid._sockets[1001]  # a node that the kit does not name
     carried.grid.instead[2000] = attacker
     asked = dict.fromkeys(range(3), b"\xff")
@@ -101,17 +100,32 @@ def test_attack_take_another_silos_place_as_a_node_of_ones_own(carried: DriverWi
     [
         {},
         {"sumus": ConfigRecord({})},
-        {"sumus": ConfigRecord({"bytes": 7})},
+        {"sumus": ConfigRecord({"bytes": b"in one piece"})},
+        {"sumus": ArrayRecord()},
+        {"sumus": ArrayRecord({"bytes": Array(np.zeros(3))})},
         {"sumus": MetricRecord({})},
     ],
 )
 def test_a_node_that_answers_in_another_form_harms_nobody_else(
-    carried: DriverWithVaults, content: dict[str, ConfigRecord]
+    carried: DriverWithVaults, content: dict[str, Any]
 ) -> None:
     asked = dict.fromkeys(range(3), b"\xff")
     good = carried.exchange(asked, deadline_seconds=60.0)
     carried.grid.instead[1001] = content
     assert carried.exchange(asked, deadline_seconds=60.0) == {**good, 1: b""}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 << 20, (5 << 20) + 1, 23_456_789])
+def test_a_large_message_is_carried_in_pieces_of_bounded_size(size: int) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+    content = record_of(body[:size])
+    assert body_of(content) == body[:size]
+    (array,) = content.array_records["sumus"].values()
+    pieces = [len(piece.data) for _, piece in array.slice_array()]
+    assert sum(pieces) == size
+    assert max(pieces, default=0) <= 5 << 20
+    # what goes beside the pieces does not grow with the message
+    assert len(array.deflate()) < 4096
 
 
 def test_an_app_of_ours_holds_no_code(across: LocalFederation, tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ _SOLVED = (
     "Leave it out.",
 )
 
+# every round is accounted for with its own rates and noise
+_ROUNDS = frozenset({"noise.schedule"})
 _LOCAL = frozenset({"training.local_parameters"})
 
 _WHOLE = (
@@ -143,7 +145,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _ROUNDS,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -152,7 +154,13 @@ _RULES = (
         steps="several",
         guarantee="split_noise",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | {"training.state_noise"},
+        keys=_CLIPPING
+        | _ANY_LOSS
+        | _DEVICE
+        | _EPOCHS
+        | _TARGETS
+        | _ROUNDS
+        | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
         | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
     ),
@@ -164,7 +172,7 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=_BOUNDED | _LOCAL | _PASSES,
+        keys=_BOUNDED | _LOCAL | _PASSES | _ROUNDS,
         refuses=_one_pass("convex-pass"),
     ),
     AlgorithmRules(
@@ -216,6 +224,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",
@@ -263,7 +273,7 @@ _RULES = (
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _ROUNDS,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)
@@ -277,7 +287,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,
         refuses=_one_rate("silo"),
     ),
     AlgorithmRules(
@@ -286,7 +296,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,  # the clip norm sets its grid
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,  # the clip norm sets its grid
         refuses=_one_rate("fedavg"),
     ),
     AlgorithmRules(
@@ -323,6 +333,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",

@@ -7,8 +7,9 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from sumus.engines.flower.client_app import app
@@ -47,7 +48,7 @@ class LocalGrid:
         self._sockets, self._numbers = sockets, itertools.count()
         self._replies: dict[str, Message] = {}
         self.errors: set[int] = set()
-        self.instead: dict[int, dict[str, ConfigRecord]] = {}
+        self.instead: dict[int, dict[str, Any]] = {}
 
     def get_node_ids(self) -> list[int]:
         return list(self._sockets)

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, final
 
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message
 
-from sumus.engines.flower.client_app import BODY, RECORD
+from sumus.engines.flower.records import body_of, record_of
 
 __all__ = ["FlowerDriver"]
 
@@ -74,7 +74,7 @@ class FlowerDriver:
         left = max(until - time.monotonic(), 1.0)
         asked = [
             Message(
-                RecordDict({RECORD: ConfigRecord({BODY: body})}),
+                record_of(body),
                 dst_node_id=node,
                 message_type="query",
                 ttl=left + 60.0,
@@ -91,7 +91,7 @@ class FlowerDriver:
                 # error replies come from node 1: match by message
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None and not reply.has_error():
-                    answers[node] = _body(reply)
+                    answers[node] = body_of(reply.content)
             if waiting:
                 time.sleep(_PAUSE_SECONDS)
         return answers
@@ -101,12 +101,3 @@ class FlowerDriver:
 
     def close(self) -> None:
         """See `Driver.close`; the grid belongs to the run."""
-
-
-def _body(reply: Message) -> bytes:
-    """The bytes of an answer; empty, and so no message of ours, if a node sent anything else."""
-    try:
-        body = reply.content.config_records[RECORD][BODY]
-    except KeyError:
-        return b""
-    return bytes(body) if isinstance(body, bytes) else b""
