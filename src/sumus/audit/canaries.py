@@ -262,6 +262,14 @@ class _CanaryWork:
         raise NotImplementedError
 
 
+def _linearised_signal_grid(design: NoiseDesign) -> float:
+    """Tangent pass: logit 0 is half wrong, and the loud Jacobian is shortened to R."""
+    training, silo = design.plan.training, design.silos[0]
+    wrong = min(0.5, 1.0 if training.residual_cap is None else training.residual_cap)
+    reach = silo.learning_rate * training.feature_bound * wrong / design.resolved.divisor
+    return training.passes * reach / design.grid.granularity
+
+
 def _most(design: NoiseDesign, canaries: int, room: int) -> int:
     """As many canaries as are wanted, fit into the directions and into the silo's public record
     bound.
@@ -280,7 +288,12 @@ class _Gradients:
         self.coordinates = np.arange(self.canaries) * (self._dimension // self.canaries)
         self.silent = np.setdiff1d(np.arange(self._dimension), self.coordinates)[:4096]
         self.parameters = np.zeros(self._dimension)
-        self.signal_grid = float(design.silos[0].resolution)
+        # an update goes against the gradient, a sum of gradients along it
+        moves = design.plan.rules.steps == "bins"
+        self._sign = -1.0 if moves else 1.0
+        self.signal_grid = (
+            _linearised_signal_grid(design) if moves else float(design.silos[0].resolution)
+        )
 
     def model(self) -> nn.Module:
         return CanaryModel(self._dimension)
@@ -290,7 +303,7 @@ class _Gradients:
         return Records(x, np.zeros(len(x), dtype=np.int64))
 
     def project(self, seen: Floats) -> Floats:
-        return seen[:, self.coordinates]
+        return self._sign * seen[:, self.coordinates]
 
 
 @final
