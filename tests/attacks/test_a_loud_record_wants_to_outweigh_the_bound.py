@@ -1,13 +1,17 @@
 """A record with a Jacobian as long as it likes wants to move the linearised model further than is
-accounted, or to make other records move it.
+accounted, to make other records move it, or to stop its silo, which shows that it is there.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from sumus.tasks import Link
+from sumus.gradients import Tangents
+from sumus.purity import Form, InputKind
+from sumus.tasks import TASKS, Link
 from support.tangents import Raw, bounds_for, labels_for, matrices, moved
 
 STEP = 0.05
@@ -56,3 +60,37 @@ def test_what_its_outputs_have_in_common_cannot_hide_what_tells_them_apart() -> 
     for table in matrices(raw(np.arange(2)), 2):
         apart = max(np.linalg.norm(a - b) for a in table for b in table)
         assert apart <= np.sqrt(2.0) * (1 + 2.0**-20)
+
+
+class Loud(nn.Module):
+    """Outputs and derivatives that are numbers as float64 and none as float32."""
+
+    def __init__(self, *, whole: bool) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.gains = nn.Parameter(torch.ones(3, dtype=torch.float64 if whole else torch.float32))
+        if whole:
+            self.double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shouted: torch.Tensor = self.head(x).double() + torch.exp(x[:, :1].double()) * self.gains
+        return shouted
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["float64", "float64 outputs of float32"])
+def test_a_number_that_overflows_when_it_is_squared_is_no_number(whole: bool) -> None:
+    """Its square would be infinite, the difference of two squares no number, and so the sum."""
+    torch.manual_seed(0)
+    model = Loud(whole=whole)
+    kind = InputKind.of(model)
+    tangents = Tangents(model, TASKS["classification"], kind, Form((4,)))
+    flat = torch.cat([each.detach().double().reshape(-1) for each in model.parameters()]).numpy()
+    x = torch.zeros(1, 4)
+    for loudness, heard in ((1.0, True), (500.0, False), (709.5, False)):
+        x[0, 0] = loudness
+        outputs, parts = tangents.of(flat, x)
+        finite = bool(np.isfinite(outputs).all() and all(part.finite().all() for part in parts))
+        assert finite is heard
+        if finite:
+            with np.errstate(over="raise"):
+                assert all(np.isfinite(part.gram()).all() for part in parts)

@@ -61,7 +61,7 @@ def test_charged_by_number_it_spends_the_whole_plan(
     across: LocalFederation, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control."""
-    monkeypatch.setattr(releases, "releases_before", lambda entry, past: entry.round - 1)
+    monkeypatch.setattr(releases, "rounds_with", lambda entry, past: range(1, entry.round + 1))
     ask(ROUNDS - 1)
     spent = LiveEpsilon(across.agreement.design)
     assert [entry.epsilon for entry in entries(across)] == [spent(ROUNDS)]

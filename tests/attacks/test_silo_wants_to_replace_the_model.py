@@ -36,8 +36,10 @@ class Poison:
     honest: Any
     vector: Callable[[np.ndarray], np.ndarray]
 
-    def update(self, parameters: Any, source: Any, seeds: Any) -> LocalUpdate:
-        return LocalUpdate(self.vector(self.honest.update(parameters, source, seeds).vector))
+    def update(self, parameters: Any, source: Any, seeds: Any, number: int) -> LocalUpdate:
+        return LocalUpdate(
+            self.vector(self.honest.update(parameters, source, seeds, number).vector)
+        )
 
     def counts(self, parameters: Any, source: Any) -> np.ndarray:
         return self.vector(self.honest.counts(parameters, source))

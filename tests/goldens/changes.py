@@ -31,6 +31,9 @@ ADDED: dict[str, Any] = {
     "describe.bins": 32,
     "training.preconditioner": "none",
     "training.damping": 1.0,
+    "training.rate_schedule": "constant",
+    "training.server_rate_schedule": "constant",
+    "training.average_decay": 1.0,
     "training.device": "cpu",
     "training.whitening": 0.5,
     "training.matrix_share": 0.3,
@@ -102,5 +105,10 @@ INTENDED: dict[str, str] = {
 NEW_LINES: tuple[str, ...] = ("  means        ",)
 """How lines begin that a text has more than the stored one."""
 
-LAST_BITS: dict[str, str] = {}
+_FACTORS = "gradients of linear layers are clipped and rounded from their factors"
+LAST_BITS: dict[str, str] = {
+    "own-layer-norm": _FACTORS,
+    "own-linear": _FACTORS,
+    "own-convolutions": _FACTORS,
+}
 """Name of an entry → why its floats have another order, for example `{"own-layer-norm": "…"}`."""

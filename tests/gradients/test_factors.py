@@ -159,6 +159,18 @@ def test_a_factor_that_is_written_into_later_is_the_one_of_its_product() -> None
     assert torch.equal(results["later"], x[..., :2] + 1.0)
 
 
+def test_a_product_that_is_turned_round_has_its_factors_exchanged() -> None:
+    def single(weights: dict[str, torch.Tensor], x: torch.Tensor) -> dict[str, torch.Tensor]:
+        left, right = x[:, :2] * 1.0, x[:, 2:] * 1.0
+        return {"product": left.t().mm(right).t()}
+
+    x = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    recorded = chunk_function(single, {}, x, factors=True)
+    deltas, entered = (recorded({}, x)[name] for name in factor_names("product"))
+    assert torch.equal(deltas, x[..., 2:])
+    assert torch.equal(entered, x[..., :2])
+
+
 def test_a_chunk_holds_as_many_records_as_memory_allows() -> None:
     torch.manual_seed(0)
     model = lora(Projected(), rank=1, targets=["value"])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from sumus.gradients import Tangents
+from sumus.gradients import StoredChunk, Tangents
 from sumus.gradients.stored_tangents import Product, Table
 from sumus.purity import Form, InputKind
 from sumus.tasks import TASKS
@@ -113,3 +113,31 @@ def test_a_table_and_its_factors_are_the_same_map() -> None:
     every = slice(0, 4)
     np.testing.assert_allclose(product.apply(move, every), table.apply(move, every), atol=1e-12)
     np.testing.assert_allclose(product.gram(), table.gram(), atol=1e-12)
+
+
+def test_what_is_stored_of_a_record_has_the_same_bits_in_any_company() -> None:
+    rng = np.random.default_rng(4)
+    left, right = rng.normal(size=(40, 10, 33)), rng.normal(size=(40, 65))
+    rows, z = rng.normal(size=(40, 10, 71)), rng.normal(size=(40, 10))
+
+    def stored(chosen: np.ndarray) -> StoredChunk:
+        parts = (Product(0, left[chosen], right[chosen], bias=True), Table(2145, rows[chosen]))
+        return StoredChunk.within(
+            z[chosen],
+            parts,
+            compared=True,
+            jacobian_norm=1.0,
+            whole_norm=6.0,
+            outputs_norm=4.0,
+        )
+
+    whole = stored(np.arange(40))
+    for chosen in (np.arange(7), np.array([39, 3]), np.array([17])):
+        some = stored(chosen)
+        assert np.array_equal(some.scales, whole.scales[chosen])
+        assert np.array_equal(some.outputs, whole.outputs[chosen])
+        for part, every in zip(some.parts, whole.parts, strict=True):
+            if isinstance(part, Product) and isinstance(every, Product):
+                assert np.array_equal(part.left, every.left[chosen])
+            elif isinstance(part, Table) and isinstance(every, Table):
+                assert np.array_equal(part.rows, every.rows[chosen])

@@ -61,7 +61,7 @@ class Ones:
     asked: list[bytes] = field(default_factory=list)
 
     def update(
-        self, parameters: np.ndarray, source: RandomSource, seeds: Sequence[bytes]
+        self, parameters: np.ndarray, source: RandomSource, seeds: Sequence[bytes], number: int
     ) -> LocalUpdate:
         self.asked.append(source.bytes(8))
         if self.error is not None:

@@ -78,7 +78,7 @@ class _Work:
     updater: LocalUpdater
 
     def update(
-        self, parameters: np.ndarray, source: RandomSource, seeds: Sequence[bytes]
+        self, parameters: np.ndarray, source: RandomSource, seeds: Sequence[bytes], number: int
     ) -> LocalUpdate:
         return self.updater(parameters, RandomSource(), seeds)
 

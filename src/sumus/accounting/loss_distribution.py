@@ -36,26 +36,23 @@ _LARGEST_EPSILON = 1e9
 # closed forms
 _TRANSFORM_ERROR = 1e-15
 
+_MIXTURE = 4096  # grid steps of all that several kinds of doublings can add to μ²
 _LARGEST_TABLE = 2e7  # buckets of one query's privacy loss, up to about 1/(2σ²) + 15/σ
 # relative; covers the cancellation in `_log_delta` and the tolerance of the root finder
 _ROUNDING = 1e-9
 
 
 def why_not_composable(release: Release) -> str | None:
-    """Why loss distributions cannot account for a release, or None if they can: they carry one kind
-    of query whose sensitivity may double, and only beside unsampled ones.
+    """Why loss distributions cannot account for a release, or None if they can: they carry queries
+    whose sensitivity may double only beside unsampled ones.
     """
-    doubling = sum(queries.doubling_rate > 0.0 for queries in release)
+    doubling = any(queries.doubling_rate > 0.0 for queries in release)
     if any(queries.gaussian_multiplier is None for queries in release):
         return "a query without a dominating Gaussian has no privacy-loss distribution"
     if doubling and any(queries.sampling_rate < 1.0 for queries in release):
         return (
             "a query whose sensitivity may double cannot be composed with subsampled ones by "
             "privacy-loss distributions"
-        )
-    if doubling > 1:
-        return (
-            "privacy-loss distributions carry only one kind of query whose sensitivity may double"
         )
     return None
 
@@ -142,7 +139,7 @@ def unsampled_mu2(release: Release) -> float:
 
 def _epsilon_unsampled(release: Release, delta: float) -> float:
     """Closed form without subsampling; a sensitivity that may double makes it a mixture of Gaussians
-    over the number of queries in which it did.
+    over the number of queries in which it did (of several kinds see `_gaussian_mixture`).
 
     δ(ε) = Σ_j Binomial(T, p)(j)·δ_{μ_j}(ε),   μ_j² = (T + 3j)/σ² + (the other queries)
     """
@@ -160,21 +157,43 @@ def _epsilon_unsampled(release: Release, delta: float) -> float:
 
 
 def _gaussian_mixture(release: Release) -> tuple[Values, Values]:
-    """(log Binomial(T, p)(j), μ_j) for j = 0 … T; one Gaussian where no sensitivity may double."""
+    """(log of a weight, μ) of every Gaussian in the mixture: of one kind of query that may double
+    log Binomial(T, p)(j) and μ_j for j = 0 … T; one Gaussian where no sensitivity may double.
+
+    Of several kinds the numbers of doublings are independent, and what they add to μ² is rounded up
+    to a common grid: δ_μ(ε) grows with μ, so the mixture is an upper bound.
+    """
     base2 = unsampled_mu2(release)
     doubling = [queries for queries in release if queries.doubling_rate > 0.0]
     if not doubling:
         return np.zeros(1), np.array([math.sqrt(base2)])
-    (queries,) = doubling
+    if len(doubling) == 1:
+        (queries,) = doubling
+        log_weights = _log_doublings(queries)
+        doubled = np.arange(queries.count + 1)
+        return log_weights, np.sqrt(base2 + 3.0 * doubled / queries.dominating_multiplier**2)
+    added = [3.0 / queries.dominating_multiplier**2 for queries in doubling]
+    unit = math.fsum(a * each.count for a, each in zip(added, doubling, strict=True)) / _MIXTURE
+    weights = np.ones(1)
+    for amount, queries in zip(added, doubling, strict=True):
+        stride = math.ceil(amount / unit * (1.0 + _ROUNDING))
+        of_kind = np.zeros(queries.count * stride + 1)
+        of_kind[::stride] = np.exp(_log_doublings(queries))
+        weights = np.convolve(weights, of_kind)
+    places = np.flatnonzero(weights)
+    return np.log(weights[places]), np.sqrt(base2 + unit * places)
+
+
+def _log_doublings(queries: Queries) -> Values:
+    """log Binomial(T, p)(j) for j = 0 … T."""
     doubled = np.arange(queries.count + 1)
     kept_single = queries.count - doubled
     log_choices = gammaln(queries.count + 1.0) - gammaln(doubled + 1.0) - gammaln(kept_single + 1.0)
-    log_weights = (
+    return np.asarray(
         log_choices
         + xlogy(doubled, queries.doubling_rate)
         + xlog1py(kept_single, -queries.doubling_rate)
     )
-    return log_weights, np.sqrt(base2 + 3.0 * doubled / queries.dominating_multiplier**2)
 
 
 @lru_cache(maxsize=32)

@@ -34,7 +34,7 @@ from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import cells_of
 from sumus.randomness import RandomSource
 from sumus.tasks import TASKS, Link, Task
-from sumus.training import LocalUpdate, LocalUpdater, local_updater
+from sumus.training import LocalUpdate, LocalUpdater, in_round, local_updater
 
 __all__ = ["CanaryModel", "CanaryRounds", "CanaryScores"]
 
@@ -163,22 +163,36 @@ class CanaryRounds:
         signal = (
             self._directions.signal_grid * silo.sampling_rate * sum(weights[: silo.local_steps])
         )
-        return self._silos * design.plan.federation.rounds * signal / self._noise_std
+        return self._silos * float(self._round_weights.sum()) * signal / self._noise_std
+
+    @property
+    def _round_weights(self) -> Floats:
+        """How much each round counts in a score: as its noise allows, where rounds differ."""
+        variances = np.array([self._noise_variance(number) for number in self._rounds])
+        return np.asarray(variances.min() / variances)
+
+    @property
+    def _rounds(self) -> range:
+        return range(self._design.plan.federation.rounds)
 
     @property
     def _noise_std(self) -> float:
         """Of the accounted noise in a score: all rounds, all counted silos."""
-        design = self._design
+        variances = [self._noise_variance(number) for number in self._rounds]
+        return math.sqrt(float((self._round_weights**2) @ np.array(variances)))
+
+    def _noise_variance(self, number: int) -> float:
+        """Of the accounted noise in one number of a round's sum (from 0), all counted silos."""
+        design = self._design.in_round(number)
         counted = (
             design.silos[: design.plan.noise_contributors]
             if self._view == "sum"
             else design.silos[:1]
         )
         weights = design.step_weights[: design.queries_per_round]
-        per_round = sum(design.drawn_by(silo).variance_grid for silo in counted) * sum(
+        return sum(design.drawn_by(silo).variance_grid for silo in counted) * sum(
             weight**2 for weight in weights
         )
-        return math.sqrt(design.plan.federation.rounds * per_round)
 
     def run(self) -> CanaryScores:
         """One training run with fresh coins."""
@@ -192,8 +206,10 @@ class CanaryRounds:
             for silo, records, model in zip(design.silos, held, self._models, strict=True)
         ]
         seen = np.stack([self._round() for _ in range(rounds)])
-        scores = self._directions.project(seen).sum(axis=0) / self._noise_std
-        silent = seen[:, self._directions.silent] / self._noise_std * math.sqrt(rounds)
+        projected = self._round_weights @ self._directions.project(seen)
+        scores = projected / self._noise_std
+        stds = np.sqrt([self._noise_variance(number) for number in self._rounds])
+        silent = seen[:, self._directions.silent] / stds[:, None]
         return CanaryScores(included, scores, silent)
 
     def _held(self, included: npt.NDArray[np.bool_]) -> Records:
@@ -220,7 +236,9 @@ class CanaryRounds:
 
     def updated(self, silo: int, parameters: Floats, seeds: Sequence[bytes]) -> LocalUpdate:
         """One silo's update, kept for its colluders."""
-        update = self._updaters[silo](parameters, self._new_source(), seeds)
+        updater, design = self._updaters[silo], self._design
+        drawn = design.in_round(self._number % design.plan.federation.rounds)
+        update = in_round(updater, design, drawn)(parameters, self._new_source(), seeds)
         self._vectors[silo] = np.asarray(update.vector)
         return update
 
@@ -234,7 +252,7 @@ class _CanaryWork:
     place: int
 
     def update(
-        self, parameters: Floats, source: RandomSource, seeds: Sequence[bytes]
+        self, parameters: Floats, source: RandomSource, seeds: Sequence[bytes], number: int
     ) -> LocalUpdate:
         """See `LocalWork.update`."""
         return self.rounds.updated(self.place, parameters, seeds)
@@ -242,6 +260,14 @@ class _CanaryWork:
     def counts(self, parameters: Floats, source: RandomSource) -> npt.NDArray[np.int64]:
         """Nothing is measured."""
         raise NotImplementedError
+
+
+def _linearised_signal_grid(design: NoiseDesign) -> float:
+    """Tangent pass: logit 0 is half wrong, and the loud Jacobian is shortened to R."""
+    training, silo = design.plan.training, design.silos[0]
+    wrong = min(0.5, 1.0 if training.residual_cap is None else training.residual_cap)
+    reach = silo.learning_rate * training.feature_bound * wrong / design.resolved.divisor
+    return training.passes * reach / design.grid.granularity
 
 
 def _most(design: NoiseDesign, canaries: int, room: int) -> int:
@@ -262,7 +288,12 @@ class _Gradients:
         self.coordinates = np.arange(self.canaries) * (self._dimension // self.canaries)
         self.silent = np.setdiff1d(np.arange(self._dimension), self.coordinates)[:4096]
         self.parameters = np.zeros(self._dimension)
-        self.signal_grid = float(design.silos[0].resolution)
+        # an update goes against the gradient, a sum of gradients along it
+        moves = design.plan.rules.steps == "bins"
+        self._sign = -1.0 if moves else 1.0
+        self.signal_grid = (
+            _linearised_signal_grid(design) if moves else float(design.silos[0].resolution)
+        )
 
     def model(self) -> nn.Module:
         return CanaryModel(self._dimension)
@@ -272,7 +303,7 @@ class _Gradients:
         return Records(x, np.zeros(len(x), dtype=np.int64))
 
     def project(self, seen: Floats) -> Floats:
-        return seen[:, self.coordinates]
+        return self._sign * seen[:, self.coordinates]
 
 
 @final

@@ -32,6 +32,7 @@ from scipy.stats import binom, chi2, norm
 
 from sumus.guarantee import NoiseDesign, count_noise
 from sumus.noise import Law, noise_law
+from sumus.plan import noise_ratios
 from sumus.randomness import RandomSource
 
 __all__ = [
@@ -113,7 +114,17 @@ def usual_laws() -> dict[str, Law]:
 
 
 def laws_of(design: NoiseDesign) -> dict[str, Law]:
-    """Every law that a silo of this plan draws from, by what it is for."""
+    """Every law that a silo of this plan draws from, by what it is for; of rounds with noise of
+    their own those with the least and the most of it.
+    """
+    ratios = noise_ratios(design.plan)
+    if ratios:
+        quietest, loudest = (ratios.index(wanted) for wanted in (min(ratios), max(ratios)))
+        return {
+            f"{name} of round {number + 1}": law
+            for number in dict.fromkeys((quietest, loudest))
+            for name, law in laws_of(design.in_round(number)).items()
+        }
     laws: dict[str, Law] = {}
     for silo in design.silos:
         law = design.drawn_by(silo)

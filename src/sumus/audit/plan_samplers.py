@@ -54,8 +54,9 @@ def audit_samplers(
         audit = audit_noise({}, draws=draws, new_source=new_source)
         checks = _check_tosses(design.coins, draws, new_source())
     else:
-        variance = (design.noise_multiplier * design.grid.resolution) ** 2
-        accounted = (design.share, design.plan.noise_contributors, variance)
+        first = design.in_round(0)
+        variance = (first.noise_multiplier * first.grid.resolution) ** 2
+        accounted = (first.share, plan.noise_contributors, variance)
         audit = audit_noise(
             laws_of(design), accounted=accounted, draws=draws, new_source=new_source
         )

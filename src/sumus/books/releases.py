@@ -8,7 +8,7 @@ happen.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
@@ -16,7 +16,7 @@ from sumus.books.budget import Budget
 from sumus.books.ledger import Ledger
 from sumus.books.ledger_entry import LedgerEntry
 from sumus.books.policy import Policy
-from sumus.books.spending import Total, releases_before
+from sumus.books.spending import Total, rounds_with
 from sumus.guarantee import Account, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
@@ -75,9 +75,10 @@ class LedgerReleases:
 
     Guarantee: when `enter` returns, the release is on the disk and within the policy; when the
         policy refuses it, the ledger is as it was. A crash after `enter` and before the release
-        over-counts by that one release, never under-counts. What is charged is the number of
-        releases made: the rounds of a plan are equal releases, so any k of them cost what the first
-        k do, whatever numbers a server gives them.
+        over-counts by that one release, never under-counts. What is charged are the releases made:
+        where the rounds of a plan are equal releases, any k of them cost what the first k do,
+        whatever numbers a server gives them; where each has its own noise, those that were entered
+        are composed.
 
     Args:
         ledger: of the data set.
@@ -85,7 +86,7 @@ class LedgerReleases:
         plan: resolved and calibrated.
         account: its guarantee; None without noise, which spends everything.
         run: what the run's releases are called on the ledger.
-        spent: releases → ε of so many of the run's models.
+        spent: numbers of rounds (from 1) → ε of the models that they released.
         repeatable: a round that is asked for again draws the same noise again and is entered once,
             with its measurement: both, or neither. Else every call stands for a draw of its own.
         budget: the limit of the data set where there is no policy; None: there is none.
@@ -96,7 +97,7 @@ class LedgerReleases:
     plan: TrainingPlan
     account: Account | None
     run: str
-    spent: Callable[[int], float]
+    spent: Callable[[Sequence[int]], float]
     repeatable: bool = False
     budget: Budget | None = None
 
@@ -163,9 +164,9 @@ class LedgerReleases:
             epsilon=0.0,
             purpose=purpose,
         )
-        made = releases_before(entry, past) + 1
+        made = rounds_with(entry, past)
         epsilon = (
-            metrics_epsilon(self.plan, measurements=made)
+            metrics_epsilon(self.plan, measurements=len(made))
             if purpose == "metrics"
             else self.spent(made)
         )

@@ -10,7 +10,7 @@ from typing import final
 
 from sumus.books.ledger_entry import LedgerEntry
 
-__all__ = ["RunSpending", "Total", "added", "releases_before", "spendings", "without_bound"]
+__all__ = ["RunSpending", "Total", "added", "rounds_with", "spendings", "without_bound"]
 
 _Run = tuple[str, str, str, str]
 _MORE_THAN = {"record": ("person", "silo"), "person": ("silo",)}  # units that hold others whole
@@ -33,6 +33,8 @@ class RunSpending:
     releases: int
     plan_hash: str
     last: str
+    rounds: tuple[int, ...] = ()
+    """Of the releases, from 1, ascending."""
 
 
 @final
@@ -60,12 +62,12 @@ def spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
     return [_spending(group) for of_run in _passes(entries).values() for group in of_run]
 
 
-def releases_before(entry: LedgerEntry, entries: list[LedgerEntry]) -> int:
-    """How many releases of its run and purpose a new entry continues: none, if its number was
-    passed before.
+def rounds_with(entry: LedgerEntry, entries: list[LedgerEntry]) -> tuple[int, ...]:
+    """The rounds, ascending, of the releases of its run and purpose that a new entry continues, its
+    own last: its own alone, if its number was passed before.
     """
     groups = _passes([*entries, entry])[_run_of(entry)]
-    return len({past.round_id for past in groups[-1]}) - 1
+    return tuple({past.round_id: past.round for past in groups[-1]}.values())
 
 
 def _run_of(entry: LedgerEntry) -> _Run:
@@ -105,6 +107,7 @@ def _spending(group: list[LedgerEntry]) -> RunSpending:
         releases=len({entry.round_id for entry in group}),
         plan_hash=last.plan_hash,
         last=last.time,
+        rounds=tuple({entry.round_id: entry.round for entry in group}.values()),
     )
 
 

@@ -71,6 +71,7 @@ def composed(ledger: Ledger, unit: str, root: Path) -> Composed:
             silos=run.silos,
             rounds=spent.releases if of_models else 0,
             measurements=0 if of_models else spent.releases,
+            numbers=spent.rounds if of_models else None,
         )
         try:
             joint_epsilon([release], delta=spent.delta)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         text as text,
         weights as weights,
         whole as whole,
+        word_or as word_or,
     )
     from sumus.files.streams import receive_sized as receive_sized, send_sized as send_sized
     from sumus.files.tables import (
@@ -69,7 +70,7 @@ __getattr__, __dir__, __all__ = door(
     named="object_at",
     rules=(
         "bit_count choice digest flag name_or_place named_choices names number optional table text "
-        "weights whole"
+        "weights whole word_or"
     ),
     streams="receive_sized send_sized",
     tables="RuledTable closest key parse_toml read_toml toml_value",

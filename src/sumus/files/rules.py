@@ -26,6 +26,7 @@ __all__ = [
     "text",
     "weights",
     "whole",
+    "word_or",
 ]
 
 
@@ -157,6 +158,11 @@ def text() -> Rule:
         return value
 
     return Rule(check)
+
+
+def word_or(word: str, rule: Rule) -> Rule:
+    """The same rule, or one word."""
+    return Rule(lambda name, value: word if value == word else rule.check(name, value))
 
 
 def name_or_place() -> Rule:

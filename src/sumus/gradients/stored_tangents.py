@@ -177,7 +177,7 @@ class StoredChunk:
             outputs = outputs - outputs.mean(axis=1, keepdims=True)
         gram = sum((part.gram() for part in parts), np.zeros((1, 1, 1)))
         size = sum(part.size for part in parts)
-        reach = _reach(gram, numbers=size, compared=compared)
+        reach = _jacobian_reach(gram, numbers=size, compared=compared)
         whole = np.sqrt(np.einsum("rkk->r", gram)) * (1.0 + 2.0**-30)
         most = np.maximum(reach / jacobian_norm, whole / whole_norm)
         scales = 1.0 / np.maximum(most, 1.0)
@@ -206,7 +206,7 @@ def _kept(rows: Floats, finite: npt.NDArray[np.bool_], *, compared: bool) -> Flo
     return kept - kept.mean(axis=1, keepdims=True) if compared else kept
 
 
-def _reach(gram: Floats, *, numbers: int, compared: bool) -> Floats:
+def _jacobian_reach(gram: Floats, *, numbers: int, compared: bool) -> Floats:
     """An upper bound of how far a unit residual reaches through each record's J: ‖J‖, or for
     residuals that add up to zero the largest distance of two rows over √2, and the longest row.
 

@@ -98,7 +98,9 @@ class Tangents:
         flat = torch.from_numpy(np.ascontiguousarray(parameters)).to(require_precision(self._model))
         weights = named_parameters(self._model, flat)
         found = one_thread_each([lambda: self._function(weights, x)])[0]
-        stored = {name: tensor[:count].double().numpy() for name, tensor in found.items()}
+        # as float32: squares, products and sums of such numbers neither overflow nor vanish in
+        # float64, and what is no float32 is infinite, so that the record adds nothing
+        stored = {name: tensor[:count].float().double().numpy() for name, tensor in found.items()}
         return stored["outputs"], self._parts(stored)
 
     def _parts(self, stored: Mapping[str, Floats]) -> tuple[Product | Table, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import final
+from typing import Final, final
 
 import torch
 from torch import nn
@@ -34,6 +34,8 @@ from sumus.purity import (
 
 __all__ = ["VmapPath"]
 
+_WORKING_BYTES: Final = 64 << 20  # of a chunk's activations: more of them gain no speed
+
 
 @final
 class VmapPath:
@@ -46,7 +48,8 @@ class VmapPath:
     name = "vmap"
 
     def __init__(self, model: nn.Module, loss: RecordLoss, *, most_bytes: int) -> None:
-        self._model, self._loss, self._most_bytes = model, loss, most_bytes
+        self._model, self._loss = model, loss
+        self._most_bytes = min(most_bytes, _WORKING_BYTES)
         self._shapes = {
             name: parameter.shape
             for name, parameter in model.named_parameters()

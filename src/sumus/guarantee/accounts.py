@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, final
 
@@ -43,7 +43,7 @@ from sumus.guarantee.per_silo import (
 from sumus.guarantee.search import is_one_run, searched_epsilon
 from sumus.guarantee.trust import collusion_caution, trust_of
 from sumus.guarantee.words import against_participant, in_units, neighbours, records_in_words
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, noise_ratios
 
 __all__ = [
     "Account",
@@ -334,16 +334,17 @@ def _meaning(design: NoiseDesign, analysis: str) -> Meaning:
     )
 
 
-def spent(design: NoiseDesign, rounds: int) -> float:
-    """ε of the headline analysis, for the worst silo, after the first `rounds` rounds."""
-    if rounds == 0:
+def spent(design: NoiseDesign, rounds: int | Sequence[int]) -> float:
+    """ε of the headline analysis, for the worst silo, after some rounds.
+
+    Args:
+        rounds: how many, from the first one on; or the numbers (from 0) of those that were
+            released, where some may be lost.
+    """
+    numbers = range(rounds) if isinstance(rounds, int) else rounds
+    if not numbers:
         return 0.0
-    return max(
-        each.epsilon
-        for each in headlines(
-            replace(design, resolved=design.resolved.replace("federation", rounds=rounds))
-        )
-    )
+    return max(each.epsilon for each in headlines(design.after(numbers)))
 
 
 def _participant_epsilon(design: NoiseDesign) -> float | None:
@@ -398,7 +399,9 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
 def _releases(plan: TrainingPlan) -> str:
     rounds = plan.federation.rounds
     sums = "1 sum, in one round" if rounds == 1 else f"{rounds} sums, one per round"
-    training = plan.training
+    training, ratios = plan.training, noise_ratios(plan)
+    if ratios:
+        sums += f" with noise of its own, {min(ratios):.4g} to {max(ratios):.4g} times the plan's"
     if training.local_parameters is not None:
         sums += (
             f" ({training.local_parameters}: {training.local_dimension} numbers stay with each "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sumus.accounting import Release, least_noise
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee.algorithms import calibrated_analysis, release_of
+from sumus.guarantee.best_state_noise import with_state_noise
 from sumus.guarantee.coins import check_coins, coin_release
 from sumus.guarantee.design import NoiseDesign
 from sumus.guarantee.exactness import out_of_range
@@ -41,6 +42,7 @@ def calibrated(plan: TrainingPlan, facts: PublicFacts | None = None) -> NoiseDes
 
 def _calibrated(resolved: ResolvedPlan) -> NoiseDesign:
     resolved = ResolvedPlan.of(with_metrics_noise(resolved.plan), resolved.silo_names)
+    resolved = with_state_noise(resolved)
     plan, target = resolved.plan, resolved.plan.privacy.epsilon
     if plan.noise.noise_multiplier is not None or not resolved.rules.private:
         return NoiseDesign.of(resolved)

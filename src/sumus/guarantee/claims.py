@@ -7,12 +7,13 @@ are in docs/guarantees.md and docs/mathematics.md; the paper is Heikkilä 2025.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from sumus.accounting import Queries, Release, even_groups, joining_rate, noisy_queries
-from sumus.errors import PlanError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Law, noise_law
 
 __all__ = [
@@ -72,6 +73,7 @@ class Setting:
         other_shares: the same, summed over the k − 1 other silos that are counted.
         silos_per_unit: h, silos that hold rows of one person: each moves by at most Δ₂, and draws
             its own coins.
+        noise_ratios: ρ_t, round t's noise over σ, one for each of T rounds; empty: all are 1.
     """
 
     algorithm: str
@@ -90,6 +92,7 @@ class Setting:
     own_share: float = 1.0
     other_shares: float | None = None
     silos_per_unit: int = 1
+    noise_ratios: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.contributors < 1:
@@ -97,10 +100,26 @@ class Setting:
             raise PlanError(
                 "noise_contributors", self.contributors, rule, "Lower dropouts or colluding."
             )
+        if self.noise_ratios and len(self.noise_ratios) != self.rounds:
+            rule = f"must hold one ratio for each of {self.rounds} rounds"
+            raise PlanError("noise_ratios", len(self.noise_ratios), rule, "Name every round.")
+
+    def of_equal_rounds(self) -> tuple[Setting, ...]:
+        """Settings in each of which all rounds have the same noise; composed, they are this one."""
+        if not self.noise_ratios:
+            return (self,)
+        return tuple(
+            replace(
+                self, rounds=count, noise_multiplier=self.noise_multiplier * ratio, noise_ratios=()
+            )
+            for ratio, count in sorted(Counter(self.noise_ratios).items())
+        )
 
     @property
     def share(self) -> Law:
         """The law that one silo with an equal share draws at every noisy query."""
+        if self.noise_ratios:  # a law that no round draws
+            raise GuaranteeError("rounds with noise of their own are composed one by one.")
         return equal_share(
             self.mechanism,
             self.noise_multiplier,
@@ -140,7 +159,7 @@ class Statement:
 
     Args:
         name: as accounts, policies and plots call it.
-        compose: what it composes for a setting.
+        compose: what it composes for a setting whose rounds are all alike; `release` is for any.
         text: what it says.
         brief: what it says in a comparison with the headline.
         counts: whose noise it composes: that of all counted silos, the silo's own, or both.
@@ -157,6 +176,14 @@ class Statement:
     remark: str | None = None
     proved_for: str | None = None
     noise_in: str = "clip norms"
+
+    def release(self, setting: Setting) -> Release:
+        """What is composed for a setting: its rounds are releases one after the other, so those of
+        one noise are composed with those of another.
+        """
+        return Release(
+            tuple(queries for each in setting.of_equal_rounds() for queries in self.compose(each))
+        )
 
 
 @final

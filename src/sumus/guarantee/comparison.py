@@ -27,6 +27,7 @@ from sumus.guarantee.algorithms.algorithm import Algorithm
 from sumus.guarantee.claims import Setting, Statement
 from sumus.guarantee.design import NoiseDesign
 from sumus.noise import Gaussian
+from sumus.plan import noise_ratios
 
 __all__ = ["AlgorithmCost", "Comparison", "compare"]
 
@@ -147,13 +148,16 @@ class Comparison:
 
 def compare(design: NoiseDesign) -> Comparison | None:
     """The comparison for a design; None where the unit is a silo, where there is no target and no
-    noise to compare at, and for what does its work without steps.
+    noise to compare at, where rounds have noise of their own, and for what does its work without
+    steps.
     """
     plan = design.plan
     own = next(
         (name for name, (algorithm, _) in _COMPARED.items() if algorithm is design.algorithm), None
     )
     if plan.rules.protects != "records" or plan.privacy.epsilon is None or own is None:
+        return None
+    if noise_ratios(plan):
         return None
     silo = design.silos[0]
     work = design.algorithm.work(plan, silo)

@@ -8,10 +8,12 @@ record can move it, and which law its noise has. Nothing here depends on a recor
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self, final
 
-from sumus.errors import PlanError
+from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee.algorithms import algorithm_of
 from sumus.guarantee.algorithms.algorithm import Algorithm
 from sumus.guarantee.claims import Setting, equal_share
@@ -19,7 +21,15 @@ from sumus.guarantee.coins import check_coins, coins_of
 from sumus.guarantee.layout import SiloDesign
 from sumus.guarantee.mechanisms import AdditiveNoise, Coins, Mechanism
 from sumus.noise import LAWS, Grid, Law, PoissonBinomial, component_shares, noise_law
-from sumus.plan import PublicFacts, ResolvedPlan, TrainingPlan
+from sumus.plan import (
+    PublicFacts,
+    ResolvedPlan,
+    TrainingPlan,
+    has_schedule,
+    noise_ratios,
+    plan_of_round,
+    plans_of_rates,
+)
 
 __all__ = ["NoiseDesign"]
 
@@ -52,6 +62,9 @@ class NoiseDesign:
     update_scale: float
     clamp_grid: int
     facts: PublicFacts | None = field(default=None, compare=False)
+    _rounds: dict[int, NoiseDesign] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @classmethod
     def of(cls, resolved: ResolvedPlan, *, noise_multiplier: float | None = None) -> Self:
@@ -70,14 +83,44 @@ class NoiseDesign:
         design = cls(
             resolved=resolved,
             grid=grid,
-            silos=tuple(algorithm.silo(resolved, silo, grid) for silo in resolved.silos),
+            silos=_silos_of_all_rounds(resolved, algorithm, grid),
             step_weights=layout.step_weights,
             update_scale=layout.update_scale,
             clamp_grid=1 << 62,
         )
         if not resolved.rules.private:
             return design
+        if has_schedule(resolved.plan):  # every round has a clamp of its own
+            _check_largest_noise(design)
+            return design
         return replace(design, clamp_grid=_clamp_grid(design))
+
+    def in_round(self, number: int) -> NoiseDesign:
+        """What round `number` (from 0) computes and draws; the design itself where no round differs
+        from another.
+        """
+        if not has_schedule(self.plan):
+            return self
+        if number not in self._rounds:
+            self._rounds[number] = NoiseDesign.of(plan_of_round(self.resolved, number))
+        return self._rounds[number]
+
+    def after(self, numbers: Sequence[int]) -> NoiseDesign:
+        """The design of the rounds with these numbers (from 0) alone, in whatever order they were
+        released; its laws are those that were drawn.
+        """
+        rounds = len(numbers)
+        if not noise_ratios(self.plan):
+            plan = self.plan.replace("federation", rounds=rounds)
+        else:
+            every = noise_ratios(self.plan)
+            kept = tuple(every[number] for number in numbers)
+            plan = replace(
+                self.plan,
+                federation=replace(self.plan.federation, rounds=rounds),
+                noise=replace(self.plan.noise, schedule=kept),
+            )
+        return replace(self, resolved=ResolvedPlan.of(plan, self.resolved.silo_names))
 
     @property
     def plan(self) -> TrainingPlan:
@@ -129,6 +172,14 @@ class NoiseDesign:
         """The law a silo with an equal share draws, per query and coordinate."""
         return self._law(1.0)
 
+    @property
+    def shares_of_rounds(self) -> tuple[tuple[Law, int], ...]:
+        """The laws of an equal share, each with a number of rounds in which it is drawn."""
+        ratios = noise_ratios(self.plan)
+        if not ratios:
+            return ((self.share, self.plan.federation.rounds),)
+        return tuple((self.share_at(ratio), count) for ratio, count in Counter(ratios).items())
+
     def drawn_by(self, silo: SiloDesign) -> Law:
         """The law that one silo draws, per query and coordinate."""
         return self._law(silo.variance_ratio)
@@ -140,10 +191,14 @@ class NoiseDesign:
         It hides the state at which the next gradient is taken, so the last step of a round, after
         which there is none, goes without.
         """
+        return self.state_noise_beside(self.share)
+
+    def state_noise_beside(self, share: Law) -> Law | None:
+        """The law of unsent noise in a round whose equal share is this one."""
         shares = self.algorithm.state_noise(self.plan)
         if shares == 0.0 or self.queries_per_round == 1:
             return None
-        return noise_law(self.plan.noise.mechanism, self.share.variance_grid * shares)
+        return noise_law(self.plan.noise.mechanism, share.variance_grid * shares)
 
     @property
     def removable_components(self) -> tuple[Law, ...]:
@@ -159,13 +214,21 @@ class NoiseDesign:
             noise_law(plan.noise.mechanism, float(fraction) * total) for fraction in fractions
         )
 
-    def _law(self, factor: float) -> Law:
-        share = equal_share(
+    def share_at(self, ratio: float) -> Law:
+        """An equal share of `ratio` times the plan's noise."""
+        return equal_share(
             self.plan.noise.mechanism,
-            self.noise_multiplier,
+            self.noise_multiplier * ratio,
             resolution=self.grid.resolution,
             contributors=self.resolved.contributors,
         )
+
+    def _law(self, factor: float) -> Law:
+        if noise_ratios(self.plan):  # a law that no round draws
+            raise GuaranteeError(
+                "noise.schedule gives every round a noise of its own. Ask `in_round` for it."
+            )
+        share = self.share_at(1.0)
         return (
             share
             if factor == 1.0
@@ -197,6 +260,7 @@ class NoiseDesign:
             slots=min(each.local_steps for each in self.silos),
             own_share=silo.variance_ratio * self._kept_part,
             other_shares=None if equal else self._other_shares(silo, counted - 1),
+            noise_ratios=noise_ratios(plan),
         )
         several = plan.protects_persons and plan.privacy.silos_per_person > 1
         return self._of_several(own, counted) if several else own
@@ -236,6 +300,34 @@ class NoiseDesign:
         """
         others = sorted(each.variance_ratio for each in self.silos if each is not silo)
         return math.fsum(others[:counted])
+
+
+def _silos_of_all_rounds(
+    resolved: ResolvedPlan, algorithm: Algorithm, grid: Grid
+) -> tuple[SiloDesign, ...]:
+    """What every silo adds to the sum; of rounds with rates of their own the largest sensitivity
+    and the most overfull bins, each in grid steps of its round.
+    """
+    silos = tuple(algorithm.silo(resolved, silo, grid) for silo in resolved.silos)
+    for plan in plans_of_rates(resolved)[1:]:
+        unit = Grid(algorithm.layout(plan).unit, plan.plan.resolution)
+        of_round = (algorithm.silo(plan, silo, unit) for silo in plan.silos)
+        silos = tuple(
+            replace(
+                most,
+                l2_grid=max(most.l2_grid, each.l2_grid),
+                overfull_rate=max(most.overfull_rate, each.overfull_rate),
+            )
+            for most, each in zip(silos, of_round, strict=True)
+        )
+    return silos
+
+
+def _check_largest_noise(design: NoiseDesign) -> None:
+    """Refuse a ring that the noise of some round could wrap: the largest noise is the hardest."""
+    ratios = noise_ratios(design.plan)
+    loudest = max(range(len(ratios)), key=ratios.__getitem__) if ratios else 0
+    design.in_round(loudest)
 
 
 def _check(resolved: ResolvedPlan) -> None:

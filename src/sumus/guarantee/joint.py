@@ -37,12 +37,14 @@ class PastRun:
         silos: names, in the order of the plan.
         rounds: models released so far; at most the plan's.
         measurements: secure sums of test counts released so far.
+        numbers: of those rounds (from 1); omitted: the first ones, where none was lost.
     """
 
     plan: TrainingPlan
     silos: tuple[str, ...]
     rounds: int
     measurements: int = 0
+    numbers: tuple[int, ...] | None = None
 
 
 def joint_epsilon(runs: Sequence[PastRun], *, delta: float) -> float:
@@ -88,7 +90,14 @@ def _shortened(run: PastRun) -> NoiseDesign:
             "Check its ledger entries."
         )
     design = NoiseDesign.of(ResolvedPlan.of(run.plan, run.silos))
-    return replace(design, resolved=design.resolved.replace("federation", rounds=run.rounds))
+    numbers = range(1, run.rounds + 1) if run.numbers is None else run.numbers
+    every = range(1, run.plan.federation.rounds + 1)
+    if len(set(numbers)) != run.rounds or any(number not in every for number in numbers):
+        raise GuaranteeError(
+            f"{run.rounds} rounds cannot have the numbers {sorted(numbers)}. Check its ledger "
+            "entries."
+        )
+    return design.after([number - 1 for number in numbers])
 
 
 def _proved_release(design: NoiseDesign) -> Release:

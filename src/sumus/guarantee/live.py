@@ -4,11 +4,13 @@ round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import final
 
 from sumus.guarantee.accounts import spent
 from sumus.guarantee.design import NoiseDesign
+from sumus.plan import noise_ratios
 
 __all__ = ["LiveEpsilon"]
 
@@ -19,7 +21,7 @@ class LiveEpsilon:
 
     def __init__(self, design: NoiseDesign) -> None:
         self._design = design
-        self._known: dict[int, Future[float]] = {}
+        self._known: dict[tuple[int, ...] | int, Future[float]] = {}
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="epsilon")
 
     def __call__(self, rounds: int) -> float:
@@ -29,7 +31,13 @@ class LiveEpsilon:
             self._of(rounds + 1)
         return value
 
-    def _of(self, rounds: int) -> Future[float]:
+    def of_rounds(self, numbers: Sequence[int]) -> float:
+        """ε of the rounds with these numbers (from 1): any so many, where all rounds are alike."""
+        places = tuple(number - 1 for number in numbers)
+        alike = not noise_ratios(self._design.plan) or places == tuple(range(len(places)))
+        return self(len(places)) if alike else self._of(places).result()
+
+    def _of(self, rounds: tuple[int, ...] | int) -> Future[float]:
         if rounds not in self._known:
             self._known[rounds] = self._pool.submit(spent, self._design, rounds)
         return self._known[rounds]

@@ -13,7 +13,7 @@ from sumus.guarantee.claims import Claim
 from sumus.guarantee.coins import coin_log_ratio, coin_release
 from sumus.guarantee.exactness import Inexactness, breach_of, inexactness_of_draws
 from sumus.guarantee.layout import SiloDesign
-from sumus.noise import LAWS, PoissonBinomial
+from sumus.noise import LAWS, Law, PoissonBinomial
 from sumus.plan import TrainingPlan
 
 if TYPE_CHECKING:
@@ -83,11 +83,16 @@ class AdditiveNoise:
 
     @property
     def can_wrap(self) -> bool:
-        return self._design.share.discrete
+        return self._typical_share.discrete
+
+    @property
+    def _typical_share(self) -> Law:
+        """An equal share of the plan's own noise, whatever the ratios of its rounds."""
+        return self._design.share_at(1.0)
 
     @property
     def share_std_grid(self) -> float:
-        return math.sqrt(self._design.share.variance_grid)
+        return math.sqrt(self._typical_share.variance_grid)
 
     @property
     def local_multiplier(self) -> float:
@@ -111,7 +116,6 @@ class AdditiveNoise:
         design, plan = self._design, self._design.plan
         contributors = design.resolved.contributors
         shown = design.algorithm.noisy_coordinates(design.resolved)
-        coordinates = float(plan.federation.rounds * shown)
         # of each silo of a person the earlier steps are seen by themselves
         silos = plan.privacy.silos_per_person if plan.protects_persons else 1
         draws = max(contributors, silos)
@@ -119,19 +123,24 @@ class AdditiveNoise:
             honest, dropouts = plan.least_invited - plan.colluding, plan.federation.dropouts
             kept = max((honest - missing) * (missing + 1) for missing in range(dropouts + 1))
             draws = max(draws, kept)
-        sent = inexactness_of_draws(
-            design.share,
-            contributors,
-            sums=coordinates * design.queries_per_round,
-            draws_per_sum=draws,
-        )
-        sent += Inexactness(breach=breach_of(plan))
-        if design.state_noise is None:
-            return sent
-        states = coordinates * (design.queries_per_round - 1)  # the last step of a round draws none
-        return sent + inexactness_of_draws(
-            design.state_noise, 1, sums=states, draws_per_sum=max(contributors, silos)
-        )
+        drawn = Inexactness(breach=breach_of(plan))
+        for share, rounds in design.shares_of_rounds:
+            coordinates = float(rounds * shown)
+            drawn += inexactness_of_draws(
+                share,
+                contributors,
+                sums=coordinates * design.queries_per_round,
+                draws_per_sum=draws,
+            )
+            unsent = design.state_noise_beside(share)
+            if unsent is not None:  # the last step of a round draws none
+                drawn += inexactness_of_draws(
+                    unsent,
+                    1,
+                    sums=coordinates * (design.queries_per_round - 1),
+                    draws_per_sum=max(contributors, silos),
+                )
+        return drawn
 
 
 @final

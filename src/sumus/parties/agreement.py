@@ -69,6 +69,13 @@ class Agreement:
         """How many rounds a silo answers."""
         return self.plan.federation.rounds if self.asked is None else self.asked
 
+    def design_of(self, number: int) -> NoiseDesign:
+        """What round `number` (from 0) draws; where more rounds are answered than the plan has, they
+        begin anew.
+        """
+        beyond = self.asked is not None
+        return self.design.in_round(number % self.plan.federation.rounds if beyond else number)
+
     @property
     def trusted(self) -> bool:
         """Whether somebody whom everybody trusts adds the vectors up: simulation only."""

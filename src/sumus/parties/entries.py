@@ -60,7 +60,11 @@ def entry_of(
         saturated=sum(update.saturated for update in local) if local else None,
         headroom_bits=plan.aggregation.modulus_bits - 1 - float(np.log2(largest)),
         update_norm=float(np.linalg.norm(outcome.update)),
-        noise_norm_expected=_expected_noise_norm(design, len(summed.survivors)) if noisy else None,
+        noise_norm_expected=_expected_noise_norm(
+            design.in_round(outcome.number), len(summed.survivors)
+        )
+        if noisy
+        else None,
         seconds=dict(outcome.seconds),
         bytes_up=summed.bytes_up,
         bytes_down=summed.bytes_down,

@@ -201,9 +201,9 @@ def one_round(
     watch.round_begins(number, invited)
     summed = summing.sum(number, invited, server.parameters)
     model_grid = summed.total_grid[: server.coordinates]
-    refused = server.refusal(model_grid, summed.survivors)
+    refused = server.refusal(model_grid, summed.survivors, number)
     update = (
-        server.apply(model_grid, survivors=len(summed.survivors))
+        server.apply(model_grid, len(summed.survivors), number)
         if refused is None
         else np.zeros(len(server.parameters))
     )

@@ -372,7 +372,7 @@ class SecureSum:
         removed = opened.removed_seeds if purpose == "model" else {}
         return Summed(
             round_id=identifier,
-            total_grid=lifted_sum(self._agreement.design, opened.total, removed),
+            total_grid=lifted_sum(self._agreement.design_of(number), opened.total, removed),
             survivors=self._in_plan(opened.survivors),
             notes=notes,
             bytes_up=self._driver.bytes_up,

@@ -399,7 +399,7 @@ class SiloParty:
         if asked.purpose == "metrics":
             return work.counts(asked.parameters, source)
         begin = time.perf_counter()
-        update = work.update(asked.parameters, source, seeds)
+        update = work.update(asked.parameters, source, seeds, asked.number)
         if self._watch_update is not None:
             self._watch_update(place, update, time.perf_counter() - begin)
         return padded(update.vector, sum_length(agreement.design.resolved))

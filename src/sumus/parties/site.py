@@ -200,7 +200,7 @@ def own_releases(
         account=agreement.account,
         # a plan runs once in a federation
         run=f"federation-{agreement.plan.hash[:16]}" + (f"-{silo}" if silo else ""),
-        spent=LiveEpsilon(agreement.design),
+        spent=LiveEpsilon(agreement.design).of_rounds,
     )
     policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
     return releases

@@ -23,9 +23,15 @@ class Work(Protocol):
     """What one silo computes, bound to its records."""
 
     def update(
-        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+        self,
+        parameters: npt.NDArray[np.float64],
+        source: RandomSource,
+        seeds: Sequence[bytes],
+        number: int,
     ) -> LocalUpdate:
-        """The answer to a round's model; only its vector may leave, and only through a sum."""
+        """The answer to the model of round `number` (from 0); only its vector may leave, and only
+        through a sum.
+        """
         ...
 
     def counts(

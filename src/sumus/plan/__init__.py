@@ -4,7 +4,7 @@
 each, `checks` the rules that join several keys, `algorithms` what every algorithm knows and refuses,
 `facts` what everybody may know about the records, `resolved` the plan with every number filled in
 from them, `sizes` are shapes and numbers of parameters, `cells` what a description counts,
-`moments` how second moments lie in a sum.
+`moments` how second moments lie in a sum, `schedules` what changes from round to round.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
         ResolvedSilo as ResolvedSilo,
         resolve as resolve,
     )
+    from sumus.plan.schedules import (
+        has_schedule as has_schedule,
+        noise_ratios as noise_ratios,
+        plan_of_round as plan_of_round,
+        plans_of_rates as plans_of_rates,
+        rate_factor as rate_factor,
+    )
     from sumus.plan.sections import ENCODINGS as ENCODINGS
     from sumus.plan.sizes import (
         CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
@@ -57,6 +64,7 @@ __getattr__, __dir__, __all__ = door(
     moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON UNNAMED DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="ResolvedPlan ResolvedSilo resolve",
+    schedules="has_schedule noise_ratios plan_of_round plans_of_rates rate_factor",
     sections="ENCODINGS",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "

@@ -93,6 +93,8 @@ _SOLVED = (
     "Leave it out.",
 )
 
+# every round is accounted for with its own rates and noise
+_ROUNDS = frozenset({"noise.schedule"})
 _LOCAL = frozenset({"training.local_parameters"})
 
 _WHOLE = (
@@ -144,7 +146,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _MAPPED,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _MAPPED | _ROUNDS,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -159,6 +161,7 @@ _RULES = (
         | _EPOCHS
         | _TARGETS
         | _MAPPED
+        | _ROUNDS
         | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
         | {"silo.local_steps": _SIDE_BY_SIDE, "silo.std_factor": _SIDE_BY_SIDE},
@@ -171,7 +174,7 @@ _RULES = (
         local="convex_pass",
         rounding="sum",
         bounded_records=True,
-        keys=_BOUNDED | _LOCAL | _PASSES,
+        keys=_BOUNDED | _LOCAL | _PASSES | _ROUNDS,
         refuses=_one_pass("convex-pass"),
     ),
     AlgorithmRules(
@@ -223,6 +226,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",
@@ -270,7 +275,7 @@ _RULES = (
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _MAPPED,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _MAPPED | _ROUNDS,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)
@@ -284,7 +289,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,
         refuses=_one_rate("silo"),
     ),
     AlgorithmRules(
@@ -293,7 +298,7 @@ _RULES = (
         steps="several",
         guarantee="whole_update",
         local="whole_update",
-        keys=_CLIPPING | _EPOCHS,  # the clip norm sets its grid
+        keys=_CLIPPING | _EPOCHS | _ROUNDS,  # the clip norm sets its grid
         refuses=_one_rate("fedavg"),
     ),
     AlgorithmRules(
@@ -330,6 +335,8 @@ _RULES = (
                     "training.l2_penalty",
                     "training.start_from",
                     "training.server_learning_rate",
+                    "training.server_rate_schedule",
+                    "training.average_decay",
                     "training.server_momentum",
                     "training.server_optimizer",
                     "training.iterate_average",

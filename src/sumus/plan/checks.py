@@ -32,6 +32,7 @@ def check_together(plan: TrainingPlan) -> None:
         _check_device,
         _check_local_parameters,
         _check_learning_rates,
+        _check_schedules,
         _check_selection,
         _check_trust,
         _check_described,
@@ -232,6 +233,30 @@ def _check_learning_rates(plan: TrainingPlan) -> None:
     else:
         return
     raise PlanError("training.learning_rates", rates or [], rule, fix)
+
+
+def _check_schedules(plan: TrainingPlan) -> None:
+    """What changes from round to round: only where every round is accounted for by itself."""
+    ratios, rounds = plan.noise.schedule, plan.federation.rounds
+    if ratios is not None:
+        if "noise.schedule" not in plan.rules.keys:
+            rule, fix = f"is not accounted for under {plan.rules.name}", "Leave it out."
+        elif plan.noise.mechanism not in LAWS:
+            rule, fix = f"cannot stand beside {plan.noise.mechanism}", 'Use "skellam".'
+        elif len(ratios) != rounds:
+            rule, fix = f"must hold one ratio for each of {rounds} rounds", "Add or remove ratios."
+        else:
+            rule = ""
+        if rule:
+            raise PlanError("noise.schedule", list(ratios), rule, fix)
+    if plan.training.server_optimizer == "adam-bc" and plan.rules.sums != "updates":
+        rule = f"must know the noise of an update, which {plan.rules.name} does not sum"
+        raise PlanError("training.server_optimizer", "adam-bc", rule, 'Use "sgd".')
+    if plan.training.rate_schedule != "constant" and "noise.schedule" not in plan.rules.keys:
+        rule = f"must be constant under {plan.rules.name}"
+        raise PlanError(
+            "training.rate_schedule", plan.training.rate_schedule, rule, "Leave it out."
+        )
 
 
 def _check_selection(plan: TrainingPlan) -> None:

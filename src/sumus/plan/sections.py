@@ -24,6 +24,7 @@ from sumus.files import (
     text,
     weights,
     whole,
+    word_or,
 )
 from sumus.noise import LAWS
 from sumus.plan.algorithms import RULES, algorithms_with
@@ -46,6 +47,7 @@ __all__ = [
     "TrainingSectionPlan",
 ]
 
+RATE_SCHEDULES = ("constant", "linear", "cosine")
 MECHANISMS = (*LAWS, "poisson-binomial")
 TEXTS = ("minilm", "words")
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
@@ -175,6 +177,8 @@ class TrainingSectionPlan(RuledTable):
     learning_rates: tuple[float, ...] | None = key(
         None, optional(names(number(low=1e-30, high=1e30)))
     )
+    # of the local rates over the rounds: as they are, down in a straight line, or along a cosine
+    rate_schedule: str = key("constant", choice(*RATE_SCHEDULES))
     # of local steps; not for convex-pass and tangent-pass
     local_momentum: float = key(0.0, number(low=0.0, below=1.0))
     # λ of the loss + λ/2 · squared weights; convex-pass, silo, fedavg; tangent-pass: of the squared
@@ -221,18 +225,26 @@ class TrainingSectionPlan(RuledTable):
     tangent_layers: str | None = key(
         None, optional(text()), only=algorithms_with("training.tangent_layers")
     )
-    # variance of the unsent noise, in shares (κ)
-    state_noise: float = key(
-        2.0, number(low=0.0, high=1e6), only=algorithms_with("training.state_noise")
+    # variance of the unsent noise, in shares (κ); "auto": the one with the least noise in states
+    # and sum together, for a target
+    state_noise: float | str = key(
+        2.0,
+        word_or("auto", number(low=0.0, high=1e6)),
+        only=algorithms_with("training.state_noise"),
     )
     # of the server's step along the round's update; costs no privacy
     server_learning_rate: float = key(1.0, number(low=1e-30, high=1e30))
+    # of that step's rate over the rounds; costs no privacy
+    server_rate_schedule: str = key("constant", choice(*RATE_SCHEDULES))
     # of the global model, on public sums; costs no privacy
     server_momentum: float = key(0.0, number(low=0.0, below=1.0))
-    # what the server does with a public sum; costs no privacy
-    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi"))
+    # what the server does with a public sum; adam-bc takes the known variance of the noise off the
+    # squares; costs no privacy
+    server_optimizer: str = key("sgd", choice("sgd", "adam", "yogi", "adam-bc"))
     # share of the running mean of global models that is released
-    iterate_average: float = key(0.0, number(low=0.0, below=1.0))
+    iterate_average: float = key(0.0, number(low=0.0, high=1.0))
+    # how much of that mean every round keeps; 1: all rounds count alike
+    average_decay: float = key(1.0, number(low=0.0, high=1.0))
     # classification: how much a record of each class counts, by name or in the order of the classes;
     # public; only their proportions matter
     class_weights: tuple[float, ...] | Mapping[str, float] | None = key(
@@ -258,6 +270,10 @@ class NoisePlan(RuledTable):
     mechanism: str = key("skellam", choice(*MECHANISMS))
     # of the sum, in clip norms; omitted: calibrated
     noise_multiplier: float | None = key(None, optional(number(above=0.0, high=1e9)))
+    # a ratio to it for every round; omitted: all have the same
+    schedule: tuple[float, ...] | None = key(
+        None, optional(names(number(low=1e-3, high=1e3))), only=algorithms_with("noise.schedule")
+    )
     # grid steps per clip norm, as a power of two
     resolution_bits: int = key(16, whole(low=4, high=24))
     # what is rounded to integers; auto: by algorithm

@@ -109,7 +109,7 @@ def chunk_function(
     if factors:
         one, undone = one.with_factors()
     if most_bytes is not None:
-        fitting = max(1, most_bytes // max(one.peak_bytes, 1))
+        fitting = _power_of_two(most_bytes // max(one.peak_bytes, 1))
         rows = tuple(row[:fitting].clone() for row in rows)
     plain = one.in_plain_layout().operators
 
@@ -132,3 +132,8 @@ def chunk_function(
             pass  # an operator without a rule for batches
     first = tuple(row[:1].clone() for row in rows)
     return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first, undone)
+
+
+def _power_of_two(most: int) -> int:
+    """The largest one up to a number, at least 1: kernels like round sizes."""
+    return 1 << max(most, 1).bit_length() - 1

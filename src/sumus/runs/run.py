@@ -297,7 +297,7 @@ def _releases(
         plan=design.plan,
         account=account,
         run=run,
-        spent=epsilon,
+        spent=epsilon.of_rounds if isinstance(epsilon, LiveEpsilon) else _unbounded,
         repeatable=True,
         budget=budget,
     )
@@ -331,6 +331,10 @@ def _opened(
 
 
 def _nothing_promised(rounds: int) -> float:
+    return math.inf
+
+
+def _unbounded(numbers: Sequence[int]) -> float:
     return math.inf
 
 

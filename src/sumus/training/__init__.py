@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     )
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
-    from sumus.training.local.update import LocalUpdate as LocalUpdate, LocalUpdater as LocalUpdater
+    from sumus.training.local.update import (
+        LocalUpdate as LocalUpdate,
+        LocalUpdater as LocalUpdater,
+        in_round as in_round,
+    )
     from sumus.training.local.work import LocalWork as LocalWork
     from sumus.training.local_parameters import (
         LocalPart as LocalPart,
@@ -65,7 +69,7 @@ __getattr__, __dir__, __all__ = door(
     evaluation="SecureMetrics evaluate outputs_of",
     local="local_updater",
     local__plain_steps="plain_steps",
-    local__update="LocalUpdate LocalUpdater",
+    local__update="LocalUpdate LocalUpdater in_round",
     local__work="LocalWork",
     local_parameters="LocalPart at_home knows_its_code",
     low_rank="LowRank lora merged",

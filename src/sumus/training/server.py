@@ -13,12 +13,16 @@ import numpy.typing as npt
 from sumus.errors import StorageError
 from sumus.gradients import PublicMap
 from sumus.guarantee import NoiseDesign, NormGate
+from sumus.plan import rate_factor
 from sumus.training.bending import Bending
 from sumus.training.solving import solved_model
 
 __all__ = ["Server", "released_from"]
 
 Vector = npt.NDArray[np.float64]
+_KEPT = 0.9  # of adam-bc's squares, per round
+_LEAST_SIGNAL = 10.0  # squares below so many variances of the noise count as this many
+_SMALL = 1e-8
 _NONE: Vector = np.zeros(1)
 _SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of it
 
@@ -27,6 +31,12 @@ _SHRUNK = 1.0 - 2.0**-20  # rounding to float32 moves a norm by at most 2^-24 of
 class Server:
     """The global model and its optimiser (algorithm 1 of Heikkilä 2025; Reddi et al. 2021, arXiv
     2003.00295, for adam and yogi).
+
+    adam-bc knows the variance Φ of the noise in an update u and takes it off the squares:
+
+        m ← β₁m + (1−β₁)u     v ← β₂v + (1−β₂)(u² − Φ)     step = m̂ / √max(v̂, 10Φ)
+
+    with m̂ and v̂ free of the start's zeros and β₁ the plan's `server_momentum`.
 
     Args:
         design: of the plan.
@@ -40,7 +50,7 @@ class Server:
         parameters: Vector,
         public_map: Callable[[Vector], PublicMap] | None = None,
     ) -> None:
-        self._design, self._gate, self._public_map = design, NormGate(design), public_map
+        self._design, self._public_map = design, public_map
         self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
         # one number where the plan does not look at them, so that they cost no memory
         remembered = self._remembered
@@ -81,54 +91,79 @@ class Server:
         return self._design.resolved.coordinates
 
     def refusal(
-        self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int]
+        self, total_grid: npt.NDArray[np.int64] | Vector, survivors: Iterable[int], number: int = 0
     ) -> str | None:
-        """Why the sum of these silos (places in the plan) must not move the model, if it must not."""
-        norm = float(np.linalg.norm(self._iterate))
-        return self._gate.refusal(total_grid, survivors, weight_norm=norm)
-
-    def apply(self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int) -> Vector:
-        """Decode the sum of `survivors` silos and take one server step; returns the averaged
-        update.
+        """Why the sum of these silos (places in the plan) in round `number` (from 0) must not move
+        the model; None if it may.
         """
-        training = self._design.plan.training
-        decoded = self._design.mechanism.decode(np.asarray(total_grid), survivors)
-        if self._design.resolved.rules.sums == "moments":
+        norm = float(np.linalg.norm(self._iterate))
+        gate = NormGate(self._design.in_round(number))
+        return gate.refusal(total_grid, survivors, weight_norm=norm)
+
+    def apply(
+        self, total_grid: npt.NDArray[np.int64] | Vector, survivors: int, number: int = 0
+    ) -> Vector:
+        """Decode the sum of `survivors` silos in round `number` (from 0) and take one server step;
+        returns the averaged update.
+        """
+        design = self._design.in_round(number)
+        decoded = design.mechanism.decode(np.asarray(total_grid), survivors)
+        if design.resolved.rules.sums == "moments":
             return self._solve(decoded, survivors)
-        if self._design.plan.describes:
+        if design.plan.describes:
             return self._take(decoded - self._iterate)
         if self._public_map is not None:
             decoded = self._public_map(self._iterate).transpose(decoded)
         if self._bending is not None:
-            update = training.learning_rate * self._bending.direction(decoded, survivors)
+            rate = design.plan.training.learning_rate
+            update = rate * self._bending.direction(decoded, survivors)
         else:
             update = decoded
-            update *= self._design.update_scale
-            update *= self._design.resolved.invited / max(
-                survivors, 1
-            )  # the number of survivors is public
+            update *= design.update_scale
+            # the number of survivors is public
+            update *= design.resolved.invited / max(survivors, 1)
         self._rounds += 1
-        momentum, kept = training.server_momentum, "first" in self._remembered
-        if training.server_optimizer == "sgd":
+        moved = self._rate(number) * self._step(update, design, survivors)
+        moved += self._iterate
+        self._iterate = _as_sent(_within(moved, design.algorithm.largest_weight_norm * _SHRUNK))
+        if "mean" in self._remembered:
+            # all rounds alike at first, then an exponential mean
+            forgotten = 1.0 - design.plan.training.average_decay
+            counted = self._rounds if forgotten * self._rounds <= 1.0 else 1.0 / forgotten
+            self._mean = self._mean + (self._iterate - self._mean) / counted
+        return update
+
+    def _rate(self, number: int) -> float:
+        """The server's learning rate in a round (from 0)."""
+        training, rounds = self._design.plan.training, self._design.plan.federation.rounds
+        return training.server_learning_rate * rate_factor(
+            training.server_rate_schedule, number, rounds
+        )
+
+    def _step(self, update: Vector, design: NoiseDesign, survivors: int) -> Vector:
+        """What the update of a round becomes before the rate: the optimiser's step along it."""
+        training, kept = design.plan.training, "first" in self._remembered
+        name, momentum = training.server_optimizer, training.server_momentum
+        if name == "sgd":
             step = momentum * self._first + update if kept else update
             self._first = step if kept else _NONE
+            return step
+        first = momentum * self._first + (1.0 - momentum) * update if kept else update
+        self._first = first if kept else _NONE
+        squared = update**2
+        if name == "adam-bc":
+            # so much of the squares is noise (Tang et al. 2023, arXiv 2312.14334)
+            noise = _noise_variance(design, survivors)
+            self._second = _KEPT * self._second + (1.0 - _KEPT) * (squared - noise)
+            unbiased = self._second / (1.0 - _KEPT**self._rounds)
+            floor = _LEAST_SIGNAL * noise + _SMALL**2
+            started = 1.0 - momentum**self._rounds
+            return np.asarray(first / started / np.sqrt(np.maximum(unbiased, floor)))
+        if name == "adam":
+            self._second = 0.99 * self._second + 0.01 * squared
         else:
-            first = momentum * self._first + (1.0 - momentum) * update if kept else update
-            self._first = first if kept else _NONE
-            squared = update**2
-            if training.server_optimizer == "adam":
-                self._second = 0.99 * self._second + 0.01 * squared
-            else:
-                self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
-            step = first / (np.sqrt(self._second) + 1e-3)
-        moved = training.server_learning_rate * step
-        moved += self._iterate
-        self._iterate = _as_sent(
-            _within(moved, self._design.algorithm.largest_weight_norm * _SHRUNK)
-        )
-        if "mean" in self._remembered:
-            self._mean = self._mean + (self._iterate - self._mean) / self._rounds
-        return update
+            self._second = self._second - 0.01 * squared * np.sign(self._second - squared)
+        return np.asarray(first / (np.sqrt(self._second) + 1e-3))
 
     def _solve(self, decoded: Vector, survivors: int) -> Vector:
         """The model that a sum of moments stands for, in the place of the iterate."""
@@ -187,6 +222,16 @@ def released_from(state: Mapping[str, Vector], weight: float) -> Vector:
     """
     iterate = np.asarray(state["iterate"], dtype=np.float64)
     return (1.0 - weight) * iterate + weight * state["mean"] if weight > 0.0 else iterate
+
+
+def _noise_variance(design: NoiseDesign, survivors: int) -> float:
+    """Of one coordinate of the averaged update of so many silos, as drawn in its round."""
+    if not design.resolved.rules.private:
+        return 0.0
+    # of noise that is taken back the counted part stays
+    kept = design.resolved.contributors if design.plan.noise.removable else survivors
+    scale = design.update_scale * design.resolved.invited / max(survivors, 1)
+    return (design.mechanism.noise_norm(kept) * scale) ** 2 / design.resolved.coordinates
 
 
 def _within(parameters: Vector, radius: float) -> Vector:

@@ -109,4 +109,4 @@ def release_of(name: str, setting: Setting) -> Release:
     the algorithm's own.
     """
     own = {statement.name: statement for statement in algorithm_of(setting.algorithm).statements}
-    return own.get(name, STATEMENTS[name]).compose(setting)
+    return own.get(name, STATEMENTS[name]).release(setting)

@@ -89,7 +89,7 @@ class Algorithm(ABC):
         return tuple(
             Claim(
                 name=name,
-                release=partial(statements[name].compose, setting),
+                release=partial(statements[name].release, setting),
                 proved=proved,
                 statement=statements[name].text,
             )

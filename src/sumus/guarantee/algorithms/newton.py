@@ -47,6 +47,7 @@ class Newton(OneSum):
             text="one noisy sum per round of all records' second moments and clipped gradients, "
             "record by record in integers; the server bends the step by the moments",
             brief="moments and gradients of all records",
+            noise_in="records' lengths",
         ),
         ONE_DRAW_ALONE,
     )

@@ -56,7 +56,11 @@ class SplitNoise(NoisySteps):
         return {"split-noise": True, "local": True, "per-step": setting.local_steps == 1}
 
     def state_noise(self, plan: TrainingPlan) -> float:
-        return plan.training.state_noise
+        shares = plan.training.state_noise
+        if isinstance(shares, str):
+            rule = "must be chosen before noise is drawn"
+            raise PlanError("training.state_noise", shares, rule, "Call sumus.account first.")
+        return shares
 
     def compared(self, base: Setting, plan: TrainingPlan, work: Work) -> Setting:
         return replace(base, algorithm=self.rules.name, state_noise=self.state_noise(plan))

@@ -103,7 +103,11 @@ class _AttackedWork:
     silo: int
 
     def update(
-        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+        self,
+        parameters: npt.NDArray[np.float64],
+        source: RandomSource,
+        seeds: Sequence[bytes],
+        number: int,
     ) -> LocalUpdate:
         """See `LocalWork.update`."""
         return self.updated(self.silo, parameters, seeds)

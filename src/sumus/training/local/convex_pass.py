@@ -21,6 +21,7 @@ Guarantee: every ‖x_j‖ ≤ R (checked) and cap = ⌊(2/γ − λ)·b/β⌋ m
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from sumus.gradients import Units, run_pass
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
-from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension, same_silo
 from sumus.training.noise import draw_noise
 from sumus.training.preparation import units_of
 
@@ -77,6 +78,13 @@ class ConvexPass:
         kept = 0 if design.plan.training.local_parameters is None else 1
         self._sent = width - kept
         require_dimension(design, outputs * self._sent, outputs * kept)
+
+    def in_round(self, design: NoiseDesign) -> ConvexPass:
+        """See `ByRound.in_round`."""
+        moved = copy.copy(self)
+        moved._design, moved._silo = design, same_silo(design, self._silo)
+        moved._bounds = convex_bounds(design.resolved, moved._silo.learning_rate)
+        return moved
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()

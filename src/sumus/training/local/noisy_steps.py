@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
@@ -16,7 +17,7 @@ from sumus.gradients import PerRecordGradients
 from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
-from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension, same_silo
 from sumus.training.local_parameters import LocalPart
 from sumus.training.noise import draw_noise
 from sumus.training.preconditioner import Preconditioner
@@ -57,6 +58,12 @@ class NoisySteps:
         self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:], loss=loss)
         kept = len(self._local.first) if self._local else 0
         require_dimension(design, self._gradients.dimension - kept, kept)
+
+    def in_round(self, design: NoiseDesign) -> NoisySteps:
+        """See `ByRound.in_round`."""
+        moved = copy.copy(self)
+        moved._design, moved._silo = design, same_silo(design, self._silo)
+        return moved
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()

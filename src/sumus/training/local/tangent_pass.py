@@ -70,6 +70,10 @@ class TangentPass:
         form = kind.form(self._x, torch.from_numpy(records.y))
         self._tangents = Tangents(model, task, kind, form)
         require_dimension(design, self._tangents.dimension)
+        if self._tangents.outputs > self._tangents.dimension:  # the float slack rests on it
+            rule = f"must name as many numbers as the model has outputs ({self._tangents.outputs})"
+            value = design.plan.training.tangent_layers
+            raise PlanError("training.tangent_layers", value, rule, "Name more layers.")
         link = task.link(self._tangents.outputs)
         if link is None:
             rule = f"has no tangent pass for {self._tangents.outputs} outputs"

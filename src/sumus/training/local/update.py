@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, final
+from typing import ClassVar, Protocol, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,15 @@ from sumus.guarantee import NoiseDesign, SiloDesign
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
 
-__all__ = ["LocalUpdate", "LocalUpdater", "Vector", "clamp", "require_dimension"]
+__all__ = [
+    "LocalUpdate",
+    "LocalUpdater",
+    "Vector",
+    "clamp",
+    "in_round",
+    "require_dimension",
+    "same_silo",
+]
 
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -74,6 +82,31 @@ class LocalUpdater(Protocol):
         ...
 
 
+@runtime_checkable
+class ByRound(Protocol):
+    """An updater of an algorithm whose plans may have schedules."""
+
+    def in_round(self, design: NoiseDesign) -> LocalUpdater:
+        """The same records under the design of one round."""
+        ...
+
+
+def in_round(updater: LocalUpdater, planned: NoiseDesign, drawn: NoiseDesign) -> LocalUpdater:
+    """The updater of a round; refuses one that cannot change from round to round.
+
+    Args:
+        planned: the design that it was made with.
+        drawn: that of the round.
+    """
+    if drawn is planned:
+        return updater
+    if not isinstance(updater, ByRound):
+        raise GuaranteeError(
+            f"{planned.plan.training.algorithm} has no rounds of their own. Remove the schedules."
+        )
+    return updater.in_round(drawn)
+
+
 def require_dimension(design: NoiseDesign, parameters: int, kept: int = 0) -> None:
     """The size of the model is part of the accounted sensitivity, so a silo counts it for
     itself.
@@ -88,6 +121,11 @@ def require_dimension(design: NoiseDesign, parameters: int, kept: int = 0) -> No
     if parameters != design.resolved.dimension:
         rule, fix = f"must be the model's {parameters} parameters", "Omit it to have it counted."
         raise PlanError("training.dimension", design.resolved.dimension, rule, fix)
+
+
+def same_silo(design: NoiseDesign, silo: SiloDesign) -> SiloDesign:
+    """The silo of this name in another round's design."""
+    return next(each for each in design.silos if each.name == silo.name)
 
 
 def clamp(values: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], int]:

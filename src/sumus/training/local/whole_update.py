@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import ClassVar, final
 
@@ -18,7 +19,7 @@ from sumus.purity import InputKind, is_chain
 from sumus.randomness import RandomSource
 from sumus.tasks import Loss
 from sumus.training.local.plain_steps import plain_steps
-from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension, same_silo
 from sumus.training.models import flat_parameters
 from sumus.training.noise import draw_noise
 
@@ -56,6 +57,12 @@ class WholeUpdate:
             if recorded
             else None
         )
+
+    def in_round(self, design: NoiseDesign) -> WholeUpdate:
+        """See `ByRound.in_round`."""
+        moved = copy.copy(self)
+        moved._design, moved._silo = design, same_silo(design, self._silo)
+        return moved
 
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()

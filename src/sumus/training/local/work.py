@@ -17,7 +17,7 @@ from sumus.purity import RecordLoss
 from sumus.randomness import RandomSource
 from sumus.training.evaluation import SecureMetrics
 from sumus.training.local import local_updater
-from sumus.training.local.update import LocalUpdate
+from sumus.training.local.update import LocalUpdate, in_round
 from sumus.training.own_loss import own_loss
 from sumus.training.preparation import prepare
 
@@ -57,12 +57,17 @@ class LocalWork:
         return cls(design, silo, records, prepared.model)
 
     def update(
-        self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes]
+        self,
+        parameters: npt.NDArray[np.float64],
+        source: RandomSource,
+        seeds: Sequence[bytes],
+        number: int,
     ) -> LocalUpdate:
-        """The update whose vector goes into a round's sum, noise included, in grid steps; every
-        call draws anew.
+        """The update whose vector goes into the sum of round `number` (from 0), noise included, in
+        grid steps; every call draws anew.
         """
-        return self._update(parameters, source, seeds)
+        drawn = self._design.in_round(number)
+        return in_round(self._update, self._design, drawn)(parameters, source, seeds)
 
     def counts(
         self, parameters: npt.NDArray[np.float64], source: RandomSource
