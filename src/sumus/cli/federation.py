@@ -312,6 +312,9 @@ def _started(
 
     if given is not None:
         start = Start.read(given)
+        if start.frozen is not None:
+            rule = "holds layers that are not trained, which silos of other machines cannot have"
+            raise PlanError("start_from", str(given), rule, "Use `sumus train`.")
         plan = with_start(agreement.plan, start)
         return agreement if plan == agreement.plan else agree_on(plan), start
     try:

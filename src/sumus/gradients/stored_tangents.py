@@ -48,6 +48,10 @@ class Product:
         found = np.isfinite(self.left).all(axis=(1, 2)) & np.isfinite(self.right).all(axis=1)
         return np.asarray(found)
 
+    def first(self, count: int) -> Product:
+        """Of the first records."""
+        return Product(self.start, self.left[:count], self.right[:count], self.bias)
+
     def kept(self, finite: npt.NDArray[np.bool_], *, compared: bool) -> Product:
         """Zeros for all but these records; centred over the outputs if these are compared."""
         right = self.right if finite.all() else np.where(finite[:, None], self.right, 0.0)
@@ -107,6 +111,10 @@ class Table:
     def finite(self) -> npt.NDArray[np.bool_]:
         """Whether a record's numbers are all finite."""
         return np.asarray(np.isfinite(self.rows).all(axis=(1, 2)))
+
+    def first(self, count: int) -> Table:
+        """Of the first records."""
+        return Table(self.start, self.rows[:count])
 
     def kept(self, finite: npt.NDArray[np.bool_], *, compared: bool) -> Table:
         """Zeros for all but these records; centred over the outputs if these are compared."""

@@ -6,7 +6,7 @@
 
 A fully connected layer's part of the Jacobian is B ⊗ [a, 1] (`Product`), B how the outputs answer
 to the layer's own outputs and a what entered it: it is kept in these factors. Everything else is
-kept as it is (`Table`). Numbers of one record follow from that record and the parameters alone: what
+kept as it is (`Table`). Behind a public map P every row of J is P·row (`behind`). Numbers of one record follow from that record and the parameters alone: what
 runs is recorded on made-up records and tested for isolation, or else computed record by record.
 """
 
@@ -23,6 +23,8 @@ from torch.func import functional_call, jacrev
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.losses import record_loss
+from sumus.gradients.mapped_tangents import mapped_parts, tensors_of
+from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.stored_tangents import Floats, Product, Table
 from sumus.gradients.threads import one_thread_each
 from sumus.purity import (
@@ -78,12 +80,33 @@ class Tangents:
         }
         self.dimension = sum(self._sizes.values())
         self._factored = _factored(model, form)
+        self._form = form
+        self._mapped: PublicMap | None = None
         self._function = self._examined(form)
 
     @property
     def chunk(self) -> int:
         """Records that are computed at once."""
         return self._function.chunk
+
+    def behind(self, mapped: PublicMap) -> None:
+        """Put a public map behind what is computed from here on; records are taken one by one if
+        their bits depend on company with the first map in place.
+        """
+        examined = self._mapped is not None
+        self._mapped = mapped
+        if examined:
+            return
+        weights, x = self._made_up(self.chunk)
+
+        def compute(rows: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
+            return tensors_of(*self._numbers(weights, rows))
+
+        def apart() -> bool:
+            return is_isolated(compute, x, x, company=self._kind.company())
+
+        if not one_thread_each([apart])[0]:
+            self._function = self._recorded(weights, x[:1])
 
     def of(
         self, parameters: npt.NDArray[np.float64], x: torch.Tensor
@@ -97,11 +120,21 @@ class Tangents:
             x = torch.cat([x, x.new_zeros(self.chunk - count, *x.shape[1:])])
         flat = torch.from_numpy(np.ascontiguousarray(parameters)).to(require_precision(self._model))
         weights = named_parameters(self._model, flat)
-        found = one_thread_each([lambda: self._function(weights, x)])[0]
+        outputs, parts = one_thread_each([lambda: self._numbers(weights, x)])[0]
+        return outputs[:count], tuple(part.first(count) for part in parts)
+
+    def _numbers(
+        self, weights: Mapping[str, torch.Tensor], x: torch.Tensor
+    ) -> tuple[Floats, tuple[Product | Table, ...]]:
+        """What is stored of every record of a whole chunk."""
+        found = self._function(weights, x)
         # as float32: squares, products and sums of such numbers neither overflow nor vanish in
         # float64, and what is no float32 is infinite, so that the record adds nothing
-        stored = {name: tensor[:count].float().double().numpy() for name, tensor in found.items()}
-        return stored["outputs"], self._parts(stored)
+        stored = {name: tensor.float().double().numpy() for name, tensor in found.items()}
+        parts = self._parts(stored)
+        return stored["outputs"], parts if self._mapped is None else mapped_parts(
+            parts, self._mapped
+        )
 
     def _parts(self, stored: Mapping[str, Floats]) -> tuple[Product | Table, ...]:
         """In the order of the flat vector."""
@@ -132,12 +165,7 @@ class Tangents:
         tables = sum(self._sizes.values()) - self._in_factors()
         numbers = outputs * max(tables, 1)
         chunk = max(1, min(_LARGEST_CHUNK, _BYTES // (8 * numbers)))
-        generator = torch.Generator().manual_seed(1)
-        flat = 0.1 * torch.randn(
-            self.dimension, generator=generator, dtype=require_precision(self._model)
-        )
-        weights = named_parameters(self._model, flat)
-        x = self._kind.records(chunk, form)
+        weights, x = self._made_up(chunk)
         function = self._recorded(weights, x)
 
         def compute(rows: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
@@ -162,6 +190,14 @@ class Tangents:
         if not one_thread_each([repeatable])[0]:
             raise GuaranteeError(_CHANGED)
         return function
+
+    def _made_up(self, chunk: int) -> tuple[Mapping[str, torch.Tensor], torch.Tensor]:
+        """Parameters and records that examinations look at."""
+        generator = torch.Generator().manual_seed(1)
+        flat = 0.1 * torch.randn(
+            self.dimension, generator=generator, dtype=require_precision(self._model)
+        )
+        return named_parameters(self._model, flat), self._kind.records(chunk, self._form)
 
     def _recorded(self, weights: Mapping[str, torch.Tensor], x: torch.Tensor) -> ChunkFunction:
         return certified_gradients(self._model, self._loss, self._single, weights, x)

@@ -205,13 +205,16 @@ class TrainingSectionPlan(RuledTable):
         optional(whole(low=1, high=10**12)),
         only=algorithms_with("training.coordinates"),
     )
-    # a public map in front of clipping: kronecker: from the round's model and made-up inputs
+    # a public map in front of clipping: kronecker: from the round's model and made-up inputs, on both
+    # sides of every matrix; inputs: on the side of what enters a layer alone
     preconditioner: str = key(
-        "none", choice("none", "kronecker"), only=algorithms_with("training.preconditioner")
+        "none",
+        choice("none", "kronecker", "inputs"),
+        only=algorithms_with("training.preconditioner"),
     )
     # of the preconditioner, in mean eigenvalues: the larger, the closer to none
     damping: float = key(
-        1.0, number(low=1e-6, high=1e6), only=("training.preconditioner", "kronecker")
+        1.0, number(low=1e-6, high=1e6), only=("training.preconditioner", "kronecker", "inputs")
     )
     # newton: share of a record's squared length that is its second moments, the rest its gradient
     matrix_share: float = key(
@@ -224,6 +227,11 @@ class TrainingSectionPlan(RuledTable):
     # their first value; omitted: all that take a gradient
     tangent_layers: str | None = key(
         None, optional(text()), only=algorithms_with("training.tangent_layers")
+    )
+    # the values that these others have instead, of a public start, by their hash; set by
+    # `--start-from`
+    frozen_layers: str | None = key(
+        None, optional(digest()), only=algorithms_with("training.tangent_layers")
     )
     # variance of the unsent noise, in shares (κ); "auto": the one with the least noise in states
     # and sum together, for a target

@@ -9,7 +9,7 @@ from sumus.files import replace_atomically
 from sumus.parties import declared_facts
 from sumus.plan import TrainingPlan
 from sumus.runs.starting import Start
-from sumus.training import named_model, public_start
+from sumus.training import flat_parameters, frozen_parameters, load_flat, named_model, public_start
 
 __all__ = ["make_public_start"]
 
@@ -25,8 +25,14 @@ def make_public_start(plan: TrainingPlan, path: Path, *, seed: int = 0) -> Start
     """
     facts = declared_facts(plan)
     model = named_model(plan, facts.shape, facts.labels)
-    taught = public_start(plan, model, facts.shape, seed=seed)
+    taught = named_model(plan.replace("training", tangent_layers=None), facts.shape, facts.labels)
+    load_flat(taught, public_start(plan, model, facts.shape, seed=seed))
+    for parameter, own in zip(taught.parameters(), model.parameters(), strict=True):
+        parameter.requires_grad_(own.requires_grad)
     origin = StartedFrom(model="", public=f"made-up pictures, seed {seed}")
-    start = Start.of_vector(taught.double().numpy(), origin)
+    kept = frozen_parameters(taught)
+    start = Start.of_vector(
+        flat_parameters(taught).double().numpy(), origin, frozen=kept if len(kept) else None
+    )
     replace_atomically(path, start.to_text().encode())
     return start

@@ -30,6 +30,7 @@ from sumus.books import (
 from sumus.comparing import baselines_of, compare, constant_baseline, require_simulation
 from sumus.data import FederatedData, data_folder
 from sumus.errors import GuaranteeError, PlanError
+from sumus.files import replace_atomically
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
 from sumus.plan import DEFAULT_PLAN, TrainingPlan
@@ -43,7 +44,7 @@ from sumus.runs.progress import shown
 from sumus.runs.resuming import as_it_began, how_to_resume, plan_to_resume
 from sumus.runs.room import require_room
 from sumus.runs.secret import secret_of
-from sumus.runs.starting import Start, find_start, with_start
+from sumus.runs.starting import FROZEN_START, Start, find_start, with_start
 from sumus.runs.trained import TrainedRun
 from sumus.training import (
     LocalPart,
@@ -243,6 +244,8 @@ def _start(plan: TrainingPlan, options: RunOptions) -> Start | None:
         if options.start_from is not None:
             rule = "cannot stand beside resume: a run begins once"
             raise PlanError("start_from", str(options.start_from), rule, "Leave it out.")
+        if plan.training.frozen_layers is not None:
+            return Start.read(options.resume / FROZEN_START)
         if RunFolder.open(options.resume).read_checkpoint() is not None:
             return None
     if options.start_from is not None:
@@ -259,7 +262,8 @@ def _prepared(
 ) -> Prepared:
     """Records and model, ready; refuses a model of another size than the plan accounts for."""
     require_device_of(design.plan)
-    prepared = prepare(design.plan, data, model=model, loss=loss)
+    frozen = None if start is None else start.frozen
+    prepared = prepare(design.plan, data, model=model, loss=loss, frozen=frozen)
     if len(prepared.first_parameters) != design.resolved.dimension:
         rule = (
             f"{design.resolved.dimension} parameters, the model has "
@@ -316,7 +320,7 @@ def _opened(
     """The run's folder, new or to go on with."""
     if options.resume:
         return RunFolder.open(options.resume, resume=True)
-    return RunFolder.create(
+    run = RunFolder.create(
         design.plan,
         account,
         options.root,
@@ -328,6 +332,9 @@ def _opened(
         no_ledger=releases.reason if isinstance(releases, NoLedger) else None,
         start=None if start is None else start.origin,
     )
+    if start is not None and start.frozen is not None:
+        replace_atomically(run.path / FROZEN_START, start.to_text().encode())
+    return run
 
 
 def _nothing_promised(rounds: int) -> float:

@@ -25,11 +25,13 @@ from sumus.files import from_json, read_bytes
 from sumus.guarantee import NoiseDesign
 from sumus.parties import model_hash
 from sumus.plan import TrainingPlan
-from sumus.training import released_from
+from sumus.training import frozen_hash, released_from
 
-__all__ = ["Start", "find_start", "with_start"]
+__all__ = ["FROZEN_START", "Start", "find_start", "with_start"]
 
 _KEY = "training.start_from"
+FROZEN_START = "start.json"
+"""In a run folder: the public start with the layers that a checkpoint does not hold."""
 
 
 @final
@@ -40,10 +42,12 @@ class Start:
     Args:
         parameters: θ₀, rounded to what silos receive.
         origin: its hash and where it comes from.
+        frozen: of a public start, the values of the layers that the plan does not train.
     """
 
     parameters: npt.NDArray[np.float64]
     origin: StartedFrom
+    frozen: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Start:
@@ -62,20 +66,30 @@ class Start:
         return cls.of_vector(_vector_of(path))
 
     @classmethod
-    def of_vector(cls, vector: npt.NDArray[np.float64], origin: StartedFrom | None = None) -> Start:
+    def of_vector(
+        cls,
+        vector: npt.NDArray[np.float64],
+        origin: StartedFrom | None = None,
+        *,
+        frozen: npt.NDArray[np.float64] | None = None,
+    ) -> Start:
         """A model by its parameters.
 
         Args:
             origin: what is known of it; its hash is computed here.
+            frozen: values of the layers that are not trained.
         """
-        sent = np.asarray(vector, dtype=np.float32).astype(np.float64)
-        if sent.ndim != 1 or not len(sent) or not np.isfinite(sent).all():
+        sent, known = _as_sent(vector), origin or StartedFrom(model="")
+        if frozen is not None and (known.run is not None or known.public is None):
             raise DataError(
-                "a starting model must be one vector of finite numbers. Give the file of another "
-                "model."
+                "a starting model with layers that are not trained must be a public one. Use a "
+                "file of `sumus pretrain`."
             )
-        known = origin or StartedFrom(model="")
-        return cls(parameters=sent, origin=replace(known, model=model_hash(sent)))
+        return cls(
+            parameters=sent,
+            origin=replace(known, model=model_hash(sent)),
+            frozen=None if frozen is None else _as_sent(frozen),
+        )
 
     @classmethod
     def _of_run(cls, run: RunFolder) -> Start:
@@ -109,23 +123,25 @@ class Start:
 
     def to_text(self) -> str:
         """The model as an operator sends it to the server."""
-        sent = base64.b64encode(self.parameters.astype("<f4").tobytes()).decode()
-        return json.dumps({"parameters": sent, "origin": asdict(self.origin)})
+        entries = {"parameters": _packed(self.parameters), "origin": asdict(self.origin)}
+        if self.frozen is not None:
+            entries["frozen"] = _packed(self.frozen)
+        return json.dumps(entries)
 
     @classmethod
     def from_text(cls, text: str) -> Start:
         """The inverse of `to_text`; the hash is computed anew."""
         try:
             entries = json.loads(text)
-            raw = base64.b64decode(entries["parameters"], validate=True)
-            vector = np.frombuffer(raw, dtype="<f4").astype(np.float64)
+            vector = _unpacked(entries["parameters"])
+            frozen = _unpacked(entries["frozen"]) if "frozen" in entries else None
             origin = from_json(StartedFrom, entries["origin"], where="the starting model")
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise DataError(
                 "the starting model cannot be read. Use a file of `sumus pretrain`, and the same "
                 "release of Sumus everywhere."
             ) from None
-        return cls.of_vector(vector, origin)
+        return cls.of_vector(vector, origin, frozen=frozen)
 
     def require_fit(self, design: NoiseDesign, *, void: str | None) -> None:
         """Refuse a model that the plan does not name, that does not fit it, or that may be used
@@ -177,7 +193,37 @@ def with_start(plan: TrainingPlan, start: Start) -> TrainingPlan:
     if named not in (None, start.hash):
         rule = f"is another model than that of --start-from, {start.hash}"
         raise PlanError(_KEY, named, rule, "Leave one of them out.")
-    return plan.replace("training", start_from=start.hash)
+    if start.frozen is None:
+        return plan.replace("training", start_from=start.hash)
+    kept = frozen_hash(start.frozen)
+    if plan.training.tangent_layers is None or plan.training.frozen_layers not in (None, kept):
+        rule = "has other layers than that of --start-from, or trains all of them"
+        named = plan.training.frozen_layers
+        raise PlanError(
+            "training.frozen_layers",
+            named,
+            rule,
+            "Make the start with `sumus pretrain` of this plan.",
+        )
+    return plan.replace("training", start_from=start.hash, frozen_layers=kept)
+
+
+def _packed(vector: npt.NDArray[np.float64]) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _unpacked(text: str) -> npt.NDArray[np.float64]:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").astype(np.float64)
+
+
+def _as_sent(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Rounded to what silos receive."""
+    sent = np.asarray(vector, dtype=np.float32).astype(np.float64)
+    if sent.ndim != 1 or not len(sent) or not np.isfinite(sent).all():
+        raise DataError(
+            "a starting model must be one vector of finite numbers. Give the file of another model."
+        )
+    return sent
 
 
 def _folders(runs: Path) -> Iterator[Path]:

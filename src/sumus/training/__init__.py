@@ -20,6 +20,10 @@ if TYPE_CHECKING:
         evaluate as evaluate,
         outputs_of as outputs_of,
     )
+    from sumus.training.frozen_layers import (
+        frozen_hash as frozen_hash,
+        frozen_parameters as frozen_parameters,
+    )
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
     from sumus.training.local.update import (
@@ -78,6 +82,7 @@ __getattr__, __dir__, __all__ = door(
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preconditioner="Preconditioner",
+    frozen_layers="frozen_hash frozen_parameters",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
     pretraining="public_start",
     sampling="poisson_batch select_silos",

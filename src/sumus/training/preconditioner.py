@@ -4,6 +4,7 @@ inputs, and labels drawn from the model by a public seed.
     L_b = (E[g_b·g_bᵀ]/mean eigenvalue + damping)^(−1/2),   R_b from E[g_bᵀ·g_b]      each matrix b
     P   = ⊕ L_b ⊗ R_b,       sent: clip(P·g),       the model moves along Pᵀ of the decoded sum
 
+`training.preconditioner = "inputs"` leaves the outputs' side alone, L_b = 1.
 Silos and server compute it each for themselves. Should their floats differ in the last bits, the
 model moves by a hair less exactly; the guarantee holds for every P that is public
 (docs/mathematics.md, theorem 16).
@@ -39,6 +40,7 @@ from sumus.gradients import (
 from sumus.plan import TrainingPlan
 from sumus.purity import Form, InputKind, is_chain, made_up_labels
 from sumus.tasks import Link, Loss
+from sumus.training.frozen_layers import frozen_parameters
 from sumus.training.own_loss import own_loss
 from sumus.training.preparation import Prepared
 
@@ -115,7 +117,9 @@ class Preconditioner:
         """The map at a round's public model."""
         sent = np.asarray(parameters, dtype=np.float32)
         asked = hashlib.sha256(
-            f"{self._plan.hash}/{self._form}/{self._model}/".encode() + sent.tobytes()
+            f"{self._plan.hash}/{self._form}/{self._model}/".encode()
+            + sent.tobytes()
+            + frozen_parameters(self._model).tobytes()
         ).digest()
         if isinstance(self._loss, OwnLoss):  # which its type does not name
             return self._computed(torch.from_numpy(sent.copy()))
@@ -143,7 +147,10 @@ class Preconditioner:
         moments = SecondMoments(blocks)
         for start, part in self._gradients.parts_of(parameters, inputs, labels):
             moments.add(start, part)
-        return KroneckerMap.of_moments(blocks, moments.sides(), damping=self._plan.training.damping)
+        sides = moments.sides()
+        if self._plan.training.preconditioner == "inputs":
+            sides = [(torch.zeros_like(left), right) for left, right in sides]
+        return KroneckerMap.of_moments(blocks, sides, damping=self._plan.training.damping)
 
     def _drawn(
         self, parameters: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, outputs: int

@@ -31,6 +31,7 @@ from sumus.purity import (
     try_out,
 )
 from sumus.tasks import LabelFacts
+from sumus.training.frozen_layers import load_frozen
 from sumus.training.models import Counts, build_model, flat_parameters
 from sumus.training.own_loss import own_loss
 from sumus.training.trained_part import freeze_untrained
@@ -122,6 +123,7 @@ def prepare(
     *,
     model: nn.Module | None = None,
     loss: RecordLoss | None = None,
+    frozen: npt.NDArray[np.float64] | None = None,
 ) -> Prepared:
     """Apply the plan's public feature map record by record and build the model (or take a copy of
     the user's).
@@ -134,6 +136,7 @@ def prepare(
     Args:
         model: given in Python instead of the one that the plan names.
         loss: given in Python, which the plan names.
+        frozen: values of the layers that are not trained, which the plan names.
     """
     training = plan.training
     if plan.describes:
@@ -155,6 +158,7 @@ def prepare(
         if model is not None
         else model_behind(plan, shape, data.labels)
     )
+    load_frozen(plan, trained, frozen)
     kind = InputKind.of(trained, training.vocabulary)
 
     def transform(records: Records, silo: str) -> Records:

@@ -3,7 +3,9 @@
     layers in front      distilled: a linear readout of what they give must tell the strongest
                          components of the public Gabor features of the same picture
     last two layers      h = tanh(0·x), z = [I 0]·h: outputs begin at zero and depend on the features
-                         through the first ten units alone, so that training begins as a convex one
+                         through the first ten units alone, so that training begins as a convex one;
+                         under `tangent-pass`, which linearises anyway, as the plan's seed draws them:
+                         all units take part
 
 The model is a function of its architecture and of a public seed; a run that starts from it releases
 nothing more and pays nothing more than one that starts from random numbers.
@@ -81,8 +83,9 @@ def public_start(
                 lessons,
                 passes=passes,
             )
-    chain = cast(nn.Sequential, taught)
-    begin_linear(*(cast(nn.Linear, chain[place]) for place in trained[-2:]))
+    if plan.training.algorithm != "tangent-pass":
+        chain = cast(nn.Sequential, taught)
+        begin_linear(*(cast(nn.Linear, chain[place]) for place in trained[-2:]))
     return flat_parameters(taught)
 
 

@@ -5,7 +5,8 @@ round, one step per bin in the move u away from it.
     ∇f_x(u) = A_xᵀ·r(z_x + A_x·u),   r the capped residual of `convex-pass`
 
 z_x and A_x are numbers of one record at θ, brought below public bounds (`gradients/tangents.py`);
-they are computed chunk by chunk in the order of the bins, once a pass, and forgotten.
+behind a public map P of the round A_x is that of (P·J_xᵀ)ᵀ, and the server moves θ by Pᵀ of what is
+released; they are computed chunk by chunk in the order of the bins, once a pass, and forgotten.
 
 Guarantee: f_x is convex and smooth with the constants of `tangent_bounds`, so one record moves u by
     at most γC/b per pass, or twice that if its own bin holds more than cap records, whatever the
@@ -34,6 +35,7 @@ from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension
 from sumus.training.noise import draw_noise
+from sumus.training.preconditioner import Preconditioner
 from sumus.training.preparation import units_of
 
 __all__ = ["UPDATER", "tangent_pass"]
@@ -69,6 +71,7 @@ class TangentPass:
         kind = InputKind.of(model, design.plan.training.vocabulary)
         form = kind.form(self._x, torch.from_numpy(records.y))
         self._tangents = Tangents(model, task, kind, form)
+        self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:])
         require_dimension(design, self._tangents.dimension)
         if self._tangents.outputs > self._tangents.dimension:  # the float slack rests on it
             rule = f"must name as many numbers as the model has outputs ({self._tangents.outputs})"
@@ -89,6 +92,8 @@ class TangentPass:
     ) -> LocalUpdate:
         design, silo, training = self._design, self._silo, self._design.plan.training
         bounds = self._bounds
+        if self._preconditioner is not None:
+            self._tangents.behind(self._preconditioner.at(parameters))
 
         def linearised(rows: npt.NDArray[np.int64]) -> StoredChunk:
             outputs, parts = self._tangents.of(parameters, self._x[torch.from_numpy(rows)])
