@@ -29,6 +29,8 @@ ADDED: dict[str, Any] = {
     "privacy.silos_per_person": 1,
     "data.person_weighting": "mean",
     "describe.bins": 32,
+    "training.preconditioner": "none",
+    "training.damping": 1.0,
     "training.rate_schedule": "constant",
     "training.server_rate_schedule": "constant",
     "training.average_decay": 1.0,

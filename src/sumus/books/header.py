@@ -29,6 +29,7 @@ class StartedFrom:
         dataset: of that run.
         guarantee: of that run in a line; None: it has none.
         no_ledger: why that run's releases are on no ledger; None where they are.
+        public: what it was made from, where that was no record (`sumus pretrain`); as its file says.
     """
 
     model: str
@@ -38,8 +39,12 @@ class StartedFrom:
     dataset: str | None = None
     guarantee: str | None = None
     no_ledger: str | None = None
+    public: str | None = None
 
     def __str__(self) -> str:
+        if self.public is not None:
+            made = f"made from public things alone ({self.public})"
+            return f"{self.model[:15]}…, {made}: no release, and it costs nothing"
         if self.run is None:
             return (
                 f"{self.model[:15]}…, of which no run is known: the starting model is public or "

@@ -64,6 +64,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "average separately trained private models, and the ε of their average",
             "sumus.cli.average",
         ),
+        "pretrain": Command(
+            "a public start for a network, taught by made-up pictures", "sumus.cli.pretrain"
+        ),
         "tune": Command("search hyper-parameters", "sumus.cli.tune"),
         "reproduce": Command(
             "table 1 and the figures of Heikkilä 2025, and the same with proved guarantees",

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
         bounded as bounded,
         feature_map as feature_map,
     )
+    from sumus.features.pictures import made_up_pictures as made_up_pictures
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     backbones="extract load_backbone",
     bias="BIAS_SHARE bias_feature",
     maps="FeatureMap bounded feature_map",
+    pictures="made_up_pictures",
 )

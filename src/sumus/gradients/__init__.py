@@ -16,7 +16,8 @@ for the path of the model and for how many records may be computed at once; the 
 (`Outer`, `Rows`, `Tokens`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
 them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
 `images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
-normal equations, `losses` a user's own loss, `tangents` and `stored_tangents` outputs and Jacobians
+normal equations, `losses` a user's own loss,
+`preconditioning` public maps in front of clipping, `tangents` and `stored_tangents` outputs and Jacobians
 as stored numbers, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
 of work.
 """
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Block as Block,
         KroneckerMap as KroneckerMap,
         PublicMap as PublicMap,
+        SecondMoments as SecondMoments,
         blocks_of as blocks_of,
     )
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
@@ -64,7 +66,7 @@ __getattr__, __dir__, __all__ = door(
     layers="LAYERS",
     moments="add_moments",
     per_record="PerRecordGradients",
-    preconditioning="Block KroneckerMap PublicMap blocks_of",
+    preconditioning="Block KroneckerMap PublicMap SecondMoments blocks_of",
     scatter="ONE centred_moments",
     stored_tangents="StoredChunk",
     tangents="Tangents",

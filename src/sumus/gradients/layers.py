@@ -84,10 +84,10 @@ class LayerGradient(ABC):
     def whole(self, entered: torch.Tensor, delta: torch.Tensor) -> Outer | Rows:
         """The per-record gradients as one part in the order of the model's flat vector."""
         first, *bias = self.parts(entered, delta, ghost=False)
-        if isinstance(first, Rows):
-            ordered = self._in_model_order(first.values)
-            return Rows(torch.cat([ordered, *(part.as_rows() for part in bias)], dim=1))
-        return cast(Outer, first)  # factors over positions are kept only where `ghost` allows them
+        if isinstance(first, Outer):
+            return first
+        ordered = self._in_model_order(first.as_rows())
+        return Rows(torch.cat([ordered, *(part.as_rows() for part in bias)], dim=1))
 
     @abstractmethod
     def restore(self, vector: torch.Tensor) -> None:

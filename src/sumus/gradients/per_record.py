@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Final, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -26,7 +27,7 @@ from sumus.gradients.devices import PROCESSOR, require_device
 from sumus.gradients.examination import ExaminedModel, made_up_parameters
 from sumus.gradients.kernels import LARGEST_DIMENSION, SMALLEST_CLIP_NORM
 from sumus.gradients.losses import OwnLoss
-from sumus.gradients.parts import ChunkGradients, Part
+from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows
 from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.totals import Totals
 from sumus.gradients.unit_sums import UnitSums
@@ -218,6 +219,26 @@ class PerRecordGradients:
         self._examined.run([add_all])
         return self._path.restore(total).to(self._dtype)
 
+    def parts_of(
+        self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+    ) -> list[tuple[int, Outer | Rows]]:
+        """Stretches of made-up records' gradients with their places in the flat vector, for second
+        moments; never called with a silo's records.
+        """
+        x, y = self._cast(x.detach(), y)
+        chunk, _ = self._examined.chunk_for(self._kind.form(x, y))
+        again = torch.arange(-(-len(x) // chunk) * chunk) % len(x)  # whole chunks of them
+        x, y = x[again], y[again]
+        caught = _Caught()
+        bound = self._path.bind(parameters.detach().to(self._dtype), caught)
+
+        def catch_all() -> None:
+            for start in range(0, len(x), chunk):
+                bound(x[start : start + chunk].clone(), y[start : start + chunk], ghost=False)
+
+        self._examined.run([catch_all])
+        return caught.parts
+
     def examine(self, form: Form) -> int:
         """The number of outputs for records of this form, after everything that could be refused
         about the model was looked at.
@@ -332,6 +353,21 @@ class _Batch:
         rows = slice(start, start + self.chunk)
         chunk_x, chunk_y = _filled(self.x[rows], self.chunk), _filled(self.y[rows], self.chunk)
         return self.gradients(chunk_x, chunk_y, ghost=ghost)
+
+
+@final
+class _Caught:
+    """A map that changes nothing and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, Outer | Rows]] = []
+
+    def part(self, start: int, part: Outer | Rows) -> Outer | Rows:
+        self.parts.append((start, part))
+        return part
+
+    def transpose(self, released: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return released
 
 
 def _filled(part: torch.Tensor, chunk: int) -> torch.Tensor:

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from sumus.gradients.parts import Outer, Rows
 
-__all__ = ["Block", "KroneckerMap", "PublicMap", "blocks_of"]
+__all__ = ["Block", "KroneckerMap", "PublicMap", "SecondMoments", "blocks_of"]
 
 Vector = npt.NDArray[np.float64]
 # sides up to this long have a whole matrix, longer ones (vocabularies) a diagonal
@@ -191,6 +191,62 @@ class KroneckerMap:
         return moved
 
 
+@final
+class SecondMoments:
+    """E[g·gᵀ] and E[gᵀ·g] of each block over made-up records.
+
+    Args:
+        blocks: that tile the flat vector in order.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = tuple(blocks)
+        self._at = {block.start: index for index, block in enumerate(self._blocks)}
+        self._sides = [
+            (_empty_side(block.outputs), _empty_side(block.columns, whole=block.outputs > 1))
+            for block in self._blocks
+        ]
+
+    def add(self, start: int, part: Outer | Rows) -> None:
+        """Add a stretch of every record's gradient, as `PublicMap.part` is given it."""
+        if isinstance(part, Outer):
+            left, right = self._sides[self._at[start]]
+            deltas, inputs = part.deltas.double(), part.inputs.double()
+            if part.bias:
+                inputs = functional.pad(inputs, (0, 1), value=1.0)
+            _add_squares(left, deltas * inputs.norm(dim=1, keepdim=True))
+            _add_squares(right, inputs * deltas.norm(dim=1, keepdim=True))
+            return
+        place = 0
+        while place < part.size:
+            index = self._at[start + place]
+            block, (left, right) = self._blocks[index], self._sides[index]
+            matrices = block.matrices(part.values[:, place : place + block.size]).double()
+            _add_squares(left, matrices.transpose(1, 2).flatten(0, 1))
+            _add_squares(right, matrices.flatten(0, 1))
+            place += block.size
+
+    def sides(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(E[g·gᵀ], E[gᵀ·g]) of each block, up to a factor; a vector where a side is too long for a
+        matrix.
+        """
+        return self._sides
+
+
+def _empty_side(size: int, *, whole: bool = True) -> torch.Tensor:
+    """Zeros for a matrix, or for a diagonal where a side is long or the block a vector (norms)."""
+    whole = whole and 1 < size <= LARGEST_SIDE
+    return torch.zeros((size, size) if whole else (size,), dtype=torch.float64)
+
+
+def _add_squares(side: torch.Tensor, rows: torch.Tensor) -> None:
+    """side += rowsᵀ·rows, or its diagonal."""
+    if side.dim() == 2:
+        side.addmm_(rows.T, rows)
+    else:
+        side += rows.square().sum(0)
+
+
 def _root(moment: torch.Tensor, damping: float) -> torch.Tensor:
     """(moment/mean eigenvalue + damping)^(−1/2) of a symmetric matrix or of a diagonal; where there
     is nothing, or nothing finite, no change.
@@ -216,6 +272,7 @@ def _aligned(side: torch.Tensor) -> torch.Tensor:
 
 def _times(rows: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
     """Every last axis times a symmetric matrix or a diagonal."""
+    side = side.to(rows.dtype)
     if side.dim() == 1:
         return (rows * side).contiguous()
     width = rows.shape[-1]

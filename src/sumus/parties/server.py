@@ -25,7 +25,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.entries import restore
 from sumus.parties.round import Invited, RoundOutcome, Summed, Summing, Watching, one_round
 from sumus.parties.secure_sum import RoundLostError, SpoiledRoundError, TooFewSilosError
-from sumus.parties.server_model import prepared_without_records
+from sumus.parties.server_model import preconditioner_of, prepared_without_records
 from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
 from sumus.tasks import Metrics
 from sumus.training import Prepared, SecureMetrics, Server
@@ -64,7 +64,8 @@ class ServerParty:
         self.agreement, self.summing, self._attempts = agreement, summing, attempts
         self._prepared = prepared or prepared_without_records(agreement)
         first = self._prepared.first_parameters if start is None else start
-        self.server = Server(agreement.design, first)
+        mapping = preconditioner_of(agreement, self._prepared)
+        self.server = Server(agreement.design, first, mapping.at if mapping else None)
         self._epsilon = epsilon or (
             LiveEpsilon(agreement.design) if agreement.certified is not None else _nothing_promised
         )

@@ -9,9 +9,10 @@ import numpy as np
 from sumus.data import FederatedData, Records, SiloRecords
 from sumus.errors import PlanError
 from sumus.parties.agreement import Agreement, declared_facts
-from sumus.training import Prepared, prepare
+from sumus.plan import feature_shape
+from sumus.training import Preconditioner, Prepared, prepare
 
-__all__ = ["prepared_without_records"]
+__all__ = ["preconditioner_of", "prepared_without_records"]
 
 
 def prepared_without_records(agreement: Agreement) -> Prepared:
@@ -30,3 +31,15 @@ def prepared_without_records(agreement: Agreement) -> Prepared:
         rule = f"must be the {len(prepared.first_parameters)} parameters of the model"
         raise PlanError("training.dimension", expected, rule, "Omit it to have it counted.")
     return dataclasses.replace(prepared, data=data)
+
+
+def preconditioner_of(agreement: Agreement, prepared: Prepared) -> Preconditioner | None:
+    """What the silos' gradients went through in front of clipping; None where the plan has no
+    preconditioner.
+    """
+    plan = agreement.plan
+    if plan.training.preconditioner == "none":
+        return None
+    facts = agreement.design.facts or declared_facts(plan)
+    shape = feature_shape(plan.training.features, facts.shape)
+    return Preconditioner.on_server(plan, prepared, shape)

@@ -78,6 +78,7 @@ _BOUNDED = frozenset({"training.feature_bound", "training.feature_norm"})
 _PASSES = frozenset({"training.passes", "training.residual_cap"})
 _EPOCHS = frozenset({"federation.local_epochs"})
 _TARGETS = frozenset({"privacy.calibrate_to"})
+_MAPPED = frozenset({"training.preconditioner"})
 _SIDE_BY_SIDE = Refusal(
     "cannot be set under split-noise (its steps are composed side by side)",
     "Remove the key, or use dp-sgd.",
@@ -145,7 +146,7 @@ _RULES = (
         steps="several",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _ROUNDS,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _EPOCHS | _TARGETS | _LOCAL | _MAPPED | _ROUNDS,
         refuses=_no_penalty("dp-sgd"),
     ),
     AlgorithmRules(
@@ -159,6 +160,7 @@ _RULES = (
         | _DEVICE
         | _EPOCHS
         | _TARGETS
+        | _MAPPED
         | _ROUNDS
         | {"training.state_noise"},
         refuses=_no_penalty("split-noise")
@@ -273,7 +275,7 @@ _RULES = (
         steps="one",
         guarantee="noisy_steps",
         local="noisy_steps",
-        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _ROUNDS,
+        keys=_CLIPPING | _ANY_LOSS | _DEVICE | _TARGETS | _MAPPED | _ROUNDS,
         refuses={
             "federation.local_steps": Refusal(
                 'must be 1 for "single-step"', 'Use "dp-sgd" for more.', allowed=(1,)

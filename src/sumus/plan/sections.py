@@ -205,6 +205,14 @@ class TrainingSectionPlan(RuledTable):
         optional(whole(low=1, high=10**12)),
         only=algorithms_with("training.coordinates"),
     )
+    # a public map in front of clipping: kronecker: from the round's model and made-up inputs
+    preconditioner: str = key(
+        "none", choice("none", "kronecker"), only=algorithms_with("training.preconditioner")
+    )
+    # of the preconditioner, in mean eigenvalues: the larger, the closer to none
+    damping: float = key(
+        1.0, number(low=1e-6, high=1e6), only=("training.preconditioner", "kronecker")
+    )
     # newton: share of a record's squared length that is its second moments, the rest its gradient
     matrix_share: float = key(
         0.3, number(low=0.01, high=0.99), only=algorithms_with("training.matrix_share")

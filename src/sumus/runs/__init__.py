@@ -2,7 +2,7 @@
 
 `run` trains in this process, `options` says how, `trained` is what is left; `server_run` is the
 server's side of a run across machines; `starting` is the released model that
-a run begins with, `finishing` ends both. `described` runs a plan that counts records.
+a run begins with, `public_start` makes one of made-up pictures, `finishing` ends both. `described` runs a plan that counts records.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sumus.runs.described import describe as describe
     from sumus.runs.options import RunOptions as RunOptions
     from sumus.runs.plain_plan import without_noise as without_noise
+    from sumus.runs.public_start import make_public_start as make_public_start
     from sumus.runs.run import train as train
     from sumus.runs.server_run import (
         finish as finish,
@@ -37,6 +38,7 @@ __getattr__, __dir__, __all__ = door(
     described="describe",
     options="RunOptions",
     plain_plan="without_noise",
+    public_start="make_public_start",
     run="Simulation train",
     server_run="finish is_over open_run start_of",
     starting="Start find_start with_start",

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sumus.books import JOURNAL, RunFolder, StartedFrom, dataset_of, rounded_up
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError, SumusError
-from sumus.files import from_json
+from sumus.files import from_json, read_bytes
 from sumus.guarantee import NoiseDesign
 from sumus.parties import model_hash
 from sumus.plan import TrainingPlan
@@ -47,8 +47,8 @@ class Start:
 
     @classmethod
     def read(cls, path: Path) -> Start:
-        """The model that a run folder has released last; or that of a file, `model.pt` or a vector
-        in `.npy`, of which no run is known.
+        """The model that a run folder has released last; or that of a file: `model.pt` or a vector
+        in `.npy`, of which no run is known, or a public start of `sumus pretrain`.
         """
         if (path / JOURNAL).is_file():
             return cls._of_run(RunFolder.open(path))
@@ -57,6 +57,8 @@ class Start:
                 f"--start-from {path} is neither a run folder nor a file. Give a folder of "
                 "`sumus train`, its model.pt, or a vector in .npy."
             )
+        if path.suffix == ".json":
+            return cls.from_text(read_bytes(path).decode("utf-8", "replace"))
         return cls.of_vector(_vector_of(path))
 
     @classmethod
@@ -120,8 +122,8 @@ class Start:
             origin = from_json(StartedFrom, entries["origin"], where="the starting model")
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise DataError(
-                "the starting model that the operator sent cannot be read. Use the same release "
-                "of Sumus everywhere."
+                "the starting model cannot be read. Use a file of `sumus pretrain`, and the same "
+                "release of Sumus everywhere."
             ) from None
         return cls.of_vector(vector, origin)
 

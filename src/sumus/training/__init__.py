@@ -1,8 +1,9 @@
 """What a silo computes and what the server does with a sum.
 
 `local` has a local update per algorithm, `noise` draws every silo's share, `sampling` the batches,
-`server` moves the model, `low_rank` puts adapters
-on a frozen one, `preparation` makes records and model ready and says which rows are one
+`server` moves the model, `preconditioner` has the public map of a round, `pretraining` the public
+start, `low_rank` puts adapters on a frozen model, `preparation` makes records and model ready and
+says which rows are one
 person's, `evaluation` measures.
 """
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
     from sumus.training.noise import lifted_sum as lifted_sum
     from sumus.training.own_loss import GIVEN as GIVEN, own_loss as own_loss
+    from sumus.training.preconditioner import Preconditioner as Preconditioner
     from sumus.training.preparation import (
         Prepared as Prepared,
         PublicFeatures as PublicFeatures,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         prepare as prepare,
         units_of as units_of,
     )
+    from sumus.training.pretraining import public_start as public_start
     from sumus.training.sampling import poisson_batch as poisson_batch, select_silos as select_silos
     from sumus.training.server import Server as Server, released_from as released_from
     from sumus.training.trained_part import freeze_untrained as freeze_untrained
@@ -74,7 +77,9 @@ __getattr__, __dir__, __all__ = door(
     models="OwnIntercept SharedSlopes flat_parameters linear_outputs load_flat",
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
+    preconditioner="Preconditioner",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
+    pretraining="public_start",
     sampling="poisson_batch select_silos",
     server="Server released_from",
     trained_part="freeze_untrained",

@@ -4,13 +4,14 @@ the model; and which sums it refuses. Post-processing, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
+from sumus.gradients import PublicMap
 from sumus.guarantee import NoiseDesign, NormGate
 from sumus.plan import rate_factor
 from sumus.training.bending import Bending
@@ -40,10 +41,16 @@ class Server:
     Args:
         design: of the plan.
         parameters: θ₀, public.
+        public_map: the map in front of clipping at a round's model; None: there is none.
     """
 
-    def __init__(self, design: NoiseDesign, parameters: Vector) -> None:
-        self._design = design
+    def __init__(
+        self,
+        design: NoiseDesign,
+        parameters: Vector,
+        public_map: Callable[[Vector], PublicMap] | None = None,
+    ) -> None:
+        self._design, self._public_map = design, public_map
         self._iterate = _as_sent(np.asarray(parameters, dtype=np.float64))
         # one number where the plan does not look at them, so that they cost no memory
         remembered = self._remembered
@@ -105,6 +112,8 @@ class Server:
             return self._solve(decoded, survivors)
         if design.plan.describes:
             return self._take(decoded - self._iterate)
+        if self._public_map is not None:
+            decoded = self._public_map(self._iterate).transpose(decoded)
         if self._bending is not None:
             rate = design.plan.training.learning_rate
             update = rate * self._bending.direction(decoded, survivors)

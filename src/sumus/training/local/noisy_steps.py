@@ -20,6 +20,7 @@ from sumus.tasks import Loss
 from sumus.training.local.update import LocalUpdate, clamp, require_dimension, same_silo
 from sumus.training.local_parameters import LocalPart
 from sumus.training.noise import draw_noise
+from sumus.training.preconditioner import Preconditioner
 from sumus.training.preparation import units_of
 from sumus.training.sampling import poisson_batch
 
@@ -54,6 +55,7 @@ class NoisySteps:
             vocabulary=design.plan.training.vocabulary,
             device=design.plan.training.device,
         )
+        self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:], loss=loss)
         kept = len(self._local.first) if self._local else 0
         require_dimension(design, self._gradients.dimension - kept, kept)
 
@@ -72,6 +74,8 @@ class NoisySteps:
         state = np.asarray(parameters, dtype=np.float64)
         if self._local:  # from their public value, whatever the rounds before made of them
             state = self._local.joined(state)
+        # a function of the released model, computed in front of the first record of the round
+        mapped = None if self._preconditioner is None else self._preconditioner.at(parameters)
         velocity = np.zeros(len(state) if silo.local_steps > 1 else 1)
         released: npt.NDArray[Any] = np.zeros(0, dtype=np.int64)
         taken = clipped = nonfinite = saturated = 0
@@ -90,6 +94,7 @@ class NoisySteps:
                 rounding=design.plan.noise.rounding,
                 source=source,
                 units=units,
+                mapped=mapped,
             )
             gradient, clamped = clamp(batch_sum.integers.numpy(), design.clamp_grid)
             # no gradient is taken at the state after the last step
@@ -118,7 +123,8 @@ class NoisySteps:
                     if training.learning_rates
                     else 1.0
                 )
-                state = state - step_length * rate * velocity
+                moved = velocity if mapped is None else mapped.transpose(velocity)
+                state = state - step_length * rate * moved
             taken, clipped = taken + batch_sum.records, clipped + batch_sum.clipped
             nonfinite, saturated = nonfinite + batch_sum.nonfinite, saturated + clamped
         return LocalUpdate(
