@@ -168,7 +168,7 @@ def test_newton_with_half_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert not _audit(built, canaries=16, runs=120).passed
 
 
-@pytest.mark.parametrize("model", ["logistic", "softmax"])
+@pytest.mark.parametrize("model", ["logistic", pytest.param("softmax", marks=pytest.mark.long)])
 def test_normal_equations_are_not_contradicted_and_half_the_noise_is_found(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
