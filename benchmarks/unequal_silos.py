@@ -43,6 +43,11 @@ _NEWTON: Final[dict[str, Any]] = {
     "training.components": 500,
     "aggregation.modulus_bits": 42,
 }
+_SINGLE: Final[dict[str, Any]] = {
+    "training.algorithm": "single-step",
+    "training.sampling_rate": 1.0,
+    "aggregation.modulus_bits": 40,
+}
 LINES: Final[dict[str, dict[int, dict[str, Any]]]] = {
     "newton": {
         20: _NEWTON
@@ -61,6 +66,17 @@ LINES: Final[dict[str, dict[int, dict[str, Any]]]] = {
             "training.learning_rate": rate,
         }
         for rounds, cap, rate in ((20, 0.5, 0.8), (5, 0.7, 1.2))
+    },
+    "single-step": {
+        20: _SINGLE
+        | {
+            "training.learning_rate": 16.0,
+            "training.clip_norm": 0.25,
+            "training.server_optimizer": "adam",
+            "training.server_learning_rate": 0.1,
+            "training.server_momentum": 0.5,
+        },
+        5: _SINGLE | {"training.learning_rate": 48.0, "training.clip_norm": 0.5},
     },
 }
 

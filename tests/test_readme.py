@@ -38,13 +38,15 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("example", "measure"),
     [
-        ("hospitals.py", "c-index "),
+        ("hospitals.py --rounds 3", "c-index "),
+        pytest.param("hospitals.py", "c-index ", marks=pytest.mark.long),
         pytest.param("images.py", "accuracy ", marks=pytest.mark.long),
     ],
 )
 def test_examples_run(example: str, measure: str, tmp_path: Path) -> None:
     environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
-    command = [sys.executable, str(ROOT / "examples" / example)]
+    script, *options = example.split()
+    command = [sys.executable, str(ROOT / "examples" / script), *options]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800
     )
@@ -55,7 +57,7 @@ def test_examples_run(example: str, measure: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "proved (" in done.stdout
     assert measure in done.stdout
-    if example == "hospitals.py":
+    if script == "hospitals.py":
         assert "joining brings +" in done.stdout
         assert (tmp_path / "hospitals" / "joining.png").is_file()
 

@@ -18,12 +18,12 @@ from sumus.tasks import LabelFacts
 FACTS = PublicFacts("test", ("a", "b", "c"), (200, 200, 200), (8,), LabelFacts(("no", "yes")))
 
 
-@pytest.fixture(scope="module")
-def design() -> NoiseDesign:
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
+def design(request: pytest.FixtureRequest) -> NoiseDesign:
     values = {
         "privacy.epsilon": 8.0,
         "privacy.delta": 1e-4,
-        "federation.rounds": 2,
+        "federation.rounds": request.param,
         "federation.local_steps": 50,
         "training.algorithm": "tangent-pass",
         "training.residual_cap": 0.5,

@@ -94,6 +94,8 @@ TEN = "data.records_per_silo=[10,10,10,10,10]"
 EIGHTY = range(80)
 
 PLANS = [
+    Case("skew without advice", f"plan {DIGITS} --skew some", 2, "--skew .*is for --advise"),
+    Case("odd skew", f"plan {DIGITS} --advise --skew much", 2, "must be one of none, some, strong"),
     of_plan(
         "ε beyond the tails",
         "privacy.epsilon=100",

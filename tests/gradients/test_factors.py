@@ -80,7 +80,13 @@ def clipped_by_autograd(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> t
     return total
 
 
-@pytest.mark.parametrize("name", MODULES)
+REPEATED = ("own attention", "residual")  # layers that other modules have too
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in REPEATED)) for name in MODULES],
+)
 def test_factors_give_the_gradients_of_autograd(name: str) -> None:
     model, (x, y) = made(name), batch(name)
     if name == "adapters":  # at B = 0 the adapters' own gradients are all that moves

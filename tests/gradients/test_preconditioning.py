@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from sumus.gradients import Block, KroneckerMap, PerRecordGradients, blocks_of
+from sumus.gradients import Block, KroneckerMap, PerRecordGradients, SecondMoments, blocks_of
 from sumus.training.models import build_model, flat_parameters
 
 _RESOLUTION = 1 << 16
@@ -162,3 +162,31 @@ def test_nothing_moved_means_no_map() -> None:
     mapped = KroneckerMap.of_moments(blocks, moments, damping=0.1)
     vector = np.arange(8.0)
     assert set(mapped.transpose(vector)) == set(vector)
+
+
+def test_a_map_of_nothing_takes_the_products_of_any_other() -> None:
+    """Isolation is looked at with the first round's map and holds for kernels of its shapes."""
+    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    blocks = blocks_of(model)
+    nothing = SecondMoments(blocks).sides()
+    generator = torch.Generator().manual_seed(0)
+    something = [
+        tuple(torch.rand(side.shape, generator=generator, dtype=torch.float64) for side in sides)
+        for sides in nothing
+    ]
+    silent = KroneckerMap.of_moments(blocks, nothing, damping=1.0)
+    loud = KroneckerMap.of_moments(blocks, [(a @ a.T, b @ b.T) for a, b in something], damping=1.0)
+    assert [[side.shape for side in sides] for sides in silent._sides] == [
+        [side.shape for side in sides] for sides in loud._sides
+    ]
+    vector = np.arange(39.0)
+    np.testing.assert_array_equal(silent.transpose(_in_order(blocks, vector)), vector)
+
+
+def _in_order(blocks: tuple[Block, ...], vector: np.ndarray) -> np.ndarray:
+    """The flat vector in the map's order: matrices with their bias as a column."""
+    pieces = [
+        block.matrices(torch.from_numpy(vector[block.start : block.start + block.size])).reshape(-1)
+        for block in blocks
+    ]
+    return torch.cat(pieces).numpy()

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sumus.errors import PlanError
 from sumus.guarantee import NoiseDesign
 from sumus.plan import ResolvedPlan, TrainingPlan, rate_factor
 from sumus.training import Server
@@ -131,3 +132,15 @@ def test_a_checkpoint_holds_all_that_goes_on(more: dict[str, object]) -> None:
         move(whole, number)
         move(resumed, number)
     assert np.array_equal(whole.released, resumed.released)
+
+
+def test_adam_without_noise_is_refused_where_noise_is_unequal() -> None:
+    with pytest.raises(PlanError, match="a preconditioner makes unequal"):
+        TrainingPlan().with_overrides(
+            {
+                "training.algorithm": "single-step",
+                "training.model": "mlp",
+                "training.preconditioner": "kronecker",
+                "training.server_optimizer": "adam-bc",
+            }
+        )

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from sumus.cli.advice import show_advice
 from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
-from sumus.errors import StorageError
+from sumus.errors import PlanError, StorageError
 from sumus.guarantee import (
     Account,
     AlgorithmCost,
@@ -43,12 +44,29 @@ def plan(
         Path | None,
         typer.Option("--write", metavar="OUT.toml", help="Write the resolved plan with its noise."),
     ] = None,
+    advise: Annotated[
+        bool,
+        typer.Option("--advise", help="Name the algorithm that suits the plan, by public facts."),
+    ] = False,
+    skew: Annotated[
+        str | None,
+        typer.Option(
+            "--skew",
+            metavar="none|some|strong",
+            help="For --advise: how much labels differ between silos.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other
     algorithms would need.
     """
     chosen = load_plan(path, overrides, needs_records=False)
+    if advise:
+        show_advice(chosen, skew, path=path, as_json=as_json)
+        return
+    if skew is not None:
+        raise PlanError("--skew", skew, "is for --advise", "Add --advise, or leave it out.")
     design = calibrated(chosen if write is None else chosen.moved_to(write.parent))
     account = certify(design)
     comparison = compare(design)

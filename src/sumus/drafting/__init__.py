@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.drafting.advice import SKEWS as SKEWS, Advice as Advice, advise as advise
     from sumus.drafting.asked import (
         Asked as Asked,
         LookedAt as LookedAt,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    advice="SKEWS Advice advise",
     asked="Asked LookedAt check_task look_at",
     choices="Choice Size choices_for gaussian_distance rounded_down",
     composing="Draft draft",

@@ -24,7 +24,15 @@ from typing import Any, final
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-__all__ = ["Choice", "Size", "choices_for", "gaussian_distance", "rounded_down"]
+__all__ = [
+    "Choice",
+    "Size",
+    "choices_for",
+    "convex_pass",
+    "gaussian_distance",
+    "normal_equations",
+    "rounded_down",
+]
 
 _ENOUGH = 2.0  # n·μ over d^1.5 from which on normal equations are ahead of a pass
 _PLENTY = 20.0  # the same for a matrix of each class, of which one may be rare
@@ -141,11 +149,11 @@ def _training(task: str, size: Size, mu: float) -> tuple[Choice, ...]:
     weighs = rounded_down(size.units) * mu
     solvable = task in ("classification", "regression") and features <= _MOST_FEATURES
     if solvable and weighs >= _ENOUGH * features**1.5:
-        return _normal_equations(task, size, plenty=weighs >= _PLENTY * features**1.5)
-    return _convex_pass(task, size)
+        return normal_equations(task, size, plenty=weighs >= _PLENTY * features**1.5)
+    return convex_pass(task, size)
 
 
-def _normal_equations(task: str, size: Size, *, plenty: bool) -> tuple[Choice, ...]:
+def normal_equations(task: str, size: Size, *, plenty: bool) -> tuple[Choice, ...]:
     """One sum of second moments, from which the server solves for the model."""
     if task == "regression":
         model = Choice("training.model", "linear", "least squares")
@@ -175,7 +183,7 @@ def _normal_equations(task: str, size: Size, *, plenty: bool) -> tuple[Choice, .
     )
 
 
-def _convex_pass(task: str, size: Size) -> tuple[Choice, ...]:
+def convex_pass(task: str, size: Size) -> tuple[Choice, ...]:
     """Noiseless passes over bins, one noisy sum a round."""
     name = "linear"
     if task == "classification":

@@ -249,12 +249,14 @@ def _add_squares(side: torch.Tensor, rows: torch.Tensor) -> None:
 
 def _root(moment: torch.Tensor, damping: float) -> torch.Tensor:
     """(moment/mean eigenvalue + damping)^(−1/2) of a symmetric matrix or of a diagonal; where there
-    is nothing, or nothing finite, no change.
+    is nothing, or nothing finite, no change. A matrix stays a matrix: the products that every
+    round's map takes are those that were looked at in the first (`examination`).
     """
     whole = moment.dim() == 2
     mean = float(moment.diagonal().mean() if whole else moment.mean())
     if not (np.isfinite(mean) and mean > 0.0 and bool(torch.isfinite(moment).all())):
-        return torch.ones(len(moment), dtype=torch.float64)
+        ones = torch.ones(len(moment), dtype=torch.float64)
+        return torch.diag(ones) if whole else ones
     scaled = moment.double() / mean
     if not whole:
         diagonal: torch.Tensor = (scaled.clamp_min(0.0) + damping) ** -0.5

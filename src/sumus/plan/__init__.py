@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TrainingPlan as TrainingPlan,
     )
     from sumus.plan.resolved import (
+        DEFAULT_EPSILON as DEFAULT_EPSILON,
         ResolvedPlan as ResolvedPlan,
         ResolvedSilo as ResolvedSilo,
         resolve as resolve,
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
     from sumus.plan.sizes import (
         CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
         CNN_HIDDEN as CNN_HIDDEN,
+        LINEAR_MODELS as LINEAR_MODELS,
         MODELS as MODELS,
         RANDOM_FILTERS as RANDOM_FILTERS,
         RANDOM_WIDTH as RANDOM_WIDTH,
+        WHITENED_FEATURES as WHITENED_FEATURES,
         cnn_flat_features as cnn_flat_features,
         feature_shape as feature_shape,
         float_sum_terms as float_sum_terms,
@@ -63,11 +66,11 @@ __getattr__, __dir__, __all__ = door(
     facts="PublicFacts",
     moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON UNNAMED DataPlan PrivacyPlan SiloPlan TrainingPlan",
-    resolved="ResolvedPlan ResolvedSilo resolve",
+    resolved="DEFAULT_EPSILON ResolvedPlan ResolvedSilo resolve",
     schedules="has_schedule noise_ratios plan_of_round plans_of_rates rate_factor",
     sections="ENCODINGS",
     sizes=(
-        "CNN_CONVOLUTIONS CNN_HIDDEN MODELS RANDOM_FILTERS RANDOM_WIDTH cnn_flat_features "
-        "feature_shape float_sum_terms"
+        "CNN_CONVOLUTIONS CNN_HIDDEN LINEAR_MODELS MODELS RANDOM_FILTERS RANDOM_WIDTH "
+        "WHITENED_FEATURES cnn_flat_features feature_shape float_sum_terms"
     ),
 )

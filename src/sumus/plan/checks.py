@@ -252,6 +252,9 @@ def _check_schedules(plan: TrainingPlan) -> None:
     if plan.training.server_optimizer == "adam-bc" and plan.rules.sums != "updates":
         rule = f"must know the noise of an update, which {plan.rules.name} does not sum"
         raise PlanError("training.server_optimizer", "adam-bc", rule, 'Use "sgd".')
+    if plan.training.server_optimizer == "adam-bc" and plan.training.preconditioner != "none":
+        rule = "must know the noise of every number, which a preconditioner makes unequal"
+        raise PlanError("training.server_optimizer", "adam-bc", rule, 'Use "sgd" or "adam".')
     if plan.training.rate_schedule != "constant" and "noise.schedule" not in plan.rules.keys:
         rule = f"must be constant under {plan.rules.name}"
         raise PlanError(
