@@ -25,7 +25,7 @@ def mapped_parts(
 ) -> tuple[Product | Table, ...]:
     """Parts of J behind the map, as float32 like those in front of it, in the map's order."""
     return tuple(
-        _of_product(part, mapped) if isinstance(part, Product) else _of_table(part, mapped)
+        _mapped_product(part, mapped) if isinstance(part, Product) else _mapped_table(part, mapped)
         for part in _joined(parts)
     )
 
@@ -50,7 +50,7 @@ def _joined(parts: Sequence[Product | Table]) -> list[Product | Table]:
     return joined
 
 
-def _of_product(part: Product, mapped: PublicMap) -> Product:
+def _mapped_product(part: Product, mapped: PublicMap) -> Product:
     left = torch.from_numpy(np.ascontiguousarray(part.left))
     right = torch.from_numpy(np.ascontiguousarray(part.right))
     moved = mapped.part(part.start, Outer(left.flatten(0, 1), right, bias=False))
@@ -64,7 +64,7 @@ def _of_product(part: Product, mapped: PublicMap) -> Product:
     )
 
 
-def _of_table(part: Table, mapped: PublicMap) -> Table:
+def _mapped_table(part: Table, mapped: PublicMap) -> Table:
     rows = torch.from_numpy(np.ascontiguousarray(part.rows))
     moved = mapped.part(part.start, Rows(rows.flatten(0, 1)))
     if not isinstance(moved, Rows):
