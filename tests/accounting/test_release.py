@@ -74,7 +74,7 @@ def test_dp_accounting_refuses_what_it_has_no_event_for(unknown: Queries) -> Non
         ((SAMPLED, FULL), "pld"),
         ((DOUBLING, FULL), "pld"),
         ((DOUBLING, SAMPLED), "renyi"),
-        ((DOUBLING, OTHER_DOUBLING), "renyi"),
+        ((DOUBLING, OTHER_DOUBLING), "pld"),
         ((CURVE_ONLY,), "renyi"),
         ((CURVE_ONLY, SAMPLED), "renyi"),
     ],

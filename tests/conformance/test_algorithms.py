@@ -95,9 +95,11 @@ def test_a_refused_key_is_refused(name: str) -> None:
         "training.divisor": 3.0,
         "training.learning_rate": 0.3,
         "training.server_learning_rate": 0.3,
+        "training.server_rate_schedule": "cosine",
         "training.server_momentum": 0.3,
         "training.server_optimizer": "adam",
         "training.iterate_average": 0.3,
+        "training.average_decay": 0.9,
         "training.start_from": f"sha256:{'0' * 64}",
     }
     if RULES[name].sums == "cells":
