@@ -178,7 +178,9 @@ def test_what_is_composed() -> None:
         "per-step",
         "split-noise",
         "convex-pass",
+        "tangent-pass",
         "normal-equations",
+        "newton",
         "describe",
         "silo",
     }

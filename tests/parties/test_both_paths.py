@@ -317,11 +317,11 @@ def test_a_refused_release_leaves_the_ledger_as_it_was_across_machines(tmp_path:
     agreement = LocalFederation(tmp_path / "f", plan(WITH_METRICS)).agreement
     ledger = Ledger.of_dataset("digits", state=tmp_path)
     free = own_releases(agreement, ledger, Policy())
-    too_little = replace(free, policy=Policy(max_epsilon=free.spent(1) / 2))
+    too_little = replace(free, policy=Policy(max_epsilon=free.spent([1]) / 2))
     with pytest.raises(PolicyError, match="max_epsilon"):
         too_little.enter(0, bytes(32))
     assert ledger.entries() == []
-    room_for_the_model_only = replace(free, policy=Policy(max_epsilon=free.spent(1) * 1.001))
+    room_for_the_model_only = replace(free, policy=Policy(max_epsilon=free.spent([1]) * 1.001))
     room_for_the_model_only.enter(0, bytes(32))
     with pytest.raises(PolicyError, match="max_epsilon"):
         room_for_the_model_only.enter(0, bytes([1]) * 32, "metrics")

@@ -403,13 +403,15 @@ def test_a_run_is_not_resumed_on_other_arithmetic(monkeypatch: pytest.MonkeyPatc
     here = arithmetic.arithmetic()
     assert {"processor", "torch threads", "torch", "numpy", "sumus"} <= set(here)
     for fact in here:
-        monkeypatch.setattr(arithmetic, "arithmetic", lambda fact=fact: here | {fact: "another"})
+        monkeypatch.setattr(
+            arithmetic, "arithmetic", lambda *_, fact=fact: here | {fact: "another"}
+        )
         with pytest.raises(
             GuaranteeError, match=rf"began with {fact} .*here it is another"
         ) as caught:
             train(silos=arrays(), options=options(resume=path))
         assert "\n" not in str(caught.value)
-    monkeypatch.setattr(arithmetic, "arithmetic", lambda: here)
+    monkeypatch.setattr(arithmetic, "arithmetic", lambda *_: here)
     assert len(train(silos=arrays(), options=options(resume=path)).rounds) == 3
 
 

@@ -42,12 +42,19 @@ def _noise(built: NoiseDesign, shape: tuple[int, ...], classes: int, rounds: int
     training = built.plan.training
     behind = feature_shape(training.features, shape)
     length, width = built.resolved.coordinates, math.prod(behind)
+    if built.resolved.rules.sums == "curvature":  # components of the features, bias included
+        width = built.resolved.moments.features - 1
     if built.resolved.rules.bounded_records:  # a bias feature comes with them
         nothing = Records(np.zeros((0, width + 1), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model("softmax", shape=(2,), outputs=2)
+        if built.resolved.rules.sums == "curvature":
+            model = build_model("softmax", shape=(width + 1,), outputs=classes, bias=False)
     else:
         nothing = Records(np.zeros((0, *behind), dtype=np.float32), np.zeros(0, dtype=np.int64))
         model = build_model(training.model, shape=behind, outputs=classes, hidden=training.hidden)
+        trained = tuple((training.tangent_layers or "").split(","))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith(trained))
     updaters = [local_updater(built, silo, nothing, model) for silo in built.silos]
     sums = sums_in_process(built, updaters, rounds=rounds)
     everybody, zeros = Invited(frozenset(range(len(updaters)))), np.zeros(built.resolved.dimension)

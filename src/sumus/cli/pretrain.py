@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from sumus.cli.options import AsJson, Overrides, load_plan, print_json
-from sumus.runs import make_public_start
 
 __all__ = ["pretrain_app"]
 
@@ -24,6 +23,8 @@ def pretrain(
     as_json: AsJson = False,
 ) -> None:
     """Teach the plan's network with made-up pictures: a start that holds nothing of any record."""
+    from sumus.runs import make_public_start
+
     start = make_public_start(load_plan(plan, set_), out, seed=seed)
     if as_json:
         print_json({"start": str(out), "model": start.hash, "parameters": len(start.parameters)})

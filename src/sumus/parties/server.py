@@ -64,7 +64,8 @@ class ServerParty:
         self.agreement, self.summing, self._attempts = agreement, summing, attempts
         self._prepared = prepared or prepared_without_records(agreement)
         first = self._prepared.first_parameters if start is None else start
-        mapping = preconditioner_of(agreement, self._prepared)
+        asked = agreement.plan.training.preconditioner != "none"
+        mapping = preconditioner_of(agreement, self._prepared) if asked else None
         self.server = Server(agreement.design, first, mapping.at if mapping else None)
         self._epsilon = epsilon or (
             LiveEpsilon(agreement.design) if agreement.certified is not None else _nothing_promised

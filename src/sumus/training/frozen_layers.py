@@ -9,14 +9,16 @@ not is refused before a record is touched.
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
 from sumus.errors import PlanError
 from sumus.plan import TrainingPlan
+
+if TYPE_CHECKING:  # a plain install reads starts without torch
+    from torch import nn
 
 __all__ = ["frozen_hash", "frozen_parameters", "load_frozen"]
 
@@ -32,6 +34,8 @@ def frozen_hash(values: Vector) -> str:
 
 def frozen_parameters(model: nn.Module) -> Vector:
     """All parameters that take no gradient as one vector, in the order of `model.parameters()`."""
+    import torch
+
     kept = [each.detach().reshape(-1) for each in model.parameters() if not each.requires_grad]
     numbers: Vector = torch.cat(kept).double().numpy() if kept else np.zeros(0)
     return numbers
@@ -45,6 +49,8 @@ def load_frozen(plan: TrainingPlan, model: nn.Module, values: Vector | None) -> 
     Args:
         values: of a public start; None: this party has none.
     """
+    import torch
+
     named = plan.training.frozen_layers
     if named is None and values is None:
         return

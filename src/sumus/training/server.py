@@ -5,17 +5,19 @@ the model; and which sums it refuses. Post-processing, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
-from sumus.gradients import PublicMap
 from sumus.guarantee import NoiseDesign, NormGate
 from sumus.plan import rate_factor
 from sumus.training.bending import Bending
 from sumus.training.solving import solved_model
+
+if TYPE_CHECKING:  # a server without preconditioner needs no torch
+    from sumus.gradients import PublicMap
 
 __all__ = ["Server", "released_from"]
 
