@@ -27,5 +27,5 @@ def show_advice(plan: TrainingPlan, skew: str | None, *, path: str, as_json: boo
     has = ", which the plan has" if advice.taken else ""
     screen.print(f"[bold]{advice.algorithm}[/bold]{has}: {advice.reason}.", soft_wrap=True)
     screen.print(f"measured in {advice.measured}", soft_wrap=True)
-    if not advice.taken:
+    if advice.settings:
         screen.print(f"sumus plan {path} {advice.options}", soft_wrap=True, markup=False)

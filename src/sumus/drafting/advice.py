@@ -50,6 +50,7 @@ SKEWS: Final = ("none", "some", "strong")
 _MOST_MOMENTS = 1000  # numbers of a record whose d²/2 moments are still a sum of decent size
 _COMPONENTS = 500
 _LOUD = 0.1  # μ below which a coarser grid is ample, and the sampler needs one
+_COARSE_BITS = 14
 
 
 @final
@@ -213,7 +214,7 @@ def advise(plan: TrainingPlan, facts: PublicFacts, skew: str | None = None) -> A
         reason=rule_that_holds.reason,
         measured=rule_that_holds.measured,
         taken=taken,
-        settings={} if taken else _settings(plan, known, algorithm),
+        settings=_grid(plan, known) if taken else _settings(plan, known, algorithm),
     )
 
 
@@ -263,7 +264,15 @@ def _settings(plan: TrainingPlan, size: PublicSize, algorithm: str) -> dict[str,
         if section != "silo" and _value(plan, key) != _value(usual, key):
             settings[key] = _value(usual, key)
     settings |= {choice.key: choice.value for choice in _first_guess(plan, size, algorithm)}
+    settings |= _grid(plan, size)
     return {key: "none" if value is None else str(value) for key, value in settings.items()}
+
+
+def _grid(plan: TrainingPlan, size: PublicSize) -> dict[str, str]:
+    """A grid on which loud noise can be drawn."""
+    if size.distance >= _LOUD or plan.noise.resolution_bits <= _COARSE_BITS:
+        return {}
+    return {"noise.resolution_bits": str(_COARSE_BITS)}
 
 
 def _value(plan: TrainingPlan, key: str) -> Any:
@@ -297,8 +306,6 @@ def _first_guess(plan: TrainingPlan, size: PublicSize, algorithm: str) -> tuple[
             "training.server_momentum": 0.5,
             "aggregation.modulus_bits": max(bits, 40),
         }
-        if size.distance < _LOUD:
-            values["noise.resolution_bits"] = min(plan.noise.resolution_bits, 14)
     elif algorithm == "normal-equations":
         solved = normal_equations(plan.training.task, sized, plenty=False)
         return _only(solved, "federation.rounds", "training.model", "aggregation.modulus_bits")
