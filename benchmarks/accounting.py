@@ -125,10 +125,10 @@ def main() -> None:
 
 def _forget() -> None:
     """Nothing that an earlier run computed may help a later one."""
-    from sumus.accounting import dominating, loss_distribution, renyi
+    from sumus.accounting import dominating, renyi, sampled_gaussian
 
     dominating.unit_shift.cache_clear()
-    loss_distribution._loss_distribution.cache_clear()
+    sampled_gaussian.sampled_gaussian.cache_clear()
     renyi._log_binomial_table.cache_clear()
 
 

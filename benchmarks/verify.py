@@ -12,7 +12,7 @@ import schedules
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from oracles.model_checker import FAULTS, LARGE, check, missing
+from oracles.model_checker import FAULTS, LARGE, check, missing, seeded
 
 
 def model() -> bool:
@@ -26,7 +26,7 @@ def model() -> bool:
         seconds = time.perf_counter() - begin
         print(f"model {' '.join(sizes)}: {verdict.states:,} states, {seconds:.0f} s: {outcome}")
     for fault, expected in FAULTS.items():
-        verdict = check(f"FAULT_{fault}", shortest=True)
+        verdict = check(*seeded(fault), shortest=True)
         caught = verdict.violated is not None and expected in verdict.violated
         sound &= caught
         print(f"seeded {fault}: {'found' if caught else 'NOT FOUND'} ({verdict.violated})")

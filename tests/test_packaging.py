@@ -23,7 +23,12 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "sumus"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "dp_accounting": "dp-accounting"}
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "dp_accounting": "dp-accounting",
+    "prometheus_client": "prometheus-client",
+}
 
 TOOLS = {"dev", "docs"}  # extras for whoever changes the code; the package imports none of them
 
@@ -33,6 +38,7 @@ ON_REQUEST = {
     "efficientnet_lite_pytorch",
     "folktables",
     "mlflow",
+    "opentelemetry",
     "tensorboard",
 }
 
@@ -94,13 +100,13 @@ def test_the_constraints_lie_within_the_declared_ranges() -> None:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     )
-    pinned = {name.lower(): number for name, _, number in rows}
+    pinned = {name.lower().replace("_", "-"): number for name, _, number in rows}
     for line in [
         *PROJECT["dependencies"],
         *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
     ]:
         wanted = packaging.Requirement(line)
-        assert wanted.name == "sumus" or wanted.specifier.contains(pinned[wanted.name.lower()]), (
+        assert wanted.name == "sumus" or wanted.specifier.contains(pinned[wanted.name.lower().replace("_", "-")]), (
             line
         )
 
@@ -185,9 +191,20 @@ def plain(folder: Path, wheel: Path) -> Path:
     """The scripts of an empty environment after `pip install sumus`, with whatever versions the
     registry has.
     """
-    _run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
-    _run(folder / "venv" / "bin" / "pip", "install", "-q", "--no-compile", wheel, folder=folder)
+    _run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", folder=folder)
+    _install(folder, wheel)
     return folder / "venv" / "bin"
+
+
+def _install(folder: Path, *requirements: str | Path) -> None:
+    """Into the stranger's environment by the pip of ours, which need not be unpacked first."""
+    _run(
+        sys.executable,
+        *("-m", "pip", "--python", folder / "venv" / "bin" / "python"),
+        *("install", "-q", "--no-compile"),
+        *requirements,
+        folder=folder,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -196,15 +213,7 @@ def training(folder: Path, wheel: Path, plain: Path) -> Path:
     gigabytes.
     """
     torch = f"torch=={version('torch').partition('+')[0]}"
-    _run(
-        plain / "pip",
-        "install",
-        "-q",
-        "--no-compile",
-        f"sumus[train] @ {wheel.as_uri()}",
-        torch,
-        folder=folder,
-    )
+    _install(folder, f"sumus[train] @ {wheel.as_uri()}", torch)
     return plain
 
 

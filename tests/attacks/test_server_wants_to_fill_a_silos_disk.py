@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from oracles.secagg_federation import round_id
-from sumus.parties import memory as silo_state
+from sumus.events import read_trail
+from sumus.parties import memory as silo_state, open_party
 from sumus.parties.sums import pack_model
 from sumus.secagg import Message, Refusal, session_digest
 from sumus.secagg.messages import MaskedInput
-from support.local_federation import LocalFederation, plan, refused
+from support.local_federation import LocalFederation, federation_of_folders, plan, refused
 
 VICTIM = 0
 
@@ -87,6 +88,20 @@ def test_by_provoking_refusals_without_end(
     lines = [json.loads(line) for path in reversed(logs) for line in path.read_text().splitlines()]
     assert lines[-1]["reason"] == "the latest"
     assert all("not a message of this protocol" in line["reason"] for line in lines[:-1])
+
+
+def test_by_provoking_lines_of_the_audit_trail_without_end(tmp_path: Path) -> None:
+    """A few are written, all are counted, and what stood there before stays."""
+    folder = federation_of_folders(tmp_path, seed=3).folder("silo-0")
+    party = open_party(folder)
+    before = read_trail(folder).links
+    for turn in range(200):
+        party.handle(b"SUMS" * (turn + 1))
+    reading = read_trail(folder)
+    assert reading.links[: len(before)] == before
+    assert reading.counts["refusal"] == 20
+    assert sum(path.stat().st_size for path in folder.glob("audit*.jsonl")) < 20_000
+    party.close()
 
 
 def test_by_provoking_one_refusal_of_any_length(across: LocalFederation) -> None:

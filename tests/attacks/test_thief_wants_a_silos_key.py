@@ -21,6 +21,7 @@ from sumus.engines import Relay
 from sumus.engines.processes import KeptProcess
 from sumus.engines.silo_processes import vault_command
 from sumus.errors import DataError
+from sumus.events import Piped, log_file
 from sumus.parties import handed_passphrase, open_party
 from sumus.randomness import RandomSource
 from sumus.secagg import Identity, is_protected, open_identity, protect, public_key_of
@@ -180,9 +181,11 @@ def test_a_credential_of_the_service_manager_is_found(
 def kept(federation: LocalFederation, tmp_path: Path) -> Iterator[tuple[KeptProcess, Path]]:
     path = tmp_path / "vault"
     command = vault_command(federation.folder("silo-0"), path)
-    process = KeptProcess(command, log=tmp_path / "vault.log", given=PASSPHRASE)
+    log = log_file(tmp_path / "vault.log", party="silo", process="vault")
+    process = KeptProcess(command, log=Piped(log), given=PASSPHRASE)
     yield process, path
     process.stop()
+    log.close()
 
 
 def answered(process: KeptProcess, path: Path, message: bytes, log: Path) -> bytes:

@@ -200,11 +200,11 @@ def test_a_negative_or_missing_epsilon_is_refused(ledger: Ledger, epsilon: float
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.0, 1e6), max_size=12))
 def test_the_sum_is_never_rounded_down(values: list[float]) -> None:
-    from sumus.books.spending import _sum_up
+    from sumus.books.spending import sum_up
 
     exact = sum(map(Fraction, values), Fraction(0))
-    assert Fraction(_sum_up(values)) >= exact
-    assert _sum_up(values) <= math.nextafter(math.nextafter(math.fsum(values), math.inf), math.inf)
+    assert Fraction(sum_up(values)) >= exact
+    assert sum_up(values) <= math.nextafter(math.nextafter(math.fsum(values), math.inf), math.inf)
 
 
 def test_an_entry_takes_everything_that_must_stand_beside_an_epsilon_from_the_account(

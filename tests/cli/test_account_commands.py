@@ -401,7 +401,7 @@ def test_an_unexpected_error_is_one_line_with_a_hint(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by a bug")
 
-    monkeypatch.setattr("sumus.cli.average.average", broken)
+    monkeypatch.setattr("sumus.accounting.average", broken)
     assert "ZeroDivisionError: by a bug (set SUMUS_TRACEBACK=1 to see where)" in _fails(
         capsys, 1, "average"
     )
@@ -416,7 +416,7 @@ def test_an_interruption_is_exit_code_130(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sumus.cli.average.average", interrupted)
+    monkeypatch.setattr("sumus.accounting.average", interrupted)
     assert main(["average"]) == 130
     assert capsys.readouterr().err.strip() == "stopped"
 
@@ -427,7 +427,7 @@ def test_a_missing_extra_says_what_to_install(
     def needs_torch(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("sumus.cli.average.average", needs_torch)
+    monkeypatch.setattr("sumus.accounting.average", needs_torch)
     assert "pip install 'sumus[train]'" in _fails(capsys, 2, "average")
 
 

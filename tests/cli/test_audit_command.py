@@ -79,6 +79,8 @@ def test_theorem(tmp_path: Path) -> None:
         "local",
         "split-noise",
         "convex-pass",
+        "tangent-pass",
+        "newton",
     }  # type: ignore[attr-defined]
     assert found["models"] == ["logistic", "least-squares"]
     assert (tmp_path / "roc.svg").exists()

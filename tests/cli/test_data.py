@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sumus.cli import data
+from sumus import data
 from sumus.cli.data import data_app
 from sumus.data import CATALOGUE, RECIPES
 from sumus.errors import DataError, PlanError

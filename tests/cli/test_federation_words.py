@@ -174,9 +174,7 @@ def test_the_driver_knows_who_is_away_while_it_asks() -> None:
 def test_the_server_tells_the_operator_who_is_waited_for() -> None:
     controller = ServerController(plan=PLAN, rounds=1)
     assert controller._progress("", {"after": 0}, None)["waiting"] == []
-    controller._driver = SimpleNamespace(
-        awaited=lambda: [Awaited(silo="Bergen", seconds=3.0, left=57.0, away=True)]
-    )  # type: ignore[assignment]
+    controller._job._awaited = lambda: [Awaited(silo="Bergen", seconds=3.0, left=57.0, away=True)]
     assert controller._progress("", {"after": 0}, None)["waiting"] == [
         {"silo": "Bergen", "seconds": 3.0, "left": 57.0, "away": True}
     ]

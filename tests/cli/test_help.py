@@ -47,7 +47,7 @@ def test_scripts_can_read_every_command_that_ends_by_itself() -> None:
         for name, command in _commands()
         if not any("--json" in parameter.opts for parameter in command.params)
     }
-    assert without == {"federation start", "join"}
+    assert without == {"federation start", "federation watch", "join"}
 
 
 def test_the_readme_lists_every_command() -> None:
@@ -117,6 +117,33 @@ def test_a_group_may_be_spread_over_rooms_and_loads_them_when_called(
     assert "weighed" in capsys.readouterr().out
     assert main(["ledger", "--help"]) == 0
     assert {"weigh", "show"} <= set(capsys.readouterr().out.split())
+
+
+_EVERY_HELP = """
+import sys
+from sumus.cli import COMMANDS, main
+
+for name in ("train", "account", *COMMANDS):
+    assert main([name, "--help"]) == 0, name
+    loaded = {"numpy", "cryptography", "yaml", "asyncio"}.intersection(sys.modules)
+    rooms = {each for each in sys.modules if each.startswith("sumus.") and each.count(".") > 1}
+    rooms = {each for each in rooms if not each.startswith(("sumus.cli.", "sumus.files."))}
+    print("LOADED", name, *sorted(loaded | rooms))
+"""
+
+
+def test_no_help_waits_for_more_than_it_shows() -> None:
+    """A command's module names what it needs for its options; all else is imported when it runs."""
+    done = subprocess.run(
+        [sys.executable, "-c", _EVERY_HELP], capture_output=True, text=True, check=True
+    )
+    shown = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOADED")]
+    assert len(shown) == len(COMMANDS) + 2
+    named = {"sumus.engines.engine", "sumus.engines.key_files", "sumus.engines.registry"}
+    named |= {"sumus.paper.commands", "sumus.paper.experiments"}
+    assert [(name, *set(loaded) - named) for name, *loaded in shown] == [
+        (name,) for name, *_ in shown
+    ]
 
 
 def test_a_question_is_not_followed_by_a_full_stop(capsys: pytest.CaptureFixture[str]) -> None:

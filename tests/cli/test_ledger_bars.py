@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sumus.books import Ledger, LedgerEntry, RunFolder
+from sumus.books import Ledger, LedgerEntry, RunFolder, Step, steps_of
 from sumus.cli import main
 from sumus.cli.ledger_composed import composed
-from sumus.cli.ledger_plots import LETTERS, Step, bars, steps_of
+from sumus.cli.ledger_plots import LETTERS, bars
 from sumus.errors import StorageError
 from sumus.guarantee import certify
 from sumus.guarantee.calibrate import calibrated

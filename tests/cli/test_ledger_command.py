@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from books.test_ledger import made_entry
+from books.test_reservation import reservation
 from guarantee.test_joint import SILOS, made_plan as composable_plan, past
 from sumus.books import Ledger, LedgerEntry, RunFolder
 from sumus.cli.ledger import ledger_app
-from sumus.errors import StorageError
+from sumus.errors import PlanError, StorageError
 from sumus.guarantee import NoiseDesign, PastRun, account_of, joint_epsilon
 from sumus.plan import ResolvedPlan
 
@@ -186,3 +187,20 @@ def test_runs_whose_folders_are_at_hand_are_composed(tmp_path: Path) -> None:
     assert "added as it is: elsewhere" in text
     assert "added as it is: unproved" in text
     assert "NOT PROVED in part" in text
+
+
+def test_what_is_set_aside_is_shown_and_cancelled_by_name(state: Path) -> None:
+    ledger = Ledger.of_dataset("visits", state=state)
+    ledger.reserve(reservation("third", 2.0))
+    ledger.enter(made_entry("third", 1, 0.5))
+    shown = run_command("show", "visits", "--state", str(state))
+    assert (
+        "set aside: ε ≤ 2 at δ = 1e-05 for one record (proved) by third, which has spent" in shown
+    )
+    (told,) = json.loads(run_command("show", "--state", str(state), "--json"))["ledgers"]
+    assert [(each["run"], each["spent"]) for each in told["reservations"]] == [("third", 0.5)]
+    said = run_command("cancel", "third", "--state", str(state))
+    assert "third had set ε ≤ 2 aside for one record and counts with the ε ≤ 0.5" in said
+    assert Ledger.of_dataset("visits", state=state).reservations() == []
+    with pytest.raises(PlanError, match="must be a run that has set something aside"):
+        run_command("cancel", "third", "--state", str(state), "--json")

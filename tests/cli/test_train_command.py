@@ -13,6 +13,7 @@ import pytest
 
 from sumus.books import Ledger, RunFolder, rounded_up
 from sumus.cli import main
+from support.loggers import logged, loggers as loggers
 
 PLAN = Path(__file__).parent.parent.parent / "plans" / "digits.toml"
 
@@ -45,13 +46,19 @@ def rounds_and_table(text: str) -> str:
     return text[text.index("round   1") :]
 
 
+@pytest.mark.usefixtures("loggers")
 def test_a_private_run_shows_how_much_of_its_bound_each_round_spends(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    log = ("--log", str(tmp_path / "train.log"))
     code, out, _ = trained(
-        capsys, "--set", "privacy.epsilon=none", "--set", "noise.noise_multiplier=9"
+        capsys, "--set", "privacy.epsilon=none", "--set", "noise.noise_multiplier=9", *log
     )
     assert code == 0
+    first, *rounds, last = logged(tmp_path / "train.log")
+    assert (first["event"], last["event"]) == ("training.started", "training.ended")
+    assert {line["event"] for line in rounds} == {"round.committed"}
+    assert len(rounds) == first["rounds"] == last["rounds"]
     bound = re.search(r"^ε ≤ ([0-9.]+) at", out)
     assert bound is not None
     assert f"of {bound[1]}" in rounds_and_table(out)
@@ -152,11 +159,14 @@ def test_who_interrupts_a_run_is_told_how_it_goes_on(
     assert main([*told[1].split(), "--no-report"]) == 0
 
 
+@pytest.mark.usefixtures("loggers")
 def test_bad_places_and_numbers_are_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("")
-    code, _, err = trained(capsys, "--out", "taken")
+    code, _, err = trained(capsys, "--out", "taken", "--log", str(tmp_path / "train.log"))
+    (failed,) = logged(tmp_path / "train.log")
+    assert (failed["event"], failed["cause"]) == ("process.failed", "StorageError")
     assert code == 5
     assert (
         err.strip()

@@ -80,6 +80,7 @@ def test_it_offers_every_function_of_an_engine_with_its_parameters(name: str) ->
         "renew",
         "serve",
         "join",
+        "present",
         "operator",
     }
     for function, signature in offered.items():

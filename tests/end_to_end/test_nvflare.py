@@ -27,10 +27,11 @@ from sumus.engines import LocalProcesses, train_across
 from sumus.engines.nvflare.jobs import NvflareOperator, job_folder
 from sumus.engines.nvflare.kits import close_down_server, server_command
 from sumus.noise import to_ring
-from sumus.parties import approve
+from sumus.parties import approve, audit_server, audit_vault
 from sumus.training import prepare
 from support.notes import LOOPBACK, Notes, agreed
 from support.running import PATIENCE, job_process
+from support.secrets import leaks, logs_in, numbers, spellings
 from support.small_federation import simulated
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(600)]
@@ -189,6 +190,45 @@ def test_the_model_is_bit_identical_and_the_server_holds_no_silos_vector(
         # not even on the silo's own disk
         assert not any(holds(own, vector) for vector in plain[-1])
         assert len(Ledger.of_dataset("digits", state=state).entries()) == 40
+    require_logs_without_secrets(running, plain[-1])
+
+
+def require_logs_without_secrets(running: HostileFederation, vectors: list[np.ndarray]) -> None:
+    """No log or audit trail of any party, of real processes after a whole run, holds a key, a
+    record or a vector in any spelling; and all of them are there and whole.
+    """
+    folder, prepared = running.processes.federation.folder, load(running.agreement.plan)
+    secrets: dict[str, list[bytes]] = {}
+    for path in folder.rglob("*.key"):  # lines of base64, of PEM or behind a name
+        lines = [line.split(b":")[-1].split(b" ")[-1] for line in path.read_bytes().splitlines()]
+        secrets[str(path)] = [line[:40] for line in lines if len(line) >= 40]
+    for path in folder.rglob("sessions/*/keys"):
+        secrets[str(path)] = spellings(path.read_bytes()[-48:])
+    for place, silo in enumerate(prepared.silos):
+        secrets[f"records of {silo.name}"] = numbers(
+            np.asarray(silo.train.x[0], dtype=float).flatten()[8:24]
+        )
+        secrets[f"vector of {silo.name}"] = numbers(vectors[place][300:306].astype(float))
+    assert all(secrets.values())
+    assert all(len(form) >= 16 for forms in secrets.values() for form in forms)
+    logs = logs_in(folder)
+    kinds = {Path(path).name for path in logs}
+    assert {"server.log", "vault.log", "engine.log", "join.log", "audit.jsonl"} <= kinds
+    assert leaks(logs, secrets) == []
+    planted = {path: b"said: " + forms[-1] + b"!" for path, forms in secrets.items()}
+    assert len(leaks(planted, secrets)) >= len(secrets)  # the search finds what is there
+    for name in running.names:
+        audit = audit_vault(running.processes.vault(name))
+        assert audit.passed, audit.findings
+        assert audit.reading.counts["release"] == 40
+    server = audit_server(running.processes.federation.state("server"))
+    assert server.passed, server.findings
+    assert server.reading.counts["sum.opened"] == 40
+    for path, content in logs.items():
+        if Path(path).name in ("vault.log", "engine.log", "join.log", "server.log"):
+            lines = [json.loads(line) for line in content.splitlines()]
+            assert len(content) < 1 << 20, path
+            assert all("event" in line for line in lines)
 
 
 # -- what a hostile operator submits

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("nvflare")
@@ -76,14 +76,23 @@ class Attacked:
         answer.unlink()
         return said
 
+    def listener(self, silo: str) -> str:
+        """The one port on which a silo's processes listen for jobs of the same machine."""
+        first = self.processes.processes[silo]
+        ports = {
+            str(socket.laddr.port)
+            for member in (psutil.Process(first.pid), *first.descendants())
+            for socket in member.net_connections(kind="tcp")
+            if socket.status == psutil.CONN_LISTEN
+        }
+        assert len(ports) == 1
+        return ports.pop()
+
     def stranger(self, silo: str, *, origin: str, topic: str, body: str = "", job: str = "") -> str:
         """What somebody without a certificate gets who connects to a silo's port on the
         loopback.
         """
-        port = re.findall(
-            r"internal listener for s?tcp://localhost:(\d+)",
-            (self.federation.kit(silo) / "log.txt").read_text(),
-        )[-1]
+        port = self.listener(silo)
         command = [
             sys.executable,
             str(Path(__file__).parent / "stranger.py"),

@@ -28,9 +28,11 @@ from sumus.engines import FederationFolder, UnixUser, train_across, write_units
 from sumus.engines.engine import Outcome, told_outcome
 from sumus.engines.processes import free_port
 from sumus.errors import DataError, EngineError, StorageError
+from sumus.events import read_trail
 from sumus.files import FolderLock
 from sumus.parties import SiloState, vault_folder
 from support.local_federation import plan
+from support.loggers import logged
 
 SILO = "silo-0"
 
@@ -190,7 +192,7 @@ def test_a_ledger_that_the_vault_remembers_and_that_is_gone_or_older_must_be_con
         capsys.readouterr()
         assert main(words(federation, "--check")) == StorageError.exit_code
         (told,) = capsys.readouterr().err.splitlines()
-        assert "lacks entries: this vault has seen 2 releases from 'digits'" in told
+        assert "lacks entries: this vault has seen 2 lines of 'digits'" in told
         assert "--new-ledger" in told
         assert main(words(federation, "--check", "--new-ledger")) == 0
 
@@ -351,6 +353,51 @@ def test_a_second_start_ends_at_once_and_serving_is_said_when_the_port_is_open(
         (told,) = capsys.readouterr().err.splitlines()
         assert told.startswith(f"error: port {port} is taken: another process listens on it")
     assert log.read_text().startswith("starting from")
+    kit = federation.kit("server")
+    counts = read_trail(kit / "sumus").counts
+    for event in ("certificates.changed", "roster.changed", "server.started", "server.stopped"):
+        assert counts[event] == 1
+    assert "server.serving" in [line["event"] for line in logged(kit / "server.log")]
+    assert not [*kit.glob("*log*.txt"), *kit.glob("audit.log"), *kit.glob("log.json")]
+
+
+STUB = """
+import sys
+from pathlib import Path
+from sumus.engines import silo_processes as silo
+from sumus.events import LogChoice, configure
+kit, vault = map(Path, sys.argv[1:])
+LISTEN = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(600)"
+SPEAK = "import time; print('Successfully registered client \\x1b[31m', flush=True); time.sleep(1.5); print('and gone')"
+silo.vault_command = lambda vault, path, user=None: [sys.executable, "-c", LISTEN, str(path)]
+silo.relay_command = lambda kit: [sys.executable, "-c", SPEAK]
+configure(LogChoice(), party="silo", process="join", by_default=vault / "join.log")
+sys.exit(silo.keep_silo(kit, vault, say=silo._say))
+"""
+
+
+def test_a_silo_logs_when_it_is_let_in_and_when_its_engine_dies(
+    federation: FederationFolder, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir(mode=0o700)
+    (folder / "refusals.log").touch()
+    command = [sys.executable, "-c", STUB, str(federation.kit(SILO)), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "connected to the server\n"
+            assert process.stdout.readline() == "the engine ended (and gone) and is started again\n"
+            with (folder / "refusals.log").open("a") as refusals:
+                refusals.write('{"reason": "row 17: Smith is no number"}\n')
+            said = next(line for line in process.stdout if line.startswith("refused"))
+        finally:
+            process.terminate()
+    assert said == "refused: the reason is in refusals.log\n"
+    events = [line["event"] for line in logged(folder / "join.log")]
+    assert events[:2] == ["silo.connected", "process.restarted"]
+    engine = logged(folder / "engine.log")
+    assert engine[0]["said"] == "Successfully registered client \\u001b[31m"
 
 
 # -- what became of a job

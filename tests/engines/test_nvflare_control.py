@@ -284,11 +284,14 @@ def test_a_job_is_made_of_our_json_files(kit: Path, body: Any) -> None:
     )
 
 
-def test_a_payload_that_is_no_request_is_refused(kit: Path) -> None:
+def test_a_payload_that_is_no_request_is_refused(
+    kit: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     agent = agent_of(SiloAgent, kit)
     assert refused(
         answer(agent, new_cell_message({MessageHeaderKey.ORIGIN: "server"}, {"topic": "sys.shell"}))
     )
+    assert 'control.refused origin=server reason="this silo does not do that"' in caplog.messages
 
 
 # -- folders of jobs

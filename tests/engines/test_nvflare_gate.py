@@ -240,9 +240,14 @@ def arrive(
     return told
 
 
-def test_a_silo_hears_the_server_and_no_other_silo(cells: dict[str, Any]) -> None:
+def test_a_silo_hears_the_server_and_no_other_silo(
+    cells: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     assert arrive(cells["GatedCell"], "server", origin="server")
     assert not arrive(cells["GatedCell"], "server", origin="silo-1")
+    assert any(
+        line.startswith("gate.refused neighbour=server origin=silo-1") for line in caplog.messages
+    )
     assert not arrive(cells["GatedCell"], "silo-1", origin="server")
     assert not arrive(
         cells["GatedCell"], "server", origin="server", channel="_net_manager", topic="change_root"

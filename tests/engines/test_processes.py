@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from sumus.engines.processes import OwnedProcess
+from support.loggers import logged
 
 CHILD = "import time; print('up', flush=True); time.sleep(60)"
 FAMILY = (
@@ -23,7 +24,10 @@ SUPERVISOR = """
 import sys
 from pathlib import Path
 from sumus.engines.processes import supervise
-sys.exit(supervise([sys.executable, "-c", sys.argv[2]], log=Path(sys.argv[1]), tell=lambda line: print("told", line, flush=True)))
+from sumus.events import LogChoice, Piped, configure
+log = Piped(*configure(LogChoice(file=Path(sys.argv[1])), party="server", process="start"))
+told = lambda line: print("told", line, flush=True)
+sys.exit(supervise([sys.executable, "-c", sys.argv[2]], log=log, told=told))
 """
 
 
@@ -62,6 +66,8 @@ def test_a_process_that_dies_is_started_again_and_ends_when_asked(
     assert supervisor.returncode == 0
     assert "told up" not in shown
     assert not alive(second.pid)
+    events = [line["event"] for line in logged(tmp_path / "log")]
+    assert events == ["output", "process.restarted", "output"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal for orphans is Linux's")

@@ -43,7 +43,7 @@ def under_file_limit(limit: int, body: str) -> subprocess.CompletedProcess[str]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.run(
-        [sys.executable, "-c", source],
+        [sys.executable, "-B", "-c", source],  # a compiled module must not be cut either
         preexec_fn=restrict,
         capture_output=True,
         text=True,

@@ -205,13 +205,10 @@ def released(folder: Path) -> np.ndarray:
 
 
 def ledger_entries(state: Path) -> list[dict[str, Any]]:
-    """The entries of all ledgers of a state folder."""
+    """The releases on all ledgers of a state folder."""
     files = sorted(state.glob(LEDGERS))
-    return [
-        json.loads(line)["body"]
-        for file in files
-        for line in file.read_text(encoding="utf-8").splitlines()
-    ]
+    lines = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return [line["body"] for line in lines if line["kind"] == "release"]
 
 
 @contextlib.contextmanager

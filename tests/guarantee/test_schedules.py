@@ -75,6 +75,8 @@ CONVEX = SKELLAM | {
     "noise__rounding": "sum",
 }
 
+TANGENT = CONVEX | {"training__algorithm": "tangent-pass", "training__model": "mlp"}
+
 
 def design_of(plan: TrainingPlan) -> NoiseDesign:
     return NoiseDesign.of(ResolvedPlan.of(plan, SILOS))
@@ -145,13 +147,13 @@ def test_what_was_released_is_composed_whatever_was_lost(
 
 def test_equal_ratios_are_no_schedule() -> None:
     """Bit for bit, for every algorithm with schedules."""
-    for more in (SKELLAM, CONVEX, SKELLAM | {"training__algorithm": "dp-sgd"}):
+    for more in (SKELLAM, CONVEX, TANGENT, SKELLAM | {"training__algorithm": "dp-sgd"}):
         plain, ones = made_plan(None, **more), made_plan((1.0,) * 4, **more)
         assert account_of(design_of(ones)).epsilon == account_of(design_of(plain)).epsilon
         assert design_of(ones).in_round(3).share == design_of(plain).share
 
 
-@pytest.mark.parametrize("more", [SKELLAM, CONVEX, SKELLAM | {"noise__removable": True}])
+@pytest.mark.parametrize("more", [SKELLAM, CONVEX, TANGENT, SKELLAM | {"noise__removable": True}])
 def test_what_a_round_draws_is_what_is_composed(more: dict[str, object]) -> None:
     ratios = (1.5, 1.0, 0.5)
     if "noise__removable" in more:
@@ -208,9 +210,10 @@ def test_calibration_meets_the_target_from_below() -> None:
     assert made.proved
 
 
-def test_rates_of_all_rounds_are_in_the_sensitivity() -> None:
+@pytest.mark.parametrize("more", [CONVEX, TANGENT])
+def test_rates_of_all_rounds_are_in_the_sensitivity(more: dict[str, object]) -> None:
     """A slower pass is rounded more coarsely against its step: the largest of all is accounted."""
-    design = design_of(made_plan(None, **CONVEX, training__rate_schedule="cosine"))
+    design = design_of(made_plan(None, **more, training__rate_schedule="cosine"))
     for number in range(4):
         round_design = design.in_round(number)
         for most, each in zip(design.silos, round_design.silos, strict=True):

@@ -7,6 +7,10 @@
    bring the roster to its next epoch. Certificates for every dropped set are taken to exist: what a
    quorum refuses to sign is left to tests/oracles/schedules.py, here the silo must hold alone.
 
+   With -DBACKUPS a backup may be made once, at any time and beside the silo: first the ledger is copied, then the
+   number of the sum in flight. The vault may then be lost once, at any crash, with its ledger or
+   without, and is restored from the backup.
+
    DURABLE(name, effect) is a write that has reached the disk when the next statement begins. The
    process may die before it and after it. tests/model/test_silo_model.py compares the names and
    their order with what the real silo writes.
@@ -37,6 +41,13 @@ byte  last_epochs_sum;                    /* in flight when the roster's epoch e
 short guard_transcript[IDS + 1];
 byte  guard_input[IDS + 1], guard_set[IDS + 1], guard_release[IDS + 1];
 bool  ledger[SUMS + 1];
+byte  forgotten;                          /* no sum up to this one is answered after a restore */
+
+/* -- the backup: on another disk */
+byte  backup_steps;                       /* 0: none, 1: the ledger is copied, 2: all is */
+bool  backup_ledger[SUMS + 1];
+byte  backup_sum;
+bool  restored;
 
 /* -- what the world has seen; no part of the silo */
 byte drawn[SUMS + 1];                     /* noise is drawn anew each time, so an answer is its draw */
@@ -48,6 +59,9 @@ byte sets_made;
 bool epoch_over;
 #ifdef FAULT_NOTHING
 bool has_crashed;
+#endif
+#ifdef FAULT_RESTORE_KEEPS_ROOTS
+byte backup_root;
 #endif
 
 byte sum, id, variant, keys, dropped, k;  /* the message at hand */
@@ -84,6 +98,10 @@ inline one_set_only() {
 inline leaves() {
   /* the masked input of the round in flight is sent */
   assert(ledger[sum]);
+#ifdef FAULT_RESTORE_NOTHING
+  /* a silo whose ledger survived goes on: what is proved of a restore is not empty */
+  assert(!restored);
+#endif
   assert(answered[sum] == 0 || answered[sum] == answer);
   assert(answered_id[id] == 0 || answered_id[id] == answer);
   answered[sum] = answer;
@@ -91,7 +109,7 @@ inline leaves() {
 }
 
 #define ASKED TRANSCRIPT(sum, id, variant, keys)
-#define IS_LATER (sum > ring_sum && sum > last_epochs_sum)
+#define IS_LATER (sum > ring_sum && sum > last_epochs_sum && sum > forgotten)
 
 #ifdef FAULT_REDRAW
 #define IS_NEW (IS_LATER || (ring_answer == 0 && ring_transcript == ASKED))
@@ -221,5 +239,77 @@ crashed:
 #ifdef FAULT_NOTHING
   has_crashed = true;
 #endif
+#ifndef BACKUPS
   goto idle
 }
+#else
+  if
+  :: backup_steps == 2 && !restored -> goto lost
+  :: goto idle
+  fi;
+
+lost:
+  /* the vault is gone; of a session the backup has the number of its last sum, and no key */
+  atomic {
+    restored = true;
+    ring_sum = 0; ring_answer = 0; ring_transcript = 0; ring_pending = 0; last_epochs_sum = 0;
+    for (k : 1 .. SETS) { ring_root[k] = 0 };
+    /* ids of before are gone too: a sum of later has keys that went round anew, whatever its id */
+    for (k : 1 .. IDS) {
+      guard_transcript[k] = 0; guard_input[k] = 0; guard_set[k] = 0; guard_release[k] = 0;
+      answered_id[k] = 0
+    };
+#ifdef FAULT_RESTORE_KEEPS_ROOTS
+    ring_root[1] = backup_root;
+#endif
+    if :: goto ledger_survived :: goto ledger_lost fi
+  };
+
+ledger_survived:
+  /* an answer leaves after its entry: the last entry says how far the silo went */
+  atomic {
+    for (k : 1 .. SUMS) { if :: ledger[k] -> forgotten = k :: else fi };
+    goto back
+  };
+
+ledger_lost:
+  /* whatever is behind the last entry of the copy may have left */
+  atomic {
+    for (k : 1 .. SUMS) {
+      ledger[k] = backup_ledger[k];
+      if :: backup_ledger[k] -> forgotten = k :: else fi
+    };
+#ifdef FAULT_RESTORE_COUNTS_FROM_RING
+    forgotten = backup_sum;
+#endif
+#ifndef FAULT_RESTORE_FORGETS
+    for (k : 1 .. SUMS) { if :: k > forgotten -> ledger[k] = true :: else fi };
+#endif
+#ifndef FAULT_RESTORE_ANSWERS_AGAIN
+    forgotten = SUMS;
+#endif
+    goto back
+  };
+
+back:
+  atomic {
+    for (k : 1 .. SUMS) { assert(answered[k] == 0 || ledger[k]); backup_ledger[k] = false };
+    k = 0; backup_sum = 0; ratchet_holds()
+  };
+  goto idle
+}
+
+active proctype keeper() {
+  byte n;
+  atomic {
+    for (n : 1 .. SUMS) { backup_ledger[n] = ledger[n] };
+    n = 0; backup_steps = 1
+  };
+  atomic {
+    backup_sum = ring_sum; backup_steps = 2;
+#ifdef FAULT_RESTORE_KEEPS_ROOTS
+    backup_root = ring_root[1];
+#endif
+  }
+}
+#endif

@@ -13,7 +13,13 @@ MODEL = Path(__file__).parents[1] / "model" / "silo.pml"
 NEEDED = ("spin", "gcc")
 # small enough for every run of the tests, and what `make verify` adds
 SMALL = ("SETS=1",)
-LARGE = ("SUMS=2", "IDS=2", "SETS=2"), ("SUMS=3", "IDS=2", "SETS=1")
+SMALL_WITH_BACKUPS = ("SETS=1", "IDS=1", "BACKUPS")
+LARGE = (
+    ("SUMS=2", "IDS=2", "SETS=2"),
+    ("SUMS=3", "IDS=2", "SETS=1"),
+    ("SUMS=2", "IDS=2", "SETS=1", "BACKUPS"),
+    ("SUMS=3", "IDS=1", "SETS=2", "BACKUPS"),
+)
 
 FAULTS = {
     "NO_GUARD": "signed_set",
@@ -23,10 +29,16 @@ FAULTS = {
     "PRIVATE_HALVES_STAY": "ring_pending",
     "REDRAW": "answered_id[",
     "EPOCH_FORGETS": "answered[",
+    "RESTORE_ANSWERS_AGAIN": "answered[",
+    "RESTORE_FORGETS": "ledger[",
+    "RESTORE_COUNTS_FROM_RING": "ledger[",
+    "RESTORE_KEEPS_ROOTS": "ring_root[",
+    "RESTORE_NOTHING": "restored",
     "NOTHING": "has_crashed",
 }
 """A step that is left out → what the violated assertion speaks of. NOTHING leaves out no step: it
-asserts that no sum is ever finished after a crash, which must be false.
+asserts that no sum is ever finished after a crash, which must be false; so does RESTORE_NOTHING of
+a restore.
 """
 
 
@@ -41,6 +53,11 @@ class Verdict:
 
     states: int
     violated: str | None
+
+
+def seeded(fault: str) -> tuple[str, ...]:
+    """The macros that put a fault into the model."""
+    return f"FAULT_{fault}", *(("BACKUPS", "IDS=1") if fault.startswith("RESTORE") else ())
 
 
 def missing() -> str | None:

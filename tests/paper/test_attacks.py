@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sumus.audit import gaussian_epsilon
-from sumus.guarantee import NoiseDesign
+from sumus.guarantee import NoiseDesign, account_of
 from sumus.paper.theorem.attacks import (
     Attack,
     Draws,
@@ -19,7 +19,8 @@ from sumus.paper.theorem.attacks import (
     forgetting_attack,
     threshold_attack,
 )
-from sumus.paper.theorem.convex_attack import ConvexAttack
+from sumus.paper.theorem.convex_attack import ConvexAttack, tangent_attack
+from sumus.paper.theorem.newton_attack import NewtonAttack
 from sumus.paper.theorem.regression import LEAST_SQUARES, LOGISTIC, Group, Regression
 from sumus.paper.theorem.silos_code import released_by_silos
 from sumus.paper.theorem.theorem import attack_design
@@ -149,10 +150,15 @@ def test_forgetting_recursion_gives_the_integers_of_the_silos_code(
 
 
 @pytest.mark.parametrize("residual_cap", [None, 0.3])
-def test_convex_recursion_gives_the_integers_of_the_silos_code(residual_cap: float | None) -> None:
-    resolved, rounds = _design("convex-pass", silos=3, steps=2).resolved, 3
+@pytest.mark.parametrize(
+    ("algorithm", "make"), [("convex-pass", ConvexAttack), ("tangent-pass", tangent_attack)]
+)
+def test_recursion_of_a_pass_gives_the_integers_of_the_silos_code(
+    algorithm: str, make: Callable[[NoiseDesign, float], Attack], residual_cap: float | None
+) -> None:
+    resolved, rounds = _design(algorithm, silos=3, steps=2).resolved, 3
     built = NoiseDesign.of(resolved.replace("training", residual_cap=residual_cap))
-    attack = ConvexAttack(built, 0.0)
+    attack = make(built, 0.0)
     by_code = released_by_silos(
         attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(8)
     )
@@ -169,6 +175,33 @@ def test_convex_recursion_gives_the_integers_of_the_silos_code(residual_cap: flo
             noise[number] += built.share.sample(WIDTH, source)
     draws = Draws(np.zeros((0, noise.size, 0), dtype=np.int64), None, noise.reshape(-1))
     assert np.array_equal(by_code, _expected(attack, draws, rounds))
+
+
+def test_recursion_of_newton_gives_the_integers_of_the_silos_code() -> None:
+    built, rounds = _design("newton", silos=3, steps=2), 3
+    attack, shape = NewtonAttack(built, 0.0), built.resolved.moments
+    by_code = released_by_silos(
+        attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(8)
+    )
+    noise = [
+        sum(built.share.sample(shape.count, _bits(8)(number, silo)) for silo in range(3))
+        for number in range(rounds)
+    ]
+    seen = np.concatenate([attack.seen(each) for each in noise])
+    draws = Draws(np.zeros((0, seen.size, 0), dtype=np.int64), None, seen)
+    assert np.array_equal(by_code, _expected(attack, draws, rounds))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "make"), [("tangent-pass", tangent_attack), ("newton", NewtonAttack)]
+)
+def test_a_loud_record_is_heard_as_much_as_is_accounted(
+    algorithm: str, make: Callable[[NoiseDesign, float], Attack]
+) -> None:
+    """An attack that was weaker than the bound would find nothing whatever was wrong."""
+    built = _design(algorithm, silos=10, steps=2)
+    bound = account_of(built).epsilon
+    assert 0.99 * bound < gaussian_epsilon(make(built, 0.0).separation, 1e-5) <= bound
 
 
 def test_trials_of_one_round_do_not_touch_each_other() -> None:

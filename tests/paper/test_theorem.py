@@ -46,10 +46,12 @@ def test_the_claim_at_ten_silos_and_two_steps_is_refuted_and_the_proved_analyses
         "local",
         "split-noise",
         "convex-pass",
+        "tangent-pass",
+        "newton",
     ]
     assert all(each.lower_bound <= each.epsilon <= 1.0 for each in audit.proved)
     every = [*audit.attacks, *(result for each in audit.proved for result in each.attacks)]
-    assert [each.model for each in every] == [*MODELS * 8, "logistic"]
+    assert [each.model for each in every] == [*MODELS * 8, *["logistic"] * 3]
     assert all(result.code_agrees for result in every)
     found = json.loads(json.dumps(audit.as_json()))
     assert {
@@ -102,6 +104,8 @@ def test_twenty_seeded_repetitions_never_exceed_a_proved_epsilon(seed: int) -> N
         ("local", MODELS * 2),
         ("split-noise", MODELS * 2),
         ("convex-pass", ["logistic"]),
+        ("tangent-pass", ["logistic"]),
+        ("newton", ["logistic"]),
     ]
     for each in audit.proved:
         for result in each.attacks:

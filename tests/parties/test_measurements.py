@@ -218,4 +218,4 @@ def test_attack_a_measurement_under_a_plan_without_secure_metrics(federation, me
     zeros = np.zeros(across.agreement.plan.training.dimension)
     asked = invitation(across, 2, zeros, purpose=1)
     assert "does not measure" in refused(across.ask(0, asked))
-    assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
+    assert not Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()

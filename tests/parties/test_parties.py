@@ -196,7 +196,7 @@ def test_a_plan_over_the_silos_policy_is_refused_and_only_the_silos_people_see_t
         server.greet()
     assert set(server.refusals) == set(across.roster.names)
     assert limit in (across.folder("silo-0") / "refusals.log").read_text()
-    assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
+    assert not Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()
 
 
 def test_metrics_count_against_the_policy_too(federation) -> None:
@@ -285,7 +285,7 @@ def test_attack_more_rounds_than_the_plan_has(federation, number) -> None:
 def test_attack_a_model_that_breaks_the_silo(federation, parameters) -> None:
     across = federation()
     assert "Refuse the server" in refused(across.ask(0, invitation(across, 0, parameters)))
-    assert not list(across.folder("silo-0").glob("ledger-*.jsonl"))
+    assert not Ledger.of_dataset("digits", state=across.folder("silo-0")).entries()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 
 from sumus.engines import Relay
 from sumus.errors import DataError, PeerProtocolError, StorageError
+from sumus.events import read_trail
 from sumus.files import receive_sized, send_sized
 from sumus.parties import SecureSum, ServerParty, listen, open_party
 from sumus.parties.vault import most_bytes, uid_of
@@ -235,8 +236,8 @@ def test_a_folder_is_served_by_one_process_that_cannot_be_read_by_its_own_user(
                 command, capture_output=True, text=True, check=False, timeout=60.0
             )
             assert second.returncode == 1
-            assert second.stderr == (
-                f"error: {folder} is in use by another process. Wait until it ends, or stop it.\n"
+            assert second.stderr.splitlines()[-1] == (
+                f"error: {folder} is in use by another process. Wait until it ends, or stop it."
             )
             if sys.platform == "linux":  # what is not dumpable belongs to root
                 assert os.stat(f"/proc/{process.pid}/mem").st_uid == 0
@@ -244,6 +245,9 @@ def test_a_folder_is_served_by_one_process_that_cannot_be_read_by_its_own_user(
                 assert "Max core file size        0 " in limits
         finally:
             process.terminate()
+    assert process.returncode == 0
+    counts = read_trail(folder).counts
+    assert (counts["vault.started"], counts["vault.stopped"]) == (1, 1)
 
 
 def test_a_socket_whose_path_is_too_long_is_refused_with_its_length(tmp_path: Path) -> None:

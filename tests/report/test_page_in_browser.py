@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from sumus.books import RunFolder
-from sumus.report import write_description, write_report
+from sumus.report import History, write_description, write_history, write_report
 from sumus.runs import describe
 from support.browser import PAPERS, Browser, chromium
 from support.described_table import described_plan, description_options
+from support.past_runs import made_history
 from support.reported_runs import KINDS, reported_run
 from support.synthetic_runs import made_run
 
@@ -24,7 +25,7 @@ HOSTILE = tuple(
     f"<script>alert({n})</script><img src=x onerror=alert({n})>\"'>{{{{7*7}}}} & silo {n}"
     for n in range(15)
 )
-NAMES = ("one", "two", "hostile", "described")
+NAMES = ("one", "two", "hostile", "described", "history")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         plan = described_plan(root, more=more)
         found = describe(plan, epsilon=2.0, options=description_options(root))
         write_description(found, root / f"{name}.html")
+    made_history(root / "past", data__name=HOSTILE[0], data__path=None)
+    write_history(
+        History.of_folder(root / "past" / "runs", state=root / "past" / "state"),
+        root / "history.html",
+    )
     for name, kind in KINDS.items():
         write_report([RunFolder.open(reported_run(root / name, **kind))], root / f"{name}.html")
     return root
@@ -208,7 +214,7 @@ DRAWN = """
 
 
 @pytest.mark.parametrize(("dark", "media"), [(False, ""), (True, ""), (True, "print")])
-@pytest.mark.parametrize("name", ["persons", "two", "void", "not proved", "described"])
+@pytest.mark.parametrize("name", ["persons", "two", "void", "not proved", "described", "history"])
 def test_everything_that_is_shown_has_contrast(
     browser: Browser, pages: Path, name: str, dark: bool, media: str
 ) -> None:
@@ -250,6 +256,26 @@ def test_everything_can_be_reached_and_opened_by_keyboard(
     browser.evaluate("document.querySelector('summary').focus()")
     browser.press("Enter")
     assert browser.evaluate("document.querySelector('details').open") is True
+
+
+def test_a_long_history_is_narrowed_down_by_typing_and_lineage_leads_to_its_runs(
+    browser: Browser, pages: Path
+) -> None:
+    browser.open(pages / "history.html")
+    shown = "[...document.querySelectorAll('#all-runs tbody tr')].filter(r => r.checkVisibility())"
+    assert browser.evaluate(f"{shown}.length") == 6
+    for text, rows in (("under way", 1), ("1 LOST", 1), ("nothing like it", 0), ("", 6)):
+        browser.evaluate(
+            f"(b => {{ b.value = '{text}'; b.dispatchEvent(new Event('input')); }})"
+            "(document.getElementById('filter'))"
+        )
+        assert browser.evaluate(f"{shown}.length") == rows
+    links = "[...document.querySelectorAll('.lineage a')].map(a => a.getAttribute('href'))"
+    assert len(browser.evaluate(links)) == 4
+    assert browser.evaluate(f"{links}.every(each => document.querySelector(each).matches('tr'))")
+    browser.evaluate("document.querySelector('svg.chart').focus()")
+    browser.press("End")
+    assert "2026-01-13" in browser.evaluate("document.getElementById('tip').innerText")
 
 
 def test_arrow_keys_on_a_chart_show_its_values(browser: Browser, pages: Path) -> None:

@@ -4,6 +4,7 @@ under-count.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -32,6 +33,7 @@ from sumus.errors import (
 from sumus.parties import SumsInProcess
 from sumus.plan import TrainingPlan
 from sumus.runs import RunOptions, Simulation, train
+from sumus.training import Preconditioner
 from support.small_data import small_data
 
 PLAN = """
@@ -75,6 +77,28 @@ def test_a_run_leaves_plan_record_checkpoint_model_and_ledger(tmp_path: Path) ->
     assert len(ledger.entries()) == 4
     assert ledger.total("record").epsilon == pytest.approx(run.account.epsilon)
     assert not list(run.path.glob("*.key")), "the secret outlives the run"
+
+
+def test_a_run_sets_its_epsilon_aside_while_it_runs(tmp_path: Path) -> None:
+    """Another one of the same records that would not fit beside it does not begin."""
+    refused: list[str] = []
+    given = TrainingPlan.from_toml(PLAN.replace("rounds = 4", "rounds = 2"))
+
+    def meanwhile(entry: object) -> None:
+        held = Ledger.of_dataset("own data").committed("record")
+        assert held.epsilon == pytest.approx(1.0, rel=1e-3)
+        try:
+            train(given, silos=small_data(), options=options(tmp_path, max_epsilon=1.5))
+        except PolicyError as error:
+            refused.append(str(error))
+
+    run = train(given, silos=small_data(), options=options(tmp_path), callbacks=meanwhile)
+    assert len(refused) == 2
+    assert "set aside by runs that have not ended" in refused[0]
+    ledger = Ledger.of_dataset("own data")
+    assert ledger.reservations() == []
+    assert ledger.committed("record").epsilon == ledger.total("record").epsilon
+    assert {entry.run for entry in ledger.entries()} == {run.path.name}
 
 
 _STEPS = {
@@ -138,10 +162,34 @@ def test_an_interrupted_run_continues_to_the_same_model(
     assert len(resumed.rounds) == 4
 
 
-@pytest.mark.parametrize("noise", [{}, {"noise.removable": True}], ids=["fixed", "removable"])
-@pytest.mark.parametrize("threads", [1, 3])
+_MAPPED = {
+    "training.model": "mlp",
+    "training.hidden": (6,),
+    "training.preconditioner": "kronecker",
+    "aggregation.modulus_bits": 48,
+}
+REPEATED: dict[str, dict[str, object]] = {
+    "fixed": {},
+    "removable": {"noise.removable": True},
+    "newton": {
+        "training.algorithm": "newton",
+        "federation.local_steps": 1,
+        "aggregation.modulus_bits": 48,
+    },
+    "tangent-pass behind a map": {"training.algorithm": "tangent-pass"} | _MAPPED,
+    "split-noise behind a map": _STEPS | _MAPPED,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads"),
+    [
+        *itertools.product(("fixed", "removable"), (1, 3)),
+        *((kind, 3) for kind in list(REPEATED)[2:]),
+    ],
+)
 def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
-    noise: dict[str, object], threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server may have seen before the crash is what it sees again: no second noise for the
     same round.
@@ -160,12 +208,13 @@ def test_a_crash_between_release_and_checkpoint_repeats_the_same_vector(
         return summed
 
     monkeypatch.setattr(SumsInProcess, "sum", crash_in_round_three)
-    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.dropouts": 1} | noise)
+    plan = TrainingPlan.from_toml(PLAN).with_overrides({"federation.dropouts": 1} | REPEATED[kind])
     chosen = options(tmp_path, threads=threads, vanishing={2: {"masked": frozenset({0})}})
     with pytest.raises(KeyboardInterrupt, match=r"RunOptions\(resume="):
         train(plan, silos=small_data(silos=4), options=chosen)
     (path,) = (tmp_path / "runs").iterdir()
-    train(silos=small_data(silos=4), options=replace(chosen, resume=path))
+    Preconditioner.forget()
+    train(silos=small_data(silos=4), options=replace(chosen, resume=path, threads=1))
     assert np.array_equal(seen[2], seen[3])
     entries = Ledger.of_dataset("own data").entries()
     assert [entry.round for entry in entries] == [1, 2, 3, 4], (

@@ -11,14 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from sumus.books import Ledger, RunFolder
+from sumus.books import Ledger, RunFolder, StartedFrom
+from sumus.cli.data import data_app
+from sumus.data import load
 from sumus.engines.server_job import ServerJob
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
-from sumus.parties import InProcess
+from sumus.parties import InProcess, declared_facts
 from sumus.plan import TrainingPlan
 from sumus.report import write_report
-from sumus.runs import RunOptions, Simulation, Start, TrainedRun, find_start, train
+from sumus.runs import RunOptions, Simulation, Start, TrainedRun, find_start, start_of, train
+from sumus.runs.starting import with_start
+from sumus.training import flat_parameters, frozen_parameters, named_model, prepare
 from support.local_federation import QUICK, LocalFederation, plan as agreed_plan
 
 PLAN = """
@@ -249,6 +254,64 @@ def test_a_server_begins_with_a_model_of_its_own_runs_or_with_one_that_is_sent(
     sent = RunFolder.open(served(tmp_path / "other", third, start=start.to_text()))
     third.close()
     assert sent.start == start.origin
+
+
+LINEARISED = {
+    "federation.rounds": 1,
+    "training.algorithm": "tangent-pass",
+    "training.model": "mlp",
+    "training.hidden": (12, 8),
+    "training.features": "centred",
+    "training.tangent_layers": "3,5",
+    "training.preconditioner": "inputs",
+}
+
+
+def test_silos_of_other_machines_keep_the_layers_of_a_public_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party without them refuses, one that keeps other numbers under their name refuses too, and
+    a federation that keeps them trains the other layers.
+    """
+    monkeypatch.setenv("SUMUS_DATA", str(tmp_path / "data"))
+    facts = declared_facts(agreed_plan())
+    model = named_model(agreed_plan(LINEARISED), facts.shape, facts.labels)
+    frozen = np.random.default_rng(1).normal(size=len(frozen_parameters(model)))
+    start = Start.of_vector(
+        np.asarray(flat_parameters(model).double()),
+        StartedFrom(model="", public="a test's"),
+        frozen=frozen,
+    )
+    file = tmp_path / "start.json"
+    file.write_text(start.to_text())
+    going_on = with_start(agreed_plan(LINEARISED), start)
+    with pytest.raises(PlanError, match=r"not on this machine.*Run: sumus data keep FILE"):
+        prepare(going_on, load(going_on))
+
+    kept = CliRunner().invoke(data_app, ["keep", str(file), "--json"])
+    place = Path(json.loads(kept.stdout)["place"])
+    federation = LocalFederation(tmp_path / "kept", going_on)
+    place.unlink()
+    start_of(federation.agreement, tmp_path / "none", start.to_text())
+    assert place.exists()  # the server keeps what a job brought, for the jobs that come
+    run = served(tmp_path / "server", federation, start=start.to_text())
+    federation.close()
+    released = parameters_of(run / "model.pt")
+    assert start.frozen is not None
+    np.testing.assert_array_equal(released[: len(start.frozen)], start.frozen)
+    assert not np.array_equal(released[len(start.frozen) :], start.parameters)
+
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    with pytest.raises(PlanError, match="other layers than those that were given"):
+        prepare(going_on, load(going_on))
+
+
+def test_a_start_without_layers_need_not_be_kept(tmp_path: Path) -> None:
+    file = tmp_path / "start.json"
+    file.write_text(Start.of_vector(np.ones(3), StartedFrom(model="", public="a test's")).to_text())
+    refused = CliRunner().invoke(data_app, ["keep", str(file)])
+    assert isinstance(refused.exception, PlanError)
+    assert "nothing has to be kept" in str(refused.exception)
 
 
 def served(folder: Path, federation: LocalFederation, start: str = "") -> Path:

@@ -57,7 +57,7 @@ class Browser:
     from its descriptor 4.
     """
 
-    def __init__(self, profile: Path, *, width: int = 1280, height: int = 900) -> None:
+    def __init__(self, profile: Path, *flags: str, width: int = 1280, height: int = 900) -> None:
         command_read, self._commands = os.pipe()
         self._events, event_write = os.pipe()
         program = chromium()
@@ -68,7 +68,7 @@ class Browser:
             os.dup2(high_read, 3)
             os.dup2(high_write, 4)
 
-        arguments = [program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        arguments = [program, *_FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"]
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
             arguments, preexec_fn=wire, close_fds=False, stdout=quiet, stderr=quiet
@@ -103,8 +103,12 @@ class Browser:
 
     def open(self, page: Path) -> None:
         """Load a file and wait until it is there."""
+        self.visit(page.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Load whatever is at an address and wait until it is there."""
         self._loaded = False
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=address)
         while not self._loaded:
             self._receive()
 
@@ -117,10 +121,11 @@ class Browser:
             mobile=False,
         )
 
-    def prefer(self, *, dark: bool = False, media: str = "") -> None:
+    def prefer(self, *, dark: bool = False, still: bool = False, media: str = "") -> None:
         """What the reader's system asks of pages; no medium: the one that they are shown on."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else ""}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[scheme, motion])
 
     def press(self, key: str) -> None:
         """One key, held and let go."""
@@ -129,14 +134,22 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", **known, **typed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
-    def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+    def evaluate(self, expression: str, *, awaited: bool = False) -> Any:
+        """The value of a JavaScript expression in the page; `awaited`: of the promise that it
+        gives.
+        """
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=awaited
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def point_at(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, x: float, y: float) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def picture(self, *, height: int | None = None) -> bytes:
         """A PNG of the window, or of so much of the page."""

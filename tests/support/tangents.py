@@ -36,8 +36,11 @@ LINKS = {
 }
 
 
-def bounds_for(link: Link, *, cap: int, t: float = 1.0) -> TangentBounds:
-    _, length, smoothness = LINKS[link]
+def bounds_for(
+    link: Link, *, cap: int, t: float = 1.0, constants: Link | None = None
+) -> TangentBounds:
+    """At R = 1; `constants`: of another link, as of two classes for one logit."""
+    _, length, smoothness = LINKS[link if constants is None else constants]
     convex = ConvexBounds(
         gradient_norm=t * length, smoothness=smoothness, residual_cap=t, bin_cap=cap
     )
@@ -49,8 +52,10 @@ def bounds_for(link: Link, *, cap: int, t: float = 1.0) -> TangentBounds:
 class Raw:
     """Outputs and Jacobians as a network may have them: factors and a table, of any length."""
 
-    def __init__(self, rng: np.random.Generator, count: int, link: Link) -> None:
-        outputs = LINKS[link][0]
+    def __init__(
+        self, rng: np.random.Generator, count: int, link: Link, *, reach: float = 1.0
+    ) -> None:
+        outputs, self.reach = LINKS[link][0], reach
         loud = 10.0 ** rng.uniform(-3, 3, size=(count, 1, 1))
         self.z = 10.0 ** rng.uniform(-1, 2) * rng.normal(size=(count, outputs))
         # what all outputs have in common may be far longer than what tells them apart
@@ -70,7 +75,7 @@ class Raw:
             self.z[chosen],
             parts,
             compared=self.link is Link.SOFTMAX,
-            jacobian_norm=far,
+            jacobian_norm=self.reach * far,
             whole_norm=6.0 * far,
             outputs_norm=4096.0 * far,
         )

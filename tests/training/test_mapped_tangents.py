@@ -224,7 +224,7 @@ def test_layers_that_the_plan_does_not_name_are_refused() -> None:
     prepare(named, data, frozen=start.frozen)
     with pytest.raises(PlanError, match="other layers"):
         prepare(named, data, frozen=other.frozen)
-    with pytest.raises(PlanError, match="this party cannot have"):
+    with pytest.raises(PlanError, match="not on this machine"):
         prepare(named, data)
     with pytest.raises(PlanError, match="frozen_layers"):
         with_start(plan.replace("training", frozen_layers=frozen_hash(other.frozen)), start)

@@ -15,6 +15,7 @@ import sumus
 from sumus.books import StartedFrom
 from sumus.errors import DataError, PlanError
 from sumus.features import made_up_pictures
+from sumus.gradients import preconditioning
 from sumus.guarantee import calibrated
 from sumus.plan import TrainingPlan
 from sumus.runs import RunOptions, Simulation, Start
@@ -69,6 +70,32 @@ def test_a_sum_goes_back_through_the_map() -> None:
     moved = found.at(with_map.parameters).transpose(without.apply(total, 2))
     assert np.allclose(with_map.apply(total, 2), moved)
     assert not np.allclose(moved, without.apply(total, 2), rtol=0.01)
+
+
+def test_a_map_has_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round that is repeated has the same noise again, so its map must not differ by a bit."""
+    seen, root = [], preconditioning._root
+    monkeypatch.setattr(
+        preconditioning,
+        "_root",
+        lambda *given: (seen.append(torch.get_num_threads()), root(*given))[1],
+    )
+    model = build_model("mlp", shape=(64,), outputs=10, hidden=(16,))
+    first = flat_parameters(model).double().numpy()
+    found = Preconditioner.of(TrainingPlan.from_toml(_PLAN), model, (64,))
+    assert found is not None
+    moved, before = [], torch.get_num_threads()
+    for threads in (1, 2):
+        Preconditioner.forget()
+        torch.set_num_threads(threads)
+        try:
+            moved.append(found.at(first).transpose(np.arange(float(len(first)))))
+        finally:
+            torch.set_num_threads(before)
+    np.testing.assert_array_equal(*moved)
+    assert set(seen) == {1}
 
 
 def test_only_algorithms_of_clipped_gradients_have_one() -> None:

@@ -69,6 +69,36 @@ def test_a_record_moves_the_pass_by_at_most_gamma_c_over_b(
     assert np.linalg.norm(with_record - without) <= most * (1 + 1e-5)
 
 
+@pytest.mark.parametrize("t", [1.0, 0.3])
+@pytest.mark.parametrize(
+    ("link", "constants", "reach"),
+    [
+        (Link.SOFTMAX, Link.SOFTMAX, 1.0),
+        (Link.LOGISTIC, Link.LOGISTIC, 1.0),
+        (Link.LOGISTIC, Link.SOFTMAX, math.sqrt(2.0)),  # two classes told by one logit
+        (Link.HUBER, Link.HUBER, 1.0),
+    ],
+)
+def test_a_jacobian_may_reach_as_far_as_the_constants_allow(link, constants, reach, t) -> None:
+    bounds = bounds_for(link, cap=3, t=t, constants=constants)
+    assert bounds.reach(link, LINKS[link][0]) == pytest.approx(reach)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), t=st.sampled_from([1.0, 0.5, 0.05]))
+def test_one_logit_of_two_classes_moves_no_further_than_a_softmax(seed: int, t: float) -> None:
+    """At √2·R, with the constants of a softmax: steps as long as they allow, sensitivity as well."""
+    rng = np.random.default_rng(seed)
+    raw = Raw(rng, 24, Link.LOGISTIC, reach=math.sqrt(2.0))
+    y, assigned = labels_for(rng, Link.LOGISTIC, 24), [rng.integers(0, 4, 24)]
+    cap = int(np.bincount(assigned[0]).max())
+    bounds = bounds_for(Link.LOGISTIC, cap=cap, t=t, constants=Link.SOFTMAX)
+    step = 2.0 / (bounds.convex.smoothness * cap) * (1 - 1e-5)
+    options = {"bins": 4, "step": step, "bounds": bounds}
+    apart = moved(raw, y, assigned, **options) - moved(raw, y[:-1], assigned, **options)
+    assert np.linalg.norm(apart) <= step * bounds.convex.gradient_norm * (1 + 1e-5)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), link=st.sampled_from(list(LINKS)), cap=st.integers(1, 6))
 def test_an_overfull_bin_at_most_doubles_the_influence(seed: int, link: Link, cap: int) -> None:

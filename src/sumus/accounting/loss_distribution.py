@@ -1,5 +1,4 @@
-"""Privacy-loss distributions: the tightest accountant, through Google's dp-accounting; closed form
-without subsampling.
+"""Privacy-loss distributions: the tightest accountant; closed form without subsampling.
 
 References: Doroshenko et al. 2022 (arXiv:2207.04380, connect-the-dots; pessimistic, so every ε is
     an upper bound); Balle, Wang 2018 (arXiv:1805.06530, thm 8) for the Gaussian without
@@ -10,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, xlog1py, xlogy
 
+from sumus.accounting.gridded_losses import GriddedLosses
 from sumus.accounting.release import Queries, Release
+from sumus.accounting.roots import root_between
+from sumus.accounting.sampled_gaussian import sampled_gaussian
 from sumus.accounting.several_parts import TILTS, told_parts
 from sumus.errors import GuaranteeError, PlanError
 from sumus.noise import Values
@@ -75,7 +76,7 @@ def epsilon_pld(release: Release, delta: float, *, interval: float = 1e-4) -> fl
         )
         raise PlanError("delta", delta, rule, 'Use accountant = "renyi".')
     epsilon = min(
-        float(_composed(release, interval, tilt).get_epsilon_for_delta(delta - transform_error))
+        _composed(release, interval, tilt).epsilon(delta - transform_error)
         for tilt in _tilts(release)
     )
     if not math.isfinite(epsilon):
@@ -94,15 +95,10 @@ def deltas_pld(release: Release, epsilons: Values, *, interval: float = 1e-4) ->
         raise GuaranteeError(f'{reason}. Use accountant = "renyi".')
     if all(queries.sampling_rate == 1.0 for queries in release):
         log_weights, parameters = _gaussian_mixture(release)
-        logs = [
-            float(np.logaddexp.reduce(log_weights + _log_delta(epsilon, parameters)))
-            for epsilon in epsilons
-        ]
-        return np.minimum(np.exp(logs) * (1.0 + _ROUNDING), 1.0)
-    found = [
-        np.asarray(_composed(release, interval, tilt).get_delta_for_epsilon(epsilons.tolist()))
-        for tilt in _tilts(release)
-    ]
+        log_deltas = _log_delta(epsilons, parameters[:, np.newaxis])
+        logs = np.logaddexp.reduce(log_weights[:, np.newaxis] + log_deltas)
+        return np.asarray(np.minimum(np.exp(logs) * (1.0 + _ROUNDING), 1.0))
+    found = [_composed(release, interval, tilt).deltas(epsilons) for tilt in _tilts(release)]
     least: Values = np.min(found, axis=0)
     return np.minimum(least + _transform_error(release), 1.0)
 
@@ -116,9 +112,8 @@ def _transform_error(release: Release) -> float:
     return _TRANSFORM_ERROR * (100 + sum(queries.count for queries in release))
 
 
-def _composed(release: Release, interval: float, tilt: float) -> Any:
+def _composed(release: Release, interval: float, tilt: float) -> GriddedLosses:
     """The privacy-loss distribution of the whole release; `tilt` is of units of several parts."""
-    composed: Any = None
     for queries in release:
         multiplier = queries.dominating_multiplier / queries.parts
         if (0.5 / multiplier + 15.0) / multiplier > _LARGEST_TABLE * interval:
@@ -126,10 +121,10 @@ def _composed(release: Release, interval: float, tilt: float) -> Any:
                 f"noise multiplier {multiplier:.3g} is too small for the privacy-loss accountant. "
                 'Add noise, or use accountant = "renyi".'
             )
-        one = _of_parts(queries, interval, tilt)
-        repeated = one.self_compose(queries.count)
-        composed = repeated if composed is None else composed.compose(repeated)
-    return composed
+    return reduce(
+        GriddedLosses.composed,
+        (_of_parts(queries, interval, tilt).repeated(queries.count) for queries in release),
+    )
 
 
 def unsampled_mu2(release: Release) -> float:
@@ -196,35 +191,23 @@ def _log_doublings(queries: Queries) -> Values:
     )
 
 
-@lru_cache(maxsize=32)
-def _loss_distribution(gaussian_multiplier: float, sampling_rate: float, interval: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution
-
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        gaussian_multiplier,
-        sampling_prob=sampling_rate,
-        value_discretization_interval=interval,
-        use_connect_dots=True,
-        pessimistic_estimate=True,
-    )
-
-
-def _of_parts(queries: Queries, interval: float, tilt: float) -> Any:
+def _of_parts(queries: Queries, interval: float, tilt: float) -> GriddedLosses:
     """The loss of one query; of a unit of several parts mixed over the number of them that is
     told.
     """
     multiplier = queries.dominating_multiplier
     if queries.parts == 1:
-        return _loss_distribution(multiplier, queries.sampling_rate, interval)
-    mixed, so_far = None, 0.0
-    for number, share, joins in told_parts(queries.sampling_rate, queries.parts, multiplier, tilt):
-        one = _loss_distribution(multiplier / number, joins, interval)
+        return sampled_gaussian(multiplier, queries.sampling_rate, interval)
+    told = told_parts(queries.sampling_rate, queries.parts, multiplier, tilt)
+    losses = (sampled_gaussian(multiplier / number, joins, interval) for number, _, joins in told)
+    mixed, so_far = next(losses), told[0][1]
+    for one, (_, share, _) in zip(losses, told[1:], strict=True):
         so_far += share
-        mixed = one if mixed is None else mixed.compute_mixture(one, 1.0 - share / so_far)
+        mixed = mixed.mixed(one, 1.0 - share / so_far)
     return mixed
 
 
-def _log_delta(epsilon: float, mu: Any) -> Any:
+def _log_delta(epsilon: Any, mu: Any) -> Any:
     """log of δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2), without cancellation far in the tail."""
     first = log_ndtr(-epsilon / mu + mu / 2.0)
     second = epsilon + log_ndtr(-epsilon / mu - mu / 2.0)
@@ -246,8 +229,8 @@ def _root_of(log_delta: Callable[[float], float], delta: float) -> float:
         high *= 2.0
         if high > _LARGEST_EPSILON:
             raise GuaranteeError(f"no finite ε at δ = {delta:g}. Add noise.")
-    root = float(
-        brentq(lambda epsilon: log_delta(epsilon) - target, 0.0, high, xtol=1e-13, rtol=1e-13)
+    root = root_between(
+        lambda epsilon: log_delta(epsilon) - target, 0.0, high, tolerance=1e-13, relative=1e-13
     )
     return root * (1.0 + _ROUNDING)
 
@@ -267,9 +250,11 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
         )
     while _log_delta(epsilon, high) < math.log(delta):
         high *= 2.0
-    root = float(
-        brentq(
-            lambda m: _log_delta(epsilon, m) - math.log(delta), low, high, xtol=1e-14, rtol=1e-13
-        )
+    root = root_between(
+        lambda m: float(_log_delta(epsilon, m)) - math.log(delta),
+        low,
+        high,
+        tolerance=1e-14,
+        relative=1e-13,
     )
     return root * (1.0 - _ROUNDING)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 
 from sumus.accounting.accountant import renyi_values
 from sumus.accounting.release import Release
 from sumus.accounting.renyi import ORDERS, epsilon_cks
+from sumus.accounting.roots import root_between
 from sumus.errors import GuaranteeError
 from sumus.files import number
 from sumus.noise import Values
@@ -79,4 +79,4 @@ def _log_gamma(expected_runs: float, shape: float) -> float:
             - math.log(expected_runs)
         )
 
-    return float(brentq(excess, -700.0, -1e-12, xtol=1e-13, rtol=1e-13))
+    return root_between(excess, -700.0, -1e-12, tolerance=1e-13, relative=1e-13)

@@ -29,7 +29,7 @@ from torch import nn
 from sumus.books import NoLedger
 from sumus.data import Records
 from sumus.errors import PlanError
-from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, newton_parts
+from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, newton_parts, tangent_bounds
 from sumus.parties import Agreement, Invited, RunSecret, SumsInProcess
 from sumus.plan import cells_of
 from sumus.randomness import RandomSource
@@ -263,11 +263,12 @@ class _CanaryWork:
 
 
 def _linearised_signal_grid(design: NoiseDesign) -> float:
-    """Tangent pass: logit 0 is half wrong, and the loud Jacobian is shortened to R."""
+    """Tangent pass: logit 0 is half wrong, and the loud Jacobian is shortened to its bound."""
     training, silo = design.plan.training, design.silos[0]
-    wrong = min(0.5, 1.0 if training.residual_cap is None else training.residual_cap)
-    reach = silo.learning_rate * training.feature_bound * wrong / design.resolved.divisor
-    return training.passes * reach / design.grid.granularity
+    bounds = tangent_bounds(design.resolved, silo.learning_rate)
+    wrong = min(0.5, bounds.convex.residual_cap)
+    moved = silo.learning_rate * bounds.reach(Link.LOGISTIC, 1) * wrong / design.resolved.divisor
+    return training.passes * moved / design.grid.granularity
 
 
 def _most(design: NoiseDesign, canaries: int, room: int) -> int:

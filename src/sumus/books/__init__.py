@@ -2,7 +2,8 @@
 
 `journal` is a run's folder and `stored_run` what it says, `header` and `round` are its lines,
 `checkpoint` is the model between rounds, `ledger` what a data set has spent, `budget` the limit that
-it has where nobody set one, `policy` what a silo allows, `releases` the entries made before noise is drawn.
+it has where nobody set one, `policy` what a silo allows, `reservation` what a run sets aside before it begins, `releases` the
+entries made before noise is drawn.
 """
 
 from __future__ import annotations
@@ -34,16 +35,22 @@ if TYPE_CHECKING:
         NoLedger as NoLedger,
         Releases as Releases,
     )
+    from sumus.books.reservation import (
+        Ending as Ending,
+        Reservation as Reservation,
+    )
     from sumus.books.round import (
         Measurement as Measurement,
         RoundEntry as RoundEntry,
         rounded_up as rounded_up,
     )
     from sumus.books.spending import (
+        RunningTotal as RunningTotal,
         RunSpending as RunSpending,
         Total as Total,
         without_bound as without_bound,
     )
+    from sumus.books.steps import Step as Step, limit_of as limit_of, steps_of as steps_of
     from sumus.books.stored_run import (
         EVIDENCE as EVIDENCE,
         JOURNAL as JOURNAL,
@@ -60,7 +67,9 @@ __getattr__, __dir__, __all__ = door(
     naming="run_name",
     policy="Policy",
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
+    reservation="Ending Reservation",
     round="Measurement RoundEntry rounded_up",
-    spending="RunSpending Total without_bound",
+    spending="RunSpending RunningTotal Total without_bound",
+    steps="Step limit_of steps_of",
     stored_run="EVIDENCE JOURNAL MODEL_FACTS",
 )

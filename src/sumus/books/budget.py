@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, final
 
 from sumus.books.ledger import Ledger
+from sumus.books.reservation import reserved_words, whole_run
 from sumus.books.round import rounded_up
 from sumus.books.spending import Total, without_bound
 from sumus.errors import PlanError, PolicyError
@@ -101,22 +102,21 @@ class Budget:
         """
         if account is None:
             return
-        before = self.ledger.total(account.unit, without=run)
-        spent = max(account.epsilon, account.tuning_epsilon or 0.0)
-        spent += account.metrics_epsilon or 0.0
+        before, (whole, _) = self.ledger.committed(account.unit, without=run), whole_run(account)
         if before.runs:
-            self._require(before.epsilon + spent, account.unit, before.runs)
+            self._require(before.epsilon + whole, before, earlier=before.runs)
 
     def check_total(self, total: Total) -> None:
         """Refuse a release that does not fit, whatever other processes have entered meanwhile; for
-        `Ledger.enter`.
+        `Ledger.reserve` and `Ledger.enter`.
         """
         if total.runs > 1:
-            self._require(total.epsilon, total.unit, total.runs - 1)
+            self._require(total.epsilon, total, earlier=total.runs - 1)
 
-    def _require(self, epsilon: float, unit: str, earlier: int) -> None:
+    def _require(self, epsilon: float, total: Total, *, earlier: int) -> None:
         if epsilon <= self.max_epsilon:
             return
+        unit = total.unit
         runs = "1 earlier run" if earlier == 1 else f"{earlier} earlier runs"
         spent = f"ε ≤ {rounded_up(epsilon)}"
         more = f"{math.ceil(epsilon)}" if math.isfinite(epsilon) else "inf"
@@ -128,8 +128,8 @@ class Budget:
         if self.ledger.dataset == UNNAMED:
             fix += ", or name= where these are other records"
         raise PolicyError(
-            f"{self.ledger.dataset} would have {spent} for one {unit} after {runs} and this one, "
-            f"and max_epsilon = {self.max_epsilon:g} ({self.said_by}). {fix} (in Python: "
+            f"{self.ledger.dataset} would have {spent} for one {unit} after {runs} and this one"
+            f"{reserved_words(total)}, and max_epsilon = {self.max_epsilon:g} ({self.said_by}). {fix} (in Python: "
             f"RunOptions(max_epsilon={_in_python(more)}))."
         )
 

@@ -33,6 +33,7 @@ from sumus.books.stored_run import (
     read_plan,
 )
 from sumus.errors import PlanError, StorageError
+from sumus.events import Head
 from sumus.files import Chain, FileLock, Link, plain_json, replace_atomically
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -208,6 +209,14 @@ class RunFolder(StoredRun):
         self._chain = self._chain.appended(
             "event", {"event": event, "detail": plain_json(detail), "time": _now()}
         )
+
+    def note_trail(self, head: Head) -> None:
+        """Remember how far the server's audit trail is: whoever has a copy of the journal can tell
+        if lines of the trail are missing later.
+        """
+        self._writable()
+        if head.lines:
+            self.note("audit", asdict(head))
 
     def note_data_folder(self, folder: Path | None) -> None:
         """Remember where the plan's relative `data.path` starts, so that the run goes on from

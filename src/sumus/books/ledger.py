@@ -5,6 +5,7 @@ data set.
     entry = LedgerEntry.of(account, run="visits-2026…", round=1, round_id="…", epsilon=0.31)
     ledger.enter(entry)                      # before anything leaves the silo
     ledger.total("record")                   # (ε, δ) of everything, added up
+    ledger.committed("record")               # and of what runs have set aside (`reservation`)
 
 Every release is entered *before* it leaves. A crash between the entry and the sending leaves an
 entry for something that nobody saw: the ledger may count too much, never too little.
@@ -22,15 +23,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from sumus.books.ledger_entry import LedgerEntry
+from sumus.books.reservation import Ending, Reservation, RunKey, committed
 from sumus.books.spending import RunSpending, Total, added, spendings
-from sumus.errors import StorageError
+from sumus.errors import PolicyError, StorageError
 from sumus.files import (
     Chain,
     FileLock,
@@ -63,7 +66,7 @@ class Ledger:
         self._head_path = path.with_suffix(".head.json")
         self._lock = FileLock(path.with_suffix(".lock"))
         self._chain = Chain(path=path, origin=_origin(dataset))
-        self._entries: list[LedgerEntry] = []
+        self._forget()
 
     @classmethod
     def of_dataset(cls, dataset: str, *, state: Path | None = None) -> Ledger:
@@ -88,15 +91,25 @@ class Ledger:
 
     # -- reading
 
-    def entries(self) -> list[LedgerEntry]:
-        """Every release, oldest first."""
-        for number, link in enumerate(
-            self._refreshed().links[len(self._entries) :], start=len(self._entries) + 1
-        ):
-            self._entries.append(
-                from_json(LedgerEntry, link.body, where=f"{self.path}, line {number}")
-            )
-        return list(self._entries)
+    def entries(self, *, after: int = 0) -> list[LedgerEntry]:
+        """Every release, oldest first, but for the first `after`."""
+        self._read()
+        return self._entries[after:]
+
+    def reservations(self) -> list[Reservation]:
+        """Of the runs that have not ended, oldest first."""
+        self._read()
+        return list(self._reserved.values())
+
+    def ended(self, run: str, plan_hash: str) -> Ending | None:
+        """How a run ended; None where it has not, or was never set aside."""
+        self._read()
+        return self._endings.get((run, plan_hash))
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has: releases, reservations and their ends."""
+        return len(self._refreshed().links)
 
     @property
     def head(self) -> str:
@@ -105,12 +118,17 @@ class Ledger:
         """
         return self._refreshed().head
 
-    def reaches(self, entries: int, last: str) -> bool:
-        """Whether it has at least so many entries, the last of them with this hash: nothing that
+    def reaches(self, lines: int, last: str) -> bool:
+        """Whether it has at least so many lines, the last of them with this hash: nothing that
         somebody has seen of it is gone.
         """
         links = self._refreshed().links
-        return len(links) >= entries and (entries == 0 or links[entries - 1].hash == last)
+        return len(links) >= lines and (lines == 0 or links[lines - 1].hash == last)
+
+    def hash_of(self, number: int) -> str:
+        """The hash of a release, counted from 1."""
+        self._read()
+        return self._hashes[number - 1]
 
     def runs(self) -> list[RunSpending]:
         """What each run has spent, by purpose."""
@@ -131,6 +149,19 @@ class Ledger:
         """
         return added([spent for spent in self.runs() if spent.run != without], unit)
 
+    def committed(self, unit: str, *, without: str | None = None) -> Total:
+        """The same, and what runs that have not ended have set aside: what a limit looks at.
+
+        Args:
+            unit: see `total`.
+            without: a run to leave out.
+        """
+        return committed(
+            [spent for spent in self.runs() if spent.run != without],
+            {key: each for key, each in self._reserved.items() if each.run != without},
+            unit,
+        )
+
     @staticmethod
     def sum_of(runs: Sequence[RunSpending], unit: str) -> Total:
         """Some of its runs for one unit, by simple addition."""
@@ -138,14 +169,18 @@ class Ledger:
 
     def verify(self) -> str:
         """Read the whole file again and check every line; returns the head."""
-        self._chain, self._entries = Chain(path=self.path, origin=_origin(self.dataset)), []
+        self._chain = Chain(path=self.path, origin=_origin(self.dataset))
+        self._forget()
         self.entries()
         return self.head
 
     # -- writing
 
     def enter(
-        self, *entries: LedgerEntry, allow: Callable[[Total], None] | None = None
+        self,
+        *entries: LedgerEntry,
+        allow: Callable[[Total], None] | None = None,
+        presumed: bool = False,
     ) -> tuple[LedgerEntry, ...]:
         """Enter releases before they leave together: all of them, or none.
 
@@ -153,6 +188,8 @@ class Ledger:
             entries: of one unit.
             allow: called with the total as it would be, while other processes wait; raises to
                 refuse them all.
+            presumed: they may have left already, so they count whether or not their run is
+                cancelled.
         """
         for entry in entries:
             if math.isnan(entry.epsilon) or entry.epsilon < 0.0:
@@ -160,23 +197,62 @@ class Ledger:
                     f"{self.path}: epsilon must be a number that is not negative, got "
                     f"{entry.epsilon}. Account for the plan first."
                 )
-        make_directory(self.path.parent)
-        with self._lock.waiting():
-            if not self.path.exists() and not self._head_path.exists():
-                self._write_head(0, _origin(self.dataset))
-            before = self.entries()
+        with self._writing():
+            for run, plan_hash in {(each.run, each.plan_hash) for each in entries if not presumed}:
+                self._require_not_cancelled(run, plan_hash)
             if allow is not None:
                 (unit,) = {entry.unit for entry in entries}
-                allow(added(spendings([*before, *entries]), unit))
-            now = datetime.now(UTC).isoformat(timespec="seconds")
+                allow(committed(spendings([*self._entries, *entries]), self._reserved, unit))
+            now = _now()
             stamped = tuple(replace(entry, time=entry.time or now) for entry in entries)
-            self._chain = self._chain.appended("release", *map(asdict, stamped))
-            self._write_head(len(self._chain.links), self._chain.head)
+            self._append("release", *map(asdict, stamped))
         return stamped
 
+    def reserve(
+        self,
+        reservation: Reservation,
+        *,
+        allow: Callable[[Total], None] | None = None,
+        again: bool = False,
+    ) -> None:
+        """Set the whole of a run aside before its first release; what is set aside already stays.
+
+        Guarantee: of runs that reserve at the same time, in whatever processes, those that do not
+            fit what `allow` looks at are refused, and the ledger is as it was.
+
+        Args:
+            allow: called with everything that is committed, this run included; raises to refuse.
+            again: the run's own people begin it, even if they have cancelled it before.
+        """
+        with self._writing():
+            known = self._reserved.get(reservation.key)
+            if not again:
+                self._require_not_cancelled(*reservation.key)
+            if known is not None and known == replace(reservation, time=known.time):
+                return
+            held = self._reserved | {reservation.key: reservation}
+            if allow is not None:
+                allow(committed(spendings(self._entries), held, reservation.unit))
+            self._append("reservation", asdict(replace(reservation, time=_now())))
+
+    def end(self, run: str, plan_hash: str, *, why: str, cancelled: bool = False) -> bool:
+        """Let go of what a run has set aside and not spent; returns whether there was anything.
+
+        Args:
+            cancelled: nothing more is entered for the run until its people begin it again.
+        """
+        if not self.path.exists():
+            return False
+        with self._writing():
+            if (run, plan_hash) not in self._reserved:
+                return False
+            ending = Ending(run=run, plan_hash=plan_hash, why=why, cancelled=cancelled, time=_now())
+            self._append("end", asdict(ending))
+        return True
+
     def adopt(self, other: Ledger) -> int:
-        """Enter what another ledger of the data set counts and this one does not; returns how
-        much.
+        """Enter what another ledger of the data set counts and this one does not, with what is set
+        aside there; returns how many releases.
 
         Guarantee: everything that either counts is on this ledger afterwards, once; the other's
             files are set aside, under names that no ledger has.
@@ -187,15 +263,108 @@ class Ledger:
                 "moved."
             )
         other.verify()
-        known = set(self.entries())
-        missing = [entry for entry in other.entries() if entry not in known]
-        if missing:
-            self.enter(*missing)
+        with self._writing():
+            known = set(self._entries)
+            missing = [entry for entry in other.entries() if entry not in known]
+            held = [each for each in other.reservations() if each.key not in self._reserved]
+            if missing:
+                self._append("release", *map(asdict, missing))
+            if held:
+                self._append("reservation", *map(asdict, held))
         for path in (other.path, other.path.with_suffix(".head.json")):
             path.rename(path.with_name(f"moved-{path.name}"))
         return len(missing)
 
+    def copied(self) -> bytes:
+        """Its complete lines as they stand, checked; also while another process writes."""
+        size = self._refreshed().size
+        return read_bytes(self.path)[:size] if size else b""
+
+    def contains(self, copy: Path) -> bool:
+        """Whether everything in a copy of it is still there."""
+        theirs = Chain.read(copy, origin=_origin(self.dataset)).links
+        return self.reaches(len(theirs), theirs[-1].hash if theirs else "")
+
+    def take_in(self, copy: Path) -> int:
+        """Go on to the end of an earlier or a later copy of this ledger; returns how many entries
+        came from it.
+
+        Guarantee: every entry of both is on this ledger afterwards, with its hash; a copy that
+            parts from it anywhere is refused, and nothing is written.
+        """
+        theirs = Chain.read(copy, origin=_origin(self.dataset)).links
+        make_directory(self.path.parent)
+        with self._lock.waiting():
+            fresh = not self.path.exists() and not self._head_path.exists()
+            mine = () if fresh else self._refreshed().links
+            for own, other in zip(mine, theirs, strict=False):
+                if own.hash != other.hash:
+                    raise StorageError(
+                        f"{self.path} and the copy of it both have entries that the other lacks. "
+                        "Move it aside and restore again, then adopt it: `sumus ledger move`."
+                    )
+            missing = theirs[len(mine) :]
+            if fresh:
+                self._write_head(0, _origin(self.dataset))
+            for link in missing:
+                self._chain = self._chain.appended(link.kind, link.body)
+            if missing:
+                self._write_head(len(self._chain.links), self._chain.head)
+        return len(missing)
+
     # -- inside
+
+    def _forget(self) -> None:
+        """What was read of the chain so far: nothing."""
+        self._lines = 0
+        self._entries: list[LedgerEntry] = []
+        self._hashes: list[str] = []
+        self._reserved: dict[RunKey, Reservation] = {}
+        self._endings: dict[RunKey, Ending] = {}
+
+    def _read(self) -> None:
+        """Take in the lines that were added since."""
+        for link in self._refreshed().links[self._lines :]:
+            where = f"{self.path}, line {self._lines + 1}"
+            if link.kind == "release":
+                self._entries.append(from_json(LedgerEntry, link.body, where=where))
+                self._hashes.append(link.hash)
+            elif link.kind == "reservation":
+                reservation = from_json(Reservation, link.body, where=where)
+                self._reserved[reservation.key] = reservation
+                self._endings.pop(reservation.key, None)
+            elif link.kind == "end":
+                ending = from_json(Ending, link.body, where=where)
+                self._endings[ending.key] = ending
+                self._reserved.pop(ending.key, None)
+            else:
+                raise StorageError(
+                    f"{where} is a line of another version ({link.kind!r:.40}). Use the release of "
+                    "Sumus that wrote it."
+                )
+            self._lines += 1
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One writer at a time, who has read everything."""
+        make_directory(self.path.parent)
+        with self._lock.waiting():
+            if not self.path.exists() and not self._head_path.exists():
+                self._write_head(0, _origin(self.dataset))
+            self._read()
+            yield
+
+    def _append(self, kind: str, *bodies: Mapping[str, Any]) -> None:
+        self._chain = self._chain.appended(kind, *bodies)
+        self._write_head(len(self._chain.links), self._chain.head)
+
+    def _require_not_cancelled(self, run: str, plan_hash: str) -> None:
+        ending = self._endings.get((run, plan_hash))
+        if ending is not None and ending.cancelled:
+            raise PolicyError(
+                f"run {run} of plan {plan_hash[:8]} was cancelled on the ledger of {self.dataset} "
+                f"({ending.time}) and releases nothing more. Join or resume it to begin it again."
+            )
 
     def _refreshed(self) -> Chain:
         """The chain as it is on the disk now, at least as long as the head says."""
@@ -251,6 +420,10 @@ def _read_head(path: Path) -> _Head:
     if head.entries < 0 or _head_bytes(head) != content:
         raise StorageError(f"{path} is damaged: not as it was written. {_KEEP}")
     return head
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def state_directory() -> Path:

@@ -11,7 +11,10 @@ from sumus.plan import TrainingPlan
 if TYPE_CHECKING:
     from sumus.guarantee import Account
 
-__all__ = ["LedgerEntry"]
+__all__ = ["PRESUMED", "LedgerEntry"]
+
+PRESUMED = "/presumed"
+"""What the round id of a release ends with that may have happened, and nobody remembers."""
 
 
 @final
@@ -48,6 +51,11 @@ class LedgerEntry:
     trust: str
     purpose: str = "model"
     time: str = ""
+
+    @property
+    def is_presumed(self) -> bool:
+        """Whether it stands for a release that may have happened, and nobody remembers."""
+        return self.round_id.endswith(PRESUMED)
 
     @classmethod
     def of(

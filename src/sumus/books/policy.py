@@ -16,6 +16,7 @@ require_post_quantum = false     # true: every neighbour's key exchange must inc
 
 policy = Policy.load("policy.toml")
 policy.check(account, plan, ledger)                             # before a run: all of it must fit
+ledger.reserve(reservation, allow=policy.check_total)           # before its first release, for all of it
 ledger.enter(entry, allow=policy.check_total)                   # before every release: what is really there must fit
 """
 
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, final
 
 from sumus.books.ledger import Ledger
+from sumus.books.reservation import reserved_words, whole_run
 from sumus.books.spending import Total
 from sumus.errors import PlanError, PolicyError
 from sumus.files import (
@@ -185,12 +187,9 @@ class Policy(RuledTable):
                 self.max_epsilon_per_run,
                 f"this run guarantees only ε ≤ {max(epsilon, metrics):.6g}",
             )
-        before = ledger.total(account.unit, without=run)
-        # the ledger adds metrics to the model: test records are no training records, so that counts
-        # too much, never too little
-        delta = account.delta if account.metrics_epsilon is None else 2.0 * account.delta
-        what = f"{before.runs} earlier runs on the ledger and this one"
-        self._check_sum(before.epsilon + epsilon + metrics, before.delta + delta, what)
+        before, (whole, delta) = ledger.committed(account.unit, without=run), whole_run(account)
+        what = f"{before.runs} earlier runs on the ledger and this one{reserved_words(before)}"
+        self._check_sum(before.epsilon + whole, before.delta + delta, what)
 
     def check_gap(self, number: int, last: int) -> None:
         """Refuse a round (from 0) that leaps too far ahead of the last one that was answered, −1
@@ -215,9 +214,8 @@ class Policy(RuledTable):
                 "true",
                 "the ledger or the release rests on an analysis that is not proved",
             )
-        self._check_sum(
-            total.epsilon, total.delta, f"all {total.runs} runs on the ledger with this release"
-        )
+        what = f"all {total.runs} runs on the ledger with this release{reserved_words(total)}"
+        self._check_sum(total.epsilon, total.delta, what)
 
     def _check_plan(self, account: Account, plan: TrainingPlan) -> None:
         """The limits that need no ledger."""

@@ -7,16 +7,20 @@ happen.
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
 from sumus.books.budget import Budget
 from sumus.books.ledger import Ledger
-from sumus.books.ledger_entry import LedgerEntry
+from sumus.books.ledger_entry import PRESUMED, LedgerEntry
 from sumus.books.policy import Policy
+from sumus.books.reservation import Reservation
 from sumus.books.spending import Total, rounds_with
+from sumus.errors import SumusError
 from sumus.guarantee import Account, metrics_epsilon, metrics_spent
 from sumus.plan import TrainingPlan
 
@@ -38,6 +42,16 @@ class Releases(Protocol):
         """
         ...
 
+    def reserve(self) -> None:
+        """Set the run's whole ε aside before its first release, unless it is already; raises if
+        there is no room for it, or its people have cancelled the run.
+        """
+        ...
+
+    def end(self, why: str) -> None:
+        """Let go of what the run has set aside and not spent."""
+        ...
+
 
 @final
 @dataclass(frozen=True)
@@ -51,6 +65,12 @@ class NoLedger:
 
     def require_near(self, number: int, last: int) -> None:
         """See `Releases.require_near`: whoever plays all silos asks itself."""
+
+    def reserve(self) -> None:
+        """See `Releases.reserve`: there is nothing to set aside from."""
+
+    def end(self, why: str) -> None:
+        """See `Releases.end`: nothing was set aside."""
 
 
 @final
@@ -108,10 +128,7 @@ class LedgerReleases:
         a new roster, say) and must not pass for a repetition of the first, unless repetitions draw
         the same noise.
         """
-        allow = None if self.policy is None else self.policy.check_total
-        if self.policy is None and self.budget is not None and self.account is not None:
-            allow = self.budget.check_total
-        past = self.ledger.entries()
+        allow, past = self._allow, self.ledger.entries()
         if self.repeatable:
             known = (self.run, number + 1, purpose)
             if any((entry.run, entry.round, entry.purpose) == known for entry in past):
@@ -128,6 +145,69 @@ class LedgerReleases:
         drawn = f"{name}/{draws + 1}" if draws else name
         self.ledger.enter(self._entry(past, number, drawn, purpose), allow=allow)
 
+    def presume(self, sums: Sequence[tuple[int, str]], *, reason: str) -> int:
+        """Enter sums that may have been released and are not remembered, whatever the policy says;
+        returns how many were not entered for this reason before.
+
+        Guarantee: afterwards the ledger counts every one of them after what it counts already, each
+            with the ε of all of them.
+
+        Args:
+            sums: round (from 0) and purpose, in order.
+            reason: names the loss; a second call with it enters nothing twice.
+        """
+        past = self.ledger.entries()
+        known = {entry.round_id for entry in past}
+        entered: list[LedgerEntry] = []
+        for purpose in dict.fromkeys(purpose for _, purpose in sums):
+            numbers = [number for number, of in sums if of == purpose]
+            names = [_presumed(reason, self.run, number, purpose) for number in numbers]
+            blank = [
+                self._blank(number, name, purpose)
+                for number, name in zip(numbers, names, strict=True)
+            ]
+            made = rounds_with(blank[-1], [*past, *blank[:-1]])
+            epsilon = self._epsilon(made, purpose)
+            entered += [replace(entry, epsilon=epsilon) for entry in blank]
+        fresh = [entry for entry in entered if entry.round_id not in known]
+        if fresh:
+            self.ledger.enter(*fresh, presumed=True)
+        return len(fresh)
+
+    def reserve(self, *, again: bool = False) -> None:
+        """See `Releases.reserve`.
+
+        Args:
+            again: the run's own people begin it; otherwise one that they cancelled is refused.
+        """
+        if self.account is not None:
+            reservation = Reservation.of(self.account, self.run)
+            self.ledger.reserve(reservation, allow=self._allow, again=again)
+
+    def end(self, why: str) -> None:
+        """See `Releases.end`."""
+        self.ledger.end(self.run, self.plan.hash, why=why)
+
+    def begin_again(self) -> None:
+        """Set the run's ε aside anew, if its own people had cancelled it: they begin it again."""
+        ending = self.ledger.ended(self.run, self.plan.hash)
+        if ending is not None and ending.cancelled:
+            self.reserve(again=True)
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """The run with its whole ε set aside; interrupted or finished, it counts with what it has
+        spent. Killed, it counts whole until it is resumed or cancelled.
+        """
+        self.reserve(again=True)
+        try:
+            yield
+        except BaseException:
+            with suppress(SumusError):  # what cannot be written down stays set aside
+                self.end("interrupted")
+            raise
+        self.end("finished")
+
     def require_near(self, number: int, last: int) -> None:
         """See `Releases.require_near`; a run that is repeated from its own journal leaps nowhere."""
         if self.policy is not None and not self.repeatable:
@@ -138,6 +218,15 @@ class LedgerReleases:
         unit = "record" if self.account is None else self.account.unit
         without = self._told(self.ledger.total(unit, without=self.run))
         return replace(self._told(self.ledger.total(unit)), before=without)
+
+    @property
+    def _allow(self) -> Callable[[Total], None] | None:
+        """What a total must pass; None: nothing limits it."""
+        if self.policy is not None:
+            return self.policy.check_total
+        if self.budget is not None and self.account is not None:
+            return self.budget.check_total
+        return None
 
     def _told(self, total: Total) -> DatasetTotal:
         return DatasetTotal(
@@ -152,11 +241,18 @@ class LedgerReleases:
     def _entry(
         self, past: list[LedgerEntry], number: int, round_id: str, purpose: str
     ) -> LedgerEntry:
+        entry = self._blank(number, round_id, purpose)
+        if self.account is None:
+            return entry
+        return replace(entry, epsilon=self._epsilon(rounds_with(entry, past), purpose))
+
+    def _blank(self, number: int, round_id: str, purpose: str) -> LedgerEntry:
+        """An entry that does not say yet what the run has spent with it; without noise, all."""
         if self.account is None:
             return LedgerEntry.without_noise(
                 self.plan, run=self.run, round=number + 1, round_id=round_id
             )
-        entry = LedgerEntry.of(
+        return LedgerEntry.of(
             self.account,
             run=self.run,
             round=number + 1,
@@ -164,13 +260,18 @@ class LedgerReleases:
             epsilon=0.0,
             purpose=purpose,
         )
-        made = rounds_with(entry, past)
-        epsilon = (
-            metrics_epsilon(self.plan, measurements=len(made))
-            if purpose == "metrics"
-            else self.spent(made)
-        )
-        return replace(entry, epsilon=epsilon)
+
+    def _epsilon(self, made: Sequence[int], purpose: str) -> float:
+        """ε of the releases of a purpose in the rounds with these numbers (from 1)."""
+        if purpose == "metrics":
+            return metrics_epsilon(self.plan, measurements=len(made))
+        return self.spent(made)
+
+
+def _presumed(reason: str, run: str, number: int, purpose: str) -> str:
+    """What stands on the ledger for the round id of a release that nobody remembers."""
+    text = f"sumus presumed/{reason}/{run}/{number}/{purpose}"
+    return f"{hashlib.sha256(text.encode()).hexdigest()}{PRESUMED}"
 
 
 @final
@@ -193,3 +294,9 @@ class EnteredOnce:
     def require_near(self, number: int, last: int) -> None:
         """See `Releases.require_near`."""
         self._releases.require_near(number, last)
+
+    def reserve(self) -> None:
+        """See `Releases.reserve`: whoever plays all silos has done it for the run."""
+
+    def end(self, why: str) -> None:
+        """See `Releases.end`: likewise."""

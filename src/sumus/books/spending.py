@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import final
 
 from sumus.books.ledger_entry import LedgerEntry
 
-__all__ = ["RunSpending", "Total", "added", "rounds_with", "spendings", "without_bound"]
+__all__ = [
+    "RunSpending",
+    "RunningTotal",
+    "Total",
+    "added",
+    "rounds_with",
+    "seen_from",
+    "spendings",
+    "sum_up",
+    "without_bound",
+]
 
 _Run = tuple[str, str, str, str]
 _MORE_THAN = {"record": ("person", "silo"), "person": ("silo",)}  # units that hold others whole
@@ -42,6 +52,9 @@ class RunSpending:
 class Total:
     """(ε, δ) of everything on the ledger for one unit, by simple addition over runs; `proved` if
     every part is.
+
+    Args:
+        reserved: what of ε is set aside by runs that have not ended, and not spent.
     """
 
     unit: str
@@ -50,6 +63,7 @@ class Total:
     proved: bool
     runs: int
     releases: int
+    reserved: float = 0.0
 
 
 def spendings(entries: list[LedgerEntry]) -> list[RunSpending]:
@@ -111,13 +125,55 @@ def _spending(group: list[LedgerEntry]) -> RunSpending:
     )
 
 
+@final
+class RunningTotal:
+    """The same total, an entry at a time, for whoever looks again and again.
+
+    Guarantee: after any entries, `total` is that of `added` over their `spendings`; an entry takes
+        constant time, however many there were.
+    """
+
+    def __init__(self) -> None:
+        self._passes: dict[_Run, list[RunSpending]] = {}
+        self._pass_of: dict[tuple[_Run, str], int] = {}
+        self._reached: dict[_Run, int] = {}
+
+    def add(self, entry: LedgerEntry) -> None:
+        """The next entry of the ledger."""
+        key = _run_of(entry)
+        of_run = self._passes.setdefault(key, [])
+        place = self._pass_of.get((key, entry.round_id))
+        repeated = place is not None
+        if place is None:
+            if not of_run or entry.round <= self._reached[key]:
+                of_run.append(replace(_spending([entry]), releases=0, rounds=()))
+            self._reached[key] = entry.round
+            place = self._pass_of[key, entry.round_id] = len(of_run) - 1
+        known = of_run[place]
+        of_run[place] = replace(
+            known,
+            epsilon=max(known.epsilon, entry.epsilon),
+            delta=max(known.delta, entry.delta),
+            proved=known.proved and entry.proved,
+            releases=known.releases + (not repeated),
+            last=entry.time,
+        )
+
+    def total(self, unit: str) -> Total:
+        """Of everything so far, for one unit."""
+        return added([spent for of_run in self._passes.values() for spent in of_run], unit)
+
+
 def added(spent_by_runs: list[RunSpending], unit: str) -> Total:
     """By simple addition over runs."""
-    parts = [_seen_from(unit, spent) for spent in spent_by_runs]
+    parts = [
+        seen_from(unit, of=spent.unit, epsilon=spent.epsilon, delta=spent.delta)
+        for spent in spent_by_runs
+    ]
     return Total(
         unit=unit,
-        epsilon=_sum_up(epsilon for epsilon, _ in parts),
-        delta=min(1.0, _sum_up(delta for _, delta in parts)),
+        epsilon=sum_up(epsilon for epsilon, _ in parts),
+        delta=min(1.0, sum_up(delta for _, delta in parts)),
         proved=all(spent.proved for spent in spent_by_runs),
         runs=len({(spent.run, spent.plan_hash) for spent in spent_by_runs}),
         releases=sum(spent.releases for spent in spent_by_runs),
@@ -135,16 +191,16 @@ def without_bound(unit: str) -> str:
     return noise if less is None else f"some of them protect {less} instead of {unit}s, or {noise}"
 
 
-def _seen_from(unit: str, spent: RunSpending) -> tuple[float, float]:
-    """(ε, δ) of one run for a unit that may not be its own."""
-    if spent.unit == unit:
-        return spent.epsilon, spent.delta
-    if spent.unit in _MORE_THAN.get(unit, ()):
-        return 2.0 * spent.epsilon, (1.0 + math.exp(min(spent.epsilon, 700.0))) * spent.delta
+def seen_from(unit: str, *, of: str, epsilon: float, delta: float) -> tuple[float, float]:
+    """(ε, δ) of what protects units of kind `of`, for a unit that may be another."""
+    if of == unit:
+        return epsilon, delta
+    if of in _MORE_THAN.get(unit, ()):
+        return 2.0 * epsilon, (1.0 + math.exp(min(epsilon, 700.0))) * delta
     return math.inf, 1.0
 
 
-def _sum_up(values: Iterable[float]) -> float:
+def sum_up(values: Iterable[float]) -> float:
     """The sum, rounded up if it has to be rounded."""
     listed = list(values)
     if not all(map(math.isfinite, listed)):

@@ -129,6 +129,12 @@ class StoredRun:
         """The hash chain."""
         return self._chain.links
 
+    def newer_links(self) -> tuple[Link, ...]:
+        """Lines that another process has added since this one looked."""
+        known = len(self._chain.links)
+        self._chain = self._chain.refreshed()
+        return self._chain.links[known:]
+
     @property
     def head(self) -> str:
         """Hash of the last line: whoever notes it down can later tell that nothing was changed."""

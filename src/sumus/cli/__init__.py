@@ -75,15 +75,20 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "audit": Command(
             "measure leakage and check samplers against their declared law",
             "sumus.cli.audit",
+            "sumus.cli.evidence",
             "sumus.paper.commands",
         ),
         "federation": Command(
             "serve a federation across machines", "sumus.cli.federation", "sumus.cli.epochs"
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
+        "silo": Command("back up a silo's vault, and restore it", "sumus.cli.silo"),
         "predict": Command("what a run's model says of new rows", "sumus.cli.predict"),
         "export": Command("a run's model in a file that other programs read", "sumus.cli.export"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),
+        "history": Command(
+            "all runs of a folder over time, and what they spent", "sumus.cli.history"
+        ),
         "ledger": Command("privacy spent on a data set across runs", "sumus.cli.ledger"),
         "keys": Command(
             "make and check the long-lived keys of silos and server",
@@ -287,6 +292,10 @@ def _unexpected(error: Exception) -> int:
 
 
 def _fail(message: str, error: BaseException, code: int) -> int:
+    if "sumus.events.writing" in sys.modules:  # this process has a log
+        from sumus.events import ProcessFailed, tell
+
+        tell(ProcessFailed(cause=type(error).__name__))
     if os.environ.get("SUMUS_TRACEBACK"):
         import traceback
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -22,14 +21,9 @@ from sumus.cli.options import (
 )
 from sumus.cli.terminal import Hanging
 from sumus.errors import GuaranteeError, PlanError
-from sumus.guarantee import (
-    Account,
-    NoiseDesign,
-    account_of,
-    calibrated,
-    refuse_large_delta,
-)
-from sumus.plan import ResolvedPlan
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account, NoiseDesign
 
 __all__ = ["account_app"]
 
@@ -48,6 +42,9 @@ def account(
     as_json: AsJson = False,
 ) -> None:
     """The guarantee of a plan, or of the rounds of a run so far."""
+    from sumus.cli.dataset_total import spent_so_far, spent_text
+    from sumus.guarantee import account_of, calibrated, refuse_large_delta
+
     folder = Path(path)
     void: str | None = None
     if folder.is_dir():
@@ -119,6 +116,8 @@ def _from_run(
     A round that ended without a sum counts: the server may have seen one all the same.
     """
     from sumus.books import RunFolder
+    from sumus.guarantee import NoiseDesign
+    from sumus.plan import ResolvedPlan
 
     run = RunFolder.open(folder)
     names = run.silos

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -271,45 +270,3 @@ def membership_command(
         "An attack that finds little proves little; the guarantee is what `sumus account` prints.",
         style="dim",
     )
-
-
-@audit_app.command("evidence")
-def evidence_command(
-    run: Annotated[Path, typer.Argument(help="Run folder of a federation across machines.")],
-    roster: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Your own copy of the roster, or epochs.toml with all of them: no other may have "
-            "signed."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check offline that the silos themselves signed for every round of a run: journal, plan, roster
-    and certificates against each other.
-    """
-    from sumus.books import RunFolder
-    from sumus.cli.keys import read_public
-    from sumus.parties import agree_on, audit_evidence, rosters_of
-
-    stored = RunFolder.open(run)
-    rosters = [each for path in roster or () for each in rosters_of(read_public(path))]
-    audit = audit_evidence(stored, agree_on(stored.plan), rosters)
-    if as_json:
-        print_json({**asdict(audit), "passed": audit.passed})
-    else:
-        screen = console()
-        for fingerprint in audit.fingerprints:
-            known = "as given" if rosters else "compare it with your own copy"
-            screen.print(f"signed by roster  {fingerprint}  ({known})", soft_wrap=True)
-        screen.print(
-            f"{audit.certificates} certificates hold, {audit.rounds} rounds in the journal"
-        )
-        for line in audit.accused:
-            screen.print(f"proved  {line}", markup=False, soft_wrap=True)
-        for finding in audit.findings:
-            screen.print(f"[bold red]contradiction:[/bold red] {finding}", soft_wrap=True)
-        if audit.passed:
-            screen.print("[green]every round was signed for, and the journal says the same[/green]")
-    if not audit.passed:
-        raise typer.Exit(3)

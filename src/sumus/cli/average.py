@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from sumus.accounting import AveragedModels, average
-from sumus.books import rounded_up
 from sumus.cli.options import AsJson, console, print_json
-from sumus.errors import DataError, PlanError, StorageError
+from sumus.errors import PlanError
+
+if TYPE_CHECKING:
+    from sumus.accounting import AveragedModels
 
 __all__ = ["average_app"]
 
@@ -49,6 +49,8 @@ def average_command(
     """Account for the average of N models that were trained apart, and average their
     checkpoints.
     """
+    from sumus.accounting import average
+
     files = [Path(each.strip()) for each in checkpoints.split(",")] if checkpoints else []
     if bool(files) != (out is not None):
         raise PlanError(
@@ -69,6 +71,8 @@ def average_command(
         rounded=bool(files),
     )
     if files and out is not None:
+        from sumus.cli.checkpoints import average_checkpoints
+
         average_checkpoints(files, out)
     if as_json:
         print_json(
@@ -96,6 +100,8 @@ def _counts(parties: str) -> list[int]:
 
 
 def _show(rows: list[AveragedModels], *, delta: float, steps: int, accountant: str) -> None:
+    from sumus.books import rounded_up
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("models", "noise multiplier", "ε of the average", "guarantee", "proved ε"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
@@ -115,87 +121,3 @@ def _show(rows: list[AveragedModels], *, delta: float, steps: int, accountant: s
     )
     table.caption_justify = "left"
     console().print(table)
-
-
-# -- real checkpoints
-
-
-def average_checkpoints(files: list[Path], out: Path) -> None:
-    """The coordinate-wise mean of checkpoints with equal names and shapes, in float64, stored in
-    the type they came in.
-
-    Integer buffers (step counters and the like) must agree and are copied.
-    """
-    loaded = [_read(path) for path in files]
-    for path, each in zip(files[1:], loaded[1:], strict=True):
-        if _shapes(each) != _shapes(loaded[0]):
-            differing = sorted(set(_shapes(each).items()) ^ set(_shapes(loaded[0]).items()))[0][0]
-            raise DataError(
-                f"{path} does not fit {files[0]}: {differing!r} differs in name, shape or type. "
-                "Average models of one kind."
-            )
-    averaged: dict[str, Any] = {}
-    for name, first in loaded[0].items():
-        stack = np.stack([each[name] for each in loaded])
-        if np.issubdtype(first.dtype, np.floating):
-            averaged[name] = stack.astype(np.float64).mean(axis=0).astype(first.dtype)
-        elif (stack == first).all():
-            averaged[name] = first
-        else:
-            raise DataError(
-                f"{name!r} is not a real number and differs between the checkpoints, so it has no "
-                "average. Remove it."
-            )
-    _store(out, averaged)
-
-
-def _shapes(tensors: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    return {name: (tuple(each.shape), str(each.dtype)) for name, each in tensors.items()}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise StorageError(f"{path} does not exist. Give the checkpoint files separated by commas.")
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return _only_arrays(path, {name: archive[name] for name in archive.files})
-        import torch
-
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: each.detach().numpy() for name, each in state.items()}
-    except (ModuleNotFoundError, StorageError):
-        raise
-    except Exception as error:
-        raise StorageError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}). Give a torch state "
-            "dict or an .npz file."
-        ) from None
-
-
-def _only_arrays(path: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """What numpy found in an archive, unless some of it is no array: then it is no model but, for
-    example, the state of a run.
-    """
-    for name, each in found.items():
-        if not isinstance(each, np.ndarray):
-            raise StorageError(
-                f"{path} holds {name!r}, which is no array. Give models; that of a run is its "
-                "model.pt."
-            )
-    return found
-
-
-def _store(out: Path, tensors: dict[str, Any]) -> None:
-    try:
-        if out.suffix == ".npz":
-            with out.open("wb") as file:
-                np.savez(file, **tensors)
-            return
-        import torch
-
-        torch.save({name: torch.from_numpy(np.array(each)) for name, each in tensors.items()}, out)
-    except OSError as error:
-        raise StorageError(
-            f"{out} cannot be written: {error.strerror}. Choose another file for --out."
-        ) from None

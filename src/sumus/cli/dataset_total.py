@@ -27,9 +27,11 @@ def spent_so_far(plan: TrainingPlan) -> dict[str, Any] | None:
 
 
 def _spent(ledger: Ledger, unit: str) -> dict[str, Any] | None:
-    return (
-        {"dataset": ledger.dataset} | asdict(ledger.total(unit)) if ledger.path.exists() else None
-    )
+    if not ledger.path.exists():
+        return None
+    total = asdict(ledger.total(unit))
+    del total["reserved"]  # of what is spent nothing is
+    return {"dataset": ledger.dataset} | total
 
 
 def spent_text(plan: TrainingPlan) -> Hanging:
@@ -49,6 +51,7 @@ def before_text(
     """
     ledger = Ledger.of_dataset(dataset_of(plan))
     before = ledger.total(account.unit, without=run)
+    held = ledger.committed(account.unit, without=run).reserved
     own = max(account.epsilon, account.tuning_epsilon or 0.0) + (account.metrics_epsilon or 0.0)
     budget = Budget.of(plan, ledger, asked=asked)
     runs = "1 run" if before.runs == 1 else f"{before.runs} runs"
@@ -60,7 +63,9 @@ def before_text(
         if before.runs
         else f"nothing was released from {ledger.dataset} here so far"
     )
-    both = before.epsilon + own
+    if held:
+        first += f"; ε ≤ {rounded_up(held)} is set aside by runs that have not ended"
+    both = before.epsilon + held + own
     with_it = "" if math.isinf(both) else f"; ε ≤ {rounded_up(both)} with this one"
     most = (
         ""

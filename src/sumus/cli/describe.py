@@ -13,18 +13,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sumus.books import DatasetTotal, RunFolder
-from sumus.cli.dataset_total import after_text, before_text
 from sumus.cli.options import AsJson, MaxEpsilon, Overrides, guarantee_text, load_plan, print_json
 from sumus.cli.terminal import screen
-from sumus.data import FederatedData, left_out_lines, public_facts
 from sumus.errors import PlanError, StorageError
 from sumus.files import replace_atomically
-from sumus.guarantee import Account, NoiseDesign
-from sumus.plan import DEFAULT_PLAN, TrainingPlan
 
 if TYPE_CHECKING:
+    from sumus.books import RunFolder
+    from sumus.data import FederatedData
     from sumus.describing import Description
+    from sumus.guarantee import Account, NoiseDesign
+    from sumus.plan import TrainingPlan
 
 __all__ = ["describe_app", "show_run"]
 
@@ -101,6 +100,11 @@ def describe_command(
     """Histograms, means, quantiles, missing values and categories of all silos' records, with
     differential privacy and secure aggregation; and bounds for the plan.
     """
+    from sumus.books import RunFolder
+    from sumus.cli.dataset_total import before_text
+    from sumus.data import left_out_lines, public_facts
+    from sumus.plan import DEFAULT_PLAN
+
     asked = _Asked(epsilon, _split(columns), _split(numbers), bins)
     _check_fill(fill, path, write, seed)
     console = screen(stderr=json_)
@@ -242,6 +246,9 @@ def _show(
     as_json: bool,
     filled: dict[str, tuple[float, float]] | None = None,
 ) -> None:
+    from sumus.books import DatasetTotal, RunFolder
+    from sumus.cli.dataset_total import after_text
+
     bounds = description.write()
     page = _write_page(description) if report else None
     if as_json:
@@ -283,6 +290,8 @@ def _show(
 
 
 def _write_page(description: Description) -> Path | None:
+    from sumus.books import RunFolder
+
     if importlib.util.find_spec("jinja2") is None:
         return None  # the report extra is not installed
     from sumus.cli.report import evidence_of

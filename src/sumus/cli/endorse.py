@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sumus.cli.keys import fingerprint
 from sumus.cli.options import AsJson, print_json
-from sumus.cli.passphrases import PassphraseFile, opened_identity
+from sumus.cli.passphrases import PassphraseFile
 from sumus.errors import DataError, StorageError
 from sumus.files import append_durably, make_directory, read_bytes, replace_atomically
-from sumus.parties import rosters_of
-from sumus.secagg import Endorsement, Roster, changes_between, quorum_of
+
+if TYPE_CHECKING:
+    from sumus.secagg import Roster
 
 __all__ = ["keys_app"]
 
@@ -47,6 +47,11 @@ def endorse(
     """Sign the next roster for this silo: compare its changes with those whom they are about, by
     telephone, first.
     """
+    from sumus.cli.keys import fingerprint
+    from sumus.cli.passphrases import opened_identity
+    from sumus.parties import rosters_of
+    from sumus.secagg import Endorsement, Roster, changes_between, quorum_of
+
     me, _ = opened_identity(_text(identity), passphrase_file)
     current, proposed = rosters_of(_text(roster))[-1], Roster.parse(_text(proposal))
     if (proposed.epoch, proposed.previous) != (current.epoch + 1, current.digest()):

@@ -6,25 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sumus.cli.keys import fingerprint, read_public, require_silos_of
 from sumus.cli.options import AsJson, Overrides, guarantee_text, load_plan, print_json
 from sumus.cli.terminal import screen
-from sumus.engines import FederationFolder, change_roster, requests_in, require_silo_name
 from sumus.errors import DataError
 from sumus.files import read_bytes, replace_atomically
-from sumus.parties import EPOCHS, agree_on
-from sumus.secagg import (
-    Endorsement,
-    Roster,
-    changes_between,
-    public_keys,
-    quorum_of,
-    successor,
-)
+
+if TYPE_CHECKING:
+    from sumus.secagg import Roster
 
 __all__ = ["federation_app"]
 
@@ -72,6 +64,10 @@ def _propose(
     retired: Sequence[str] = (),
     rotated: Mapping[str, bytes] | None = None,
 ) -> None:
+    from sumus.cli.keys import fingerprint
+    from sumus.engines import FederationFolder, require_silo_name
+    from sumus.secagg import Roster, changes_between, quorum_of, successor
+
     current = FederationFolder.open(folder).roster
     path = _proposal(folder, current)
     draft = Roster.parse(read_bytes(path).decode()) if path.exists() else None
@@ -124,6 +120,11 @@ def epoch_command(
     """Put the proposed roster into effect: checks that a quorum has signed it, and makes the kits of
     the silos that come.
     """
+    from sumus.cli.keys import fingerprint, require_silos_of
+    from sumus.engines import FederationFolder, change_roster, requests_in
+    from sumus.parties import EPOCHS, agree_on
+    from sumus.secagg import Endorsement, Roster, changes_between
+
     federation = FederationFolder.open(folder)
     current, path = federation.roster, _proposal(folder, federation.roster)
     if not path.exists():
@@ -178,4 +179,7 @@ def _proposal(folder: Path, current: Roster) -> Path:
 
 def _keys(files: Sequence[Path]) -> dict[str, bytes]:
     """Keys by name, from .pub files."""
+    from sumus.cli.keys import read_public
+    from sumus.secagg import public_keys
+
     return public_keys([read_public(path) for path in files])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sumus.books import RunFolder
-from sumus.cli.federation_progress import progress
-from sumus.cli.keys import fingerprint, read_public, require_silos_of
+from sumus.cli.federation_watch import (
+    watch_command,
+    watched_server,
+    watched_training_across,
+)
+from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, begin_log
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -26,27 +31,16 @@ from sumus.cli.options import (
 )
 from sumus.cli.renewal import renew_command
 from sumus.cli.terminal import screen
-from sumus.data import locate
-from sumus.engines import (
-    DEFAULT_ENGINE,
-    ENGINES,
-    REQUEST,
-    TRANSPORT_KEY,
-    Address,
-    FederationFolder,
-    Kit,
-    make_federation,
-    requests_in,
-    train_across,
-)
+from sumus.cli.watching import Watch as Watched, WatchPort
+from sumus.engines import DEFAULT_ENGINE, ENGINES, REQUEST, TRANSPORT_KEY
 from sumus.errors import EngineError, PlanError
-from sumus.parties import ROSTER, Agreement, agree_on, read_rosters
-from sumus.plan import DEFAULT_PLAN
-from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
-    from sumus.engines import Watch
+    from sumus.books import RunFolder
+    from sumus.engines import FederationFolder, Kit, Watch
+    from sumus.parties import Agreement
     from sumus.runs import Start
+    from sumus.watching import FederationWatcher
 
 __all__ = ["federation_app"]
 
@@ -61,6 +55,7 @@ federation_app = typer.Typer(
 
 
 federation_app.command("renew")(renew_command)
+federation_app.command("watch")(watch_command)
 
 
 @federation_app.command("init")
@@ -87,6 +82,10 @@ def init_command(
     """Make a kit for the server, for every silo and for the operator, and the roster that says who
     is who.
     """
+    from sumus.cli.keys import fingerprint, read_public, require_silos_of
+    from sumus.engines import Address, make_federation, requests_in
+    from sumus.parties import agree_on
+
     names = [name.strip() for name in silos.split(",") if name.strip()]
     if len(set(names)) < len(names):
         raise PlanError("--silos", silos, "must name every silo once", "Remove the repeated name.")
@@ -134,6 +133,8 @@ def _show_kits(
     made_here: Sequence[str],
 ) -> None:
     """What was made, what everybody compares, and what comes next."""
+    from sumus.cli.keys import fingerprint
+
     console = screen()
     console.print(
         f"kits for {', '.join(federation.roster.names)}, server and admin are in "
@@ -177,9 +178,15 @@ def start_command(
             help=f"server{TRANSPORT_KEY}, if server{REQUEST} was sent to the coordinator."
         ),
     ] = None,
+    log: LogFile = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    audit_to: AuditTo = None,
+    watch: Watched = False,
+    watch_port: WatchPort = 0,
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
-    from sumus.engines import serve_kit
+    from sumus.engines import Kit, serve_kit
 
     if listen is not None:
         _require_interface(listen)
@@ -192,7 +199,17 @@ def start_command(
     remark = kit.engine.complete(kit.path, SERVER, tls_key, write=True)
     if remark is not None:
         say(remark)
-    raise typer.Exit(serve_kit(kit, listen=listen, say=say))
+    begin = partial(begin_log, log, log_level, log_format, audit_to)
+    place = kit.path / "server.log"
+    with watched_server(watch, port=watch_port, say=say, kit=kit) as tended:
+        ended = serve_kit(
+            kit,
+            listen=listen,
+            log=lambda: begin(party="server", process="start", by_default=place)[0],
+            say=say,
+            tended=tended,
+        )
+    raise typer.Exit(ended)
 
 
 def _require_interface(address: str) -> None:
@@ -236,12 +253,22 @@ def train_command(
             f"[default: {DEFAULT_ENGINE}]."
         ),
     ] = None,
+    log: LogFile = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    watch: Watched = False,
+    watch_port: WatchPort = 0,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
     """Train a plan across machines; stopped at any moment, the same command goes on after the last
     finished round.
     """
+    from sumus.books import RunFolder
+    from sumus.cli.federation_progress import progress
+    from sumus.engines import Kit, train_across
+    from sumus.events import TrainingEnded, TrainingStarted, tell
+
     if (kit is None) == (local is None):
         raise PlanError(
             "--kit",
@@ -254,13 +281,26 @@ def train_command(
             "--engine", engine, "is for --local", "Leave it out: a kit says which engine it is for."
         )
     opened = None if kit is None else Kit.open(kit, "admin")
+    begin_log(log, log_level, log_format, party="operator", process="train")
     console = screen(stderr=json_)
     agreement, start = _started(_agreed(plan, set_, local), start_from, out)
     console.print(guarantee_text(agreement.account))
     if start is not None:
         start.require_fit(agreement.design, void=None)
         console.print(f"starts from {start.origin}", highlight=False, markup=False)
-    with progress(agreement, console, quiet=json_) as watch:
+    began = time.monotonic()
+    tell(TrainingStarted(plan=agreement.plan.hash, rounds=agreement.plan.federation.rounds))
+    with (
+        progress(agreement, console, quiet=json_) as shown,
+        watched_training_across(
+            watch,
+            port=watch_port,
+            say=lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False),
+            agreement=agreement,
+            name="this machine" if opened is None else str(opened.address),
+            shown=shown,
+        ) as (told, watcher),
+    ):
         if opened is not None:
             operator = opened.engine.operator(opened.path)
             try:
@@ -268,7 +308,7 @@ def train_command(
                     operator,
                     agreement,
                     out=out,
-                    watch=watch,
+                    watch=told,
                     rounds_per_job=rounds_per_job,
                     start=start,
                 )
@@ -276,16 +316,17 @@ def train_command(
                 operator.close()
         else:
             path = _train_locally(
-                agreement, out, watch, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
+                agreement, out, told, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
             )
+        page = _finished(path, watcher)
     run = RunFolder.open(path)
     run.verify()
+    tell(TrainingEnded(rounds=run.last_round, seconds=time.monotonic() - began))
     if run.plan.describes:
         from sumus.cli.describe import show_run
 
         show_run(console, run, as_json=json_)
         return
-    page = _report(run)
     summary = {**(run.summary or {}), "run": str(path), "void": run.void}
     if json_:
         print_json(summary)
@@ -306,15 +347,14 @@ def _started(
     the plan names if a run of this machine has released it; otherwise the server looks among its
     own runs.
     """
+    from sumus.parties import agree_on
+
     if given is None and agreement.plan.training.start_from is None:
         return agreement, None
     from sumus.runs import Start, find_start, with_start
 
     if given is not None:
         start = Start.read(given)
-        if start.frozen is not None:
-            rule = "holds layers that are not trained, which silos of other machines cannot have"
-            raise PlanError("start_from", str(given), rule, "Use `sumus train`.")
         plan = with_start(agreement.plan, start)
         return agreement if plan == agreement.plan else agree_on(plan), start
     try:
@@ -325,6 +365,8 @@ def _started(
 
 def _measured_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
     """The headline measure of the released model, or why it is not known."""
+    from sumus.tasks import CONFIDENCE
+
     measure = run.plan.task.headline
     value = summary.get(measure.name)
     if value is not None:
@@ -341,6 +383,22 @@ def _measured_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
     return f"{measure.name} of the released model was not measured: {why}"
 
 
+def _finished(path: Path, watcher: FederationWatcher | None) -> Path | None:
+    """The run's page, where there is one and the report extra is installed; whoever watches is told
+    where it is.
+    """
+    from sumus.books import RunFolder
+
+    run = RunFolder.open(path)
+    run.verify()
+    page = None if run.plan.describes else _report(run)
+    if watcher is not None:
+        from sumus.watching import Result
+
+        watcher.finished(Result(run=str(path), report="" if page is None else str(page)))
+    return page
+
+
 def _report(run: RunFolder) -> Path | None:
     """The run's page, where the report extra is installed."""
     if importlib.util.find_spec("jinja2") is None:
@@ -353,6 +411,9 @@ def _report(run: RunFolder) -> Path | None:
 
 
 def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agreement:
+    from sumus.parties import agree_on
+    from sumus.plan import DEFAULT_PLAN
+
     if plan is None:
         if local is None:
             raise PlanError(
@@ -390,7 +451,8 @@ def _train_locally(
     engine: str,
     start: Start | None,
 ) -> Path:
-    from sumus.engines import LocalProcesses
+    from sumus.data import locate
+    from sumus.engines import LocalProcesses, train_across
 
     data = agreement.plan.data
     with tempfile.TemporaryDirectory(prefix="sumus-local-") as temporary:
@@ -427,6 +489,8 @@ def status_command(
     """Which silos are connected, and what the latest jobs did; exit code 6 unless a round could
     begin.
     """
+    from sumus.engines import Kit
+
     opened = Kit.open(kit, "admin")
     operator = opened.engine.operator(opened.path)
     needed, names = _needed(opened, plan)
@@ -467,6 +531,8 @@ def _needed(kit: Kit, plan: Path | None) -> tuple[int, tuple[str, ...]]:
     """How many silos a round needs and which there are: by the plan, otherwise all of the roster,
     otherwise anybody.
     """
+    from sumus.parties import ROSTER, agree_on, read_rosters
+
     kits_plan = kit.state / "plan.toml"
     if plan is not None or kits_plan.is_file():
         agreement = agree_on(load_plan(plan or kits_plan, None))

@@ -5,35 +5,26 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 from rich.console import Console
 
-from sumus.books import Policy, state_directory
-from sumus.cli.dataset_total import ledger_text
-from sumus.cli.keys import fingerprint as shown_fingerprint, require_silos_of
+from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, leave_log
 from sumus.cli.options import guarantee_text
-from sumus.cli.passphrases import PassphraseFile, opened_identity
-from sumus.cli.pinning import pin_line, pinned_text, require_pinned
+from sumus.cli.passphrases import PassphraseFile
 from sumus.cli.terminal import screen
-from sumus.data import left_out_lines
-from sumus.engines import TRANSPORT_KEY, Kit, UnixUser
+from sumus.cli.watching import Watch, WatchPort
+from sumus.engines import TRANSPORT_KEY
 from sumus.errors import DataError, PolicyError, StorageError
-from sumus.files import read_toml
-from sumus.parties import (
-    SeenLedger,
-    Site,
-    agree_on,
-    approve,
-    own_releases,
-    read_rosters,
-    require_unchanged,
-    settle,
-    vault_folder,
-)
-from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster, RosterHistory
+from sumus.files import read_bytes, read_toml
+
+if TYPE_CHECKING:
+    from sumus.books import Policy
+    from sumus.engines import Kit
+    from sumus.parties import Site
+    from sumus.plan import TrainingPlan
+    from sumus.secagg import Identity, Roster, RosterHistory
 
 __all__ = ["join_app"]
 
@@ -88,10 +79,20 @@ def join_command(
         Path | None,
         typer.Option(help="Write units for systemd into this folder instead of starting."),
     ] = None,
+    watch: Watch = False,
+    watch_port: WatchPort = 0,
     new_ledger: Annotated[
         bool,
         typer.Option(
             "--new-ledger", help="Begin at ε = 0 although this silo's ledger is gone or cut."
+        ),
+    ] = False,
+    never_run: Annotated[
+        bool,
+        typer.Option(
+            "--never-run",
+            help="In a vault that was restored: this silo has never run the plans that its backup "
+            "does not know.",
         ),
     ] = False,
     check: Annotated[
@@ -100,10 +101,29 @@ def join_command(
             "--check", help="Check everything, say what would be agreed to, write nothing, and end."
         ),
     ] = False,
+    log: LogFile = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    audit_to: AuditTo = None,
 ) -> None:
     """Join a federation: runs until it is stopped, and starts again what dies. Keys, records and
     ledger stay in a process of their own, the vault; the engine's process only relays bytes.
     """
+    from sumus.books import Policy, state_directory
+    from sumus.cli.dataset_total import ledger_text
+    from sumus.cli.keys import fingerprint as shown_fingerprint
+    from sumus.cli.pinning import pinned_text, require_pinned
+    from sumus.engines import Kit, certificates_in
+    from sumus.parties import (
+        SeenLedger,
+        Site,
+        digest_of,
+        require_known,
+        require_unchanged,
+        silo_trail,
+    )
+    from sumus.plan import TrainingPlan
+
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault, passphrase_file)
     if not check:
         from sumus.engines import require_free
@@ -124,8 +144,8 @@ def join_command(
     if not new_ledger:
         seen.require_whole()
     console.print(ledger_text(site.ledger))
-    for approved in plans:
-        _show(console, approved, member, site, rules)
+    shown = [_show(console, approved, member, site, rules) for approved in plans]
+    require_known(member.vault, shown, never_run=never_run, write=False)
     own_key = tls_key or _beside(identity)
     remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=not check)
     if remark is not None:
@@ -138,8 +158,10 @@ def join_command(
 
     member.settle(source, rules, policy_text)
     if new_ledger:
-        seen.forget()
-    approve(member.vault, plans)
+        seen.forget(silo_trail(member.vault))
+    member.approve(plans, site, rules, never_run=never_run)
+    certificates = digest_of(*map(read_bytes, certificates_in(kit)))
+    silo_trail(member.vault).notice(certificates=certificates)
     records = Path(source) if site.is_file else None
     if units is not None:
         written = write_units(
@@ -156,7 +178,9 @@ def join_command(
     secret = [member.vault, state_directory(), records, identity]
     relaying = _separated(console, user, kit, [path for path in secret if path is not None])
     console.print(f"joining; logs and refusals in {member.vault}", soft_wrap=True)
-    command = silo_command(kit, member.vault, user=relaying)
+    leave_log(log, log_level, log_format, audit_to)
+    page = watch_port if watch else None
+    command = silo_command(kit, member.vault, user=relaying, watch_port=page)
     if member.passphrase is not None:
         _put_on_standard_input(member.passphrase)
     os.execv(command[0], command)  # noqa: S606 - what stays holds neither key nor record
@@ -181,6 +205,9 @@ class _Member:
         """As the kit's roster says, with the key that was given, kept by the vault or, in a trial,
         brought by the kit.
         """
+        from sumus.cli.passphrases import opened_identity
+        from sumus.parties import read_rosters, vault_folder
+
         rosters = read_rosters(kit.state)
         folder = (vault or vault_folder(rosters.first, kit.party)).absolute()
         kept = folder / "identity.key"
@@ -208,6 +235,8 @@ class _Member:
 
     def require_no_ledger_in_kit(self) -> None:
         """What was entered into a ledger below the kit must not be forgotten."""
+        from sumus.books import state_directory
+
         for ledger in sorted(self.kit.state.glob("ledger-*.jsonl")):
             raise StorageError(
                 f"{ledger} counts releases, and ledgers are kept in {state_directory()}. Run: sumus "
@@ -218,6 +247,8 @@ class _Member:
         """The plan that came with the kit: somebody else's choice, so the silo's policy must name
         it.
         """
+        from sumus.plan import TrainingPlan
+
         path = self.kit.state / "plan.toml"
         if not path.exists():
             raise DataError("the kit brings no plan. Give the plan this silo approves with --plan.")
@@ -234,6 +265,9 @@ class _Member:
 
     def settle(self, source: str, rules: Policy, policy_text: str) -> None:
         """Write the vault; a key that the kit brought is in the vault only from then on."""
+        from sumus.books import state_directory
+        from sumus.parties import settle
+
         state_directory().mkdir(parents=True, exist_ok=True, mode=0o700)
         settle(
             self.vault,
@@ -246,11 +280,24 @@ class _Member:
         )
         (self.kit.state / "identity.key").unlink(missing_ok=True)
 
+    def approve(
+        self, plans: list[TrainingPlan], site: Site, rules: Policy, *, never_run: bool
+    ) -> None:
+        """Put plans among those that this silo runs; one that was cancelled begins again."""
+        from sumus.parties import approve, own_releases
+
+        for agreement in approve(self.vault, plans, never_run=never_run):
+            own_releases(agreement, site.ledger, rules, silo=self.identity.name).begin_again()
+
 
 def _show(
     console: Console, approved: TrainingPlan, member: _Member, site: Site, rules: Policy
-) -> None:
-    """What the silo agrees to with a plan; raises if it must not."""
+) -> TrainingPlan:
+    """What the silo agrees to with a plan, which is returned as it runs; raises if it must not."""
+    from sumus.cli.keys import require_silos_of
+    from sumus.data import left_out_lines
+    from sumus.parties import agree_on, own_releases
+
     training = approved.training
     console.print(f"model, features     {training.model}, {training.features}", markup=False)
     rules.check_imports(approved)
@@ -273,6 +320,7 @@ def _show(
         console.print(f"  left out     {line}; nobody else is told", markup=False)
     for line in loaded.remarks:
         console.print(f"  notice       {line}; nobody else is told", markup=False)
+    return agreement.plan
 
 
 def _put_on_standard_input(passphrase: bytes) -> None:
@@ -296,6 +344,8 @@ def _beside(identity: Path | None) -> Path | None:
 
 def _end_check(rules: Policy, roster: Roster) -> None:
     """The last words of a dry run."""
+    from sumus.cli.pinning import pin_line
+
     console = screen()
     if rules.roster_fingerprint is None:
         console.print(
@@ -310,6 +360,8 @@ def _separated(console: Console, user: str | None, kit: Path, secret: list[Path]
     """Give the kit to the engine's user, who must be able to read nothing secret; without one, say
     what that means.
     """
+    from sumus.engines import UnixUser
+
     relaying = None if user is None else UnixUser.named(user)
     if relaying is None or relaying.is_this_one:
         console.print(

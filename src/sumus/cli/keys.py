@@ -6,17 +6,17 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sumus.cli.options import AsJson, print_json
-from sumus.cli.passphrases import PassphraseFile, new_passphrase, opened_identity
-from sumus.engines import REQUEST, TRANSPORT_KEY, new_request
+from sumus.cli.passphrases import PassphraseFile
 from sumus.errors import PlanError, StorageError
 from sumus.files import read_bytes, replace_atomically
-from sumus.randomness import RandomSource
-from sumus.secagg import SERVER_NAME, Identity, Roster, protect
+
+if TYPE_CHECKING:
+    from sumus.secagg import Roster
 
 __all__ = ["fingerprint", "grouped", "keys_app", "read_public", "require_silos_of"]
 
@@ -46,6 +46,11 @@ def new(
     """Make a new identity and a key for the transport: NAME.key and NAME.tls.key stay secret with
     this silo, NAME.pub and NAME.csr go to the coordinator.
     """
+    from sumus.cli.passphrases import new_passphrase
+    from sumus.engines import REQUEST, TRANSPORT_KEY, new_request
+    from sumus.randomness import RandomSource
+    from sumus.secagg import Identity, protect
+
     identity = Identity.generate(name, RandomSource())
     text = identity.secret_text()
     if passphrase or passphrase_file is not None:
@@ -78,6 +83,9 @@ def protect_command(
     as_json: AsJson = False,
 ) -> None:
     """Protect a key with a passphrase, or give it another one."""
+    from sumus.cli.passphrases import new_passphrase, opened_identity
+    from sumus.secagg import protect
+
     text = read_bytes(file).decode(errors="replace")
     identity, _ = opened_identity(text, old_passphrase_file)
     replace_atomically(
@@ -105,6 +113,9 @@ def roster(
     """Assemble the roster from the .pub files of silos and server, and print its fingerprint, to be
     compared by every silo.
     """
+    from sumus.randomness import RandomSource
+    from sumus.secagg import SERVER_NAME, Identity, Roster
+
     lines = [read_public(path) for path in public_files]
     made = None
     if not any(line.split(" ")[0] == SERVER_NAME for line in lines):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,12 +14,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sumus.books import Ledger, RunSpending, Total, rounded_up, state_directory
-from sumus.cli.ledger_composed import Composed, composed
-from sumus.cli.ledger_plots import BLOCKS, LETTERS, bars, draw_ledger, limit_of, steps_of
 from sumus.cli.options import AsJson, PlotFolder, print_json
+from sumus.cli.reservations import cancel_command, reservations_json, show_reservations
 from sumus.cli.terminal import Hanging, screen
 from sumus.errors import PlanError, StorageError
+
+if TYPE_CHECKING:
+    from sumus.books import Ledger, RunSpending, Total
+    from sumus.cli.ledger_composed import Composed
 
 __all__ = ["ledger_app"]
 
@@ -28,6 +30,8 @@ ledger_app = typer.Typer(
     invoke_without_command=True,
     add_completion=False,
 )
+
+ledger_app.command("cancel")(cancel_command)
 
 _NEIGHBOURS = {
     "record": "one record, add or remove",
@@ -81,6 +85,9 @@ def show_command(
     """What every run on a data set has released, and all of it added up; composed as well where the
     run folders are at hand.
     """
+    from sumus.books import state_directory
+    from sumus.cli.ledger_plots import draw_ledger
+
     ledgers = _chosen(dataset, state)
     drawn = {
         ledger.path: [path for unit in _units(ledger) for path in draw_ledger(ledger, unit, plot)]
@@ -109,6 +116,8 @@ def verify_command(dataset: DataSet = None, state: State = None, as_json: AsJson
     """Recompute every hash of a ledger; fails on the first line that was changed, added or
     removed.
     """
+    from sumus.books import state_directory
+
     checked = [
         {
             "dataset": ledger.dataset,
@@ -138,6 +147,8 @@ def move_command(
     """Have an old ledger counted with the others: its releases go on the ledger of the same data
     set, and its files are set aside.
     """
+    from sumus.books import Ledger
+
     old = Ledger.at(file)
     ledger = Ledger.of_dataset(old.dataset, state=state)
     moved = ledger.adopt(old)
@@ -150,6 +161,8 @@ def move_command(
 
 
 def _chosen(dataset: str | None, state: Path | None) -> list[Ledger]:
+    from sumus.books import Ledger
+
     if dataset is None:
         return Ledger.all(state=state)
     ledger = Ledger.of_dataset(dataset, state=state)
@@ -167,6 +180,9 @@ def _units(ledger: Ledger) -> list[str]:
 
 
 def _as_json(ledger: Ledger, compose: Path | None, files: list[Path]) -> dict[str, Any]:
+    from sumus.books import limit_of, steps_of
+    from sumus.cli.ledger_composed import composed
+
     units = _units(ledger)
     totals = [] if compose is None else [composed(ledger, unit, compose) for unit in units]
     told = {
@@ -179,6 +195,7 @@ def _as_json(ledger: Ledger, compose: Path | None, files: list[Path]) -> dict[st
         "head": ledger.head,
         "runs": [asdict(spent) for spent in ledger.runs()],
         "totals": [asdict(ledger.total(unit)) for unit in units],
+        "reservations": reservations_json(ledger),
         "max_epsilon": limit_of(ledger),
         "steps": {
             unit: [asdict(step) | {"after": step.after} for step in steps_of(ledger, unit)]
@@ -193,6 +210,8 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
     """One table for all runs that protect the same and count on the same: it fits an ordinary
     terminal.
     """
+    from sumus.cli.ledger_composed import composed
+
     groups: dict[tuple[str, str], list[RunSpending]] = {}
     for spent in ledger.runs():
         groups.setdefault((spent.neighbours, spent.trust), []).append(spent)
@@ -220,10 +239,13 @@ def _show(console: Console, ledger: Ledger, compose: Path | None) -> None:
         if found is not None:
             console.print(Hanging(Text(_composed_text(found))))
         _show_bars(console, ledger, unit)
+    show_reservations(console, ledger)
     console.print(f"  last hash {ledger.head}\n", style="dim", highlight=False, soft_wrap=True)
 
 
 def _composed_text(found: Composed) -> str:
+    from sumus.books import rounded_up
+
     many = "1 run" if len(found.runs) == 1 else f"{len(found.runs)} runs"
     proved = "every part proved" if found.proved else "NOT PROVED in part"
     if not found.runs:
@@ -244,6 +266,9 @@ def _added_text(found: Composed) -> str:
 
 def _show_bars(console: Console, ledger: Ledger, unit: str) -> None:
     """What each run has spent on top of those before, up to the limit."""
+    from sumus.books import limit_of, steps_of
+    from sumus.cli.ledger_plots import BLOCKS, LETTERS, bars
+
     steps, limit = steps_of(ledger, unit), limit_of(ledger)
     if not steps:
         return
@@ -279,6 +304,8 @@ def _show_below_each_other(console: Console, runs: list[RunSpending]) -> None:
 
 
 def _row(spent: RunSpending) -> tuple[str, ...]:
+    from sumus.books import rounded_up
+
     name = spent.run if spent.purpose == "model" else f"{spent.run} ({spent.purpose})"
     return (
         name,
@@ -291,6 +318,8 @@ def _row(spent: RunSpending) -> tuple[str, ...]:
 
 
 def _total_line(total: Total) -> str:
+    from sumus.books import rounded_up
+
     if math.isinf(total.epsilon):
         return f"total: no bound for one {total.unit}"
     proved = "every part proved" if total.proved else "NOT PROVED in part"

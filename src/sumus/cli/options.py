@@ -18,10 +18,10 @@ from rich.text import Text
 from sumus.cli.terminal import Hanging, screen
 from sumus.errors import PlanError
 from sumus.files import closest
-from sumus.plan import ENCODINGS, TrainingPlan
 
 if TYPE_CHECKING:
     from sumus.guarantee import Account
+    from sumus.plan import TrainingPlan
 
 __all__ = [
     "AsJson",
@@ -81,6 +81,8 @@ def load_plan(
         needs_records: refuse a plan that names none; otherwise the embedded digits stand in for
             them, and that is said.
     """
+    from sumus.plan import TrainingPlan
+
     plan = with_overrides(_stored_plan(Path(path)) or TrainingPlan.load(path), overrides)
     if plan.data.name is None and plan.data.path is None and plan.data.objects is None:
         fix = (
@@ -133,6 +135,8 @@ def with_overrides(plan: TrainingPlan, overrides: Sequence[str] | None) -> Train
 
 def known_encoding(name: str) -> str:
     """The encoding of a text table that `--encoding` names, or a refusal."""
+    from sumus.plan import ENCODINGS
+
     if name.lower() not in ENCODINGS:
         rule = "must be an encoding of text files"
         raise PlanError("--encoding", name, rule, closest(name.lower(), ENCODINGS))

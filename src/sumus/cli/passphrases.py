@@ -7,14 +7,15 @@ from __future__ import annotations
 import stat
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sumus.errors import DataError, StorageError
 from sumus.files import read_bytes
-from sumus.parties import credential_passphrase
-from sumus.secagg import Identity, is_protected, open_identity
+
+if TYPE_CHECKING:
+    from sumus.secagg import Identity
 
 __all__ = ["PassphraseFile", "asked_passphrase", "new_passphrase", "opened_identity"]
 
@@ -32,6 +33,8 @@ PassphraseFile = Annotated[
 
 def opened_identity(text: str, file: Path | None) -> tuple[Identity, bytes | None]:
     """An identity, and the passphrase if it took one."""
+    from sumus.secagg import Identity, is_protected, open_identity
+
     if not is_protected(text):
         return Identity.parse(text), None
     passphrase = asked_passphrase(file, "Passphrase of the key")
@@ -40,6 +43,8 @@ def opened_identity(text: str, file: Path | None) -> tuple[Identity, bytes | Non
 
 def asked_passphrase(file: Path | None, question: str) -> bytes:
     """A passphrase that exists already."""
+    from sumus.parties import credential_passphrase
+
     given = _from_file(file) if file is not None else credential_passphrase()
     return given if given is not None else _prompted(question, confirm=False)
 

@@ -6,24 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from sumus.cli.advice import show_advice
-from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import AsJson, Overrides, console, guarantee_text, load_plan, print_json
 from sumus.errors import PlanError, StorageError
-from sumus.guarantee import (
-    Account,
-    AlgorithmCost,
-    Comparison,
-    NoiseDesign,
-    calibrated,
-    certify,
-    compare,
-)
+
+if TYPE_CHECKING:
+    from sumus.guarantee import Account, AlgorithmCost, Comparison, NoiseDesign
 
 __all__ = ["plan_app"]
 
@@ -61,6 +53,10 @@ def plan(
     """Calibrate a plan: the noise every silo must add, what it costs on the wire, and what other
     algorithms would need.
     """
+    from sumus.cli.advice import show_advice
+    from sumus.cli.dataset_total import spent_so_far
+    from sumus.guarantee import calibrated, certify, compare
+
     chosen = load_plan(path, overrides, needs_records=False)
     if advise:
         show_advice(chosen, skew, path=path, as_json=as_json)
@@ -119,6 +115,8 @@ def _facts(design: NoiseDesign, account: Account) -> dict[str, Any]:
 
 
 def _show(design: NoiseDesign, account: Account) -> None:
+    from sumus.cli.dataset_total import spent_text
+
     screen, facts = console(), _facts(design, account)
     screen.print(guarantee_text(account), soft_wrap=True)
     screen.print(spent_text(design.plan))

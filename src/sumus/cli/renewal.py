@@ -9,7 +9,6 @@ import typer
 
 from sumus.cli.options import AsJson, print_json
 from sumus.cli.terminal import screen
-from sumus.engines import FederationFolder, Kit, requests_in
 
 __all__ = ["renew_command"]
 
@@ -28,6 +27,8 @@ def renew_command(
     """Make new certificates for all parties, from the authority that `init` left: no secret
     travels, no key changes.
     """
+    from sumus.engines import FederationFolder, Kit, requests_in
+
     federation = FederationFolder.open(folder)
     kit = Kit.open(federation.kit(SERVER), "server")
     requests = {} if keys is None else requests_in(keys, (*federation.roster.names, SERVER))

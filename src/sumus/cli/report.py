@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sumus.books import RunFolder
 from sumus.cli.options import AsJson, print_json
 from sumus.errors import PlanError, StorageError
 
 if TYPE_CHECKING:
+    from sumus.books import RunFolder
     from sumus.parties import EvidenceAudit
 
 __all__ = ["evidence_of", "report_command"]
@@ -44,6 +44,8 @@ def report_command(
     """One self-contained HTML page: the guarantee in words, every round, the plan and the hash
     chain; of a run across machines also who signed. Two sheets on paper. Needs no network.
     """
+    from sumus.books import RunFolder
+
     paths = list(dict.fromkeys(path.resolve() for path in runs))
     folders = [RunFolder.open(path) for path in paths]
     counted = [folder for folder in folders if folder.plan.describes]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sumus.books import state_directory
 from sumus.cli.options import AsJson, print_json
-from sumus.errors import PlanError, StorageError
-from sumus.parties import retire
+from sumus.cli.vaults import vault_of
+from sumus.errors import StorageError
 
 __all__ = ["keys_app"]
 
@@ -28,7 +26,9 @@ def retire_silo(
     """End a federation at this silo: destroy its key and the secrets of its sessions, keep ledger,
     evidence and refusals. There is no way back.
     """
-    folder = _vault_of(vault)
+    from sumus.parties import retire
+
+    folder = vault_of(vault)
     if not yes and not typer.confirm(
         f"Destroy the secrets in {folder}? The silo cannot take part in this federation again",
         err=True,
@@ -42,18 +42,3 @@ def retire_silo(
     typer.echo(
         "kept ledger, evidence, refusals; destroy backups of sessions/ and every copy of the key too"
     )
-
-
-def _vault_of(given: str) -> Path:
-    if Path(given).is_dir():
-        return Path(given)
-    found = sorted(state_directory().glob(f"silos/*/{given}")) if "/" not in given else []
-    if len(found) != 1:
-        places = ", ".join(map(str, found)) or "none"
-        raise PlanError(
-            "VAULT",
-            given,
-            f"must be a folder, or the name of one vault (found {places})",
-            "Give the folder that `sumus join` named.",
-        )
-    return found[0]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from sumus.books import RoundEntry, RunFolder, rounded_up
-from sumus.cli.comparison import show_comparison
-from sumus.cli.dataset_total import after_text, before_text
+from sumus.cli.logs import LogFile, LogFormat, LogLevel, begin_log
 from sumus.cli.options import (
     AsJson,
     MaxEpsilon,
@@ -28,14 +26,15 @@ from sumus.cli.options import (
     print_json,
 )
 from sumus.cli.terminal import animates, screen
-from sumus.data import FederatedData, left_out_lines, public_facts
+from sumus.cli.watching import Watch, WatchPort, watched_training
 from sumus.errors import PlanError
-from sumus.guarantee import Account, NoiseDesign
-from sumus.plan import DEFAULT_PLAN
-from sumus.tasks import CONFIDENCE
 
 if TYPE_CHECKING:
+    from sumus.books import RoundEntry
+    from sumus.data import FederatedData
+    from sumus.guarantee import Account, NoiseDesign
     from sumus.runs import TrainedRun
+    from sumus.watching import TrainingWatcher
 
 __all__ = ["train_app"]
 
@@ -80,10 +79,28 @@ def train_command(
     ] = True,
     max_epsilon: MaxEpsilon = None,
     report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
+    watch: Watch = False,
+    watch_port: WatchPort = 0,
+    log: LogFile = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
     """Train a model across silos with differential privacy and secure aggregation."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from sumus.books import RunFolder, rounded_up
+    from sumus.cli.dataset_total import before_text
+    from sumus.data import left_out_lines, public_facts
+    from sumus.plan import DEFAULT_PLAN
+
     if resume is not None and (plan is not None or set_ or start_from is not None):
         raise PlanError(
             "--resume",
@@ -91,6 +108,7 @@ def train_command(
             "cannot stand beside a plan, --set or --start-from",
             "The run folder holds its plan.",
         )
+    begin_log(log, log_level, log_format, party="operator", process="train")
     console = screen(stderr=json_)
     chosen = None if resume is not None else load_plan(plan or DEFAULT_PLAN, set_)
     vanishing = _vanishing(drop or [])
@@ -124,7 +142,16 @@ def train_command(
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=json_ or not animates(console)) as bar:
+    with (
+        watched_training(
+            watch,
+            port=watch_port,
+            say=lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False),
+            options=options,
+            simulated=seed is not None,
+        ) as watchers,
+        Progress(*columns, console=console, disable=json_ or not animates(console)) as bar,
+    ):
         task = bar.add_task("round", total=None, state="")
         bound: str | None = None
 
@@ -185,8 +212,9 @@ def train_command(
             progress=progress,
             begun=begun,
             comparing=comparing,
+            callbacks=watchers,
         )
-    page = _write_report(run) if report else None
+        page = _write_report(run, watchers) if report else None
     if json_:
         print_json(run.summary())
     else:
@@ -194,6 +222,11 @@ def train_command(
 
 
 def _show(console: Console, run: TrainedRun, page: Path | None) -> None:
+    from sumus.books import RunFolder
+    from sumus.cli.comparison import show_comparison
+    from sumus.cli.dataset_total import after_text
+    from sumus.tasks import CONFIDENCE
+
     measure = run.plan.task.headline
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("training")
@@ -264,6 +297,8 @@ def _show_measures(console: Console, run: TrainedRun) -> None:
 
 def _guarantee(run: TrainedRun) -> str:
     """What the score was bought with, in a few words."""
+    from sumus.books import rounded_up
+
     if run.account is None:
         return "none"
     if run.void:
@@ -272,13 +307,17 @@ def _guarantee(run: TrainedRun) -> str:
     return f"ε ≤ {rounded_up(run.account.epsilon)}, δ = {run.account.delta:g}, {proved}"
 
 
-def _write_report(run: TrainedRun) -> Path | None:
+def _write_report(run: TrainedRun, watchers: Sequence[TrainingWatcher]) -> Path | None:
+    from sumus.books import RunFolder
+
     if importlib.util.find_spec("jinja2") is None:
         return None  # the report extra is not installed; `sumus report` says how to get it
     from sumus.report import write_report
 
     page = run.path / "report.html"
     write_report([RunFolder.open(run.path)], page)
+    for watcher in watchers:
+        watcher.reported(page)
     return page
 
 

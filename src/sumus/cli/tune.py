@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sumus.books import Ledger, dataset_of, rounded_up
-from sumus.cli.dataset_total import spent_so_far, spent_text
 from sumus.cli.options import (
     AsJson,
     MaxEpsilon,
@@ -24,11 +21,10 @@ from sumus.cli.options import (
 )
 from sumus.errors import PlanError
 from sumus.files import replace_atomically
-from sumus.plan import TrainingPlan
-from sumus.tuning import SearchSpace, default_space
 
 if TYPE_CHECKING:
-    from sumus.tuning import Tuned, TuneOptions
+    from sumus.plan import TrainingPlan
+    from sumus.tuning import SearchSpace, Tuned, TuneOptions
 
 __all__ = ["tune_app"]
 
@@ -87,6 +83,9 @@ def tune_command(
     """Search hyper-parameters on the training records alone: 70 % train, 30 % score, test records
     stay unseen.
     """
+    from sumus.cli.dataset_total import spent_so_far, spent_text
+    from sumus.tuning import SearchSpace, default_space
+
     chosen = load_plan(plan, set_).moved_to(out)
     modules_of_current_folder()
     searched = default_space(chosen) if space is None else SearchSpace.load(space)
@@ -140,6 +139,14 @@ def tune_command(
 
 
 def _search(plan: TrainingPlan, space: SearchSpace, options: TuneOptions, *, quiet: bool) -> Tuned:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     from sumus.tuning import tune
 
     screen = console()
@@ -182,6 +189,8 @@ def _accounted(
 ) -> None:
     import numpy as np
 
+    from sumus.books import Ledger, dataset_of, rounded_up
+    from sumus.cli.dataset_total import spent_so_far, spent_text
     from sumus.tuning import accounted_tuning
 
     if not plan.rules.private:

@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from sumus.data.loading import (
         load as load,
         load_silo as load_silo,
-        load_table as load_table,
         public_facts as public_facts,
     )
     from sumus.data.locations import cache_folder as cache_folder
     from sumus.data.object_arrays import array_of as array_of, features_of as features_of
     from sumus.data.objects import from_arrays as from_arrays
+    from sumus.data.own_files import load_table as load_table
     from sumus.data.sets.cifar10 import (
         FEATURE_PIXELS as FEATURE_PIXELS,
         cifar10_images as cifar10_images,
@@ -105,11 +105,12 @@ __getattr__, __dir__, __all__ = door(
     frames="columns_of",
     given_tables="GivenTable given_table",
     labels="as_text holds_numbers parse_numbers readable_numbers",
-    loading="load load_silo load_table public_facts",
+    loading="load load_silo public_facts",
     locations="cache_folder",
     catalogue_entry="NamedSet",
     object_arrays="array_of features_of",
     objects="from_arrays",
+    own_files="load_table",
     sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.columns import TextColumn
-from sumus.data.encoding import Encoding
 from sumus.data.partition import deal, split, split_by_record
 from sumus.data.persons import PersonRules, by_person
 from sumus.data.silos import FederatedData, Records, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 from sumus.tasks import Labels
+
+if TYPE_CHECKING:
+    from sumus.data.columns import TextColumn
+    from sumus.data.encoding import Encoding
 
 __all__ = ["Pool", "federate", "federate_by_record", "silo_titles", "silos_by_record"]
 

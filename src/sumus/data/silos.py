@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sumus.data.encoding import Encoding
 from sumus.errors import DataError
 from sumus.plan import PublicFacts
 from sumus.tasks import LabelFacts
+
+if TYPE_CHECKING:
+    from sumus.data.encoding import Encoding
 
 __all__ = ["FederatedData", "Records", "SiloRecords"]
 

@@ -6,7 +6,8 @@ of the parties. A silo is two processes (`silo_processes`): its
 vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
 and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
 `training` goes from job to job, `on_this_machine` brings up a whole federation, `processes` keeps
-processes alive, `serving` the server's.
+processes alive, `serving` the server's. `live_file` and `presence` are what a server's own process
+says to whoever watches it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sumus.engines.engine import (
         Address as Address,
         Engine as Engine,
+        Look as Look,
         Operator as Operator,
         Outcome as Outcome,
         Watch as Watch,
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
         make_federation as make_federation,
         require_silo_name as require_silo_name,
     )
-    from sumus.engines.kit import Kit as Kit
+    from sumus.engines.key_files import REQUEST as REQUEST, TRANSPORT_KEY as TRANSPORT_KEY
+    from sumus.engines.kit import Kit as Kit, certificates_in as certificates_in
     from sumus.engines.on_this_machine import LocalProcesses as LocalProcesses
-    from sumus.engines.processes import supervise as supervise
+    from sumus.engines.processes import supervise as supervise, until_stopped as until_stopped
     from sumus.engines.registry import (
         DEFAULT_ENGINE as DEFAULT_ENGINE,
         ENGINES as ENGINES,
@@ -45,28 +48,29 @@ if TYPE_CHECKING:
     )
     from sumus.engines.training import train_across as train_across
     from sumus.engines.transport_keys import (
-        REQUEST as REQUEST,
-        TRANSPORT_KEY as TRANSPORT_KEY,
         new_request as new_request,
         requests_in as requests_in,
     )
     from sumus.engines.units import write_units as write_units
     from sumus.engines.unix_user import UnixUser as UnixUser
+    from sumus.engines.watched import Looking as Looking
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    engine="Address Engine Operator Outcome Watch",
+    engine="Address Engine Look Operator Outcome Watch",
     epochs="change_roster",
     federation_folder="FederationFolder make_federation require_silo_name",
-    kit="Kit",
+    key_files="REQUEST TRANSPORT_KEY",
+    kit="Kit certificates_in",
     on_this_machine="LocalProcesses",
-    processes="supervise",
+    processes="supervise until_stopped",
     registry="DEFAULT_ENGINE ENGINES engine_named",
     relay="Relay",
     serving="serve_kit",
     silo_processes="require_free silo_command",
     training="train_across",
-    transport_keys="REQUEST TRANSPORT_KEY new_request requests_in",
+    transport_keys="new_request requests_in",
     units="write_units",
     unix_user="UnixUser",
+    watched="Looking",
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Address",
     "Engine",
+    "Look",
     "Operator",
     "Outcome",
     "Watch",
@@ -81,6 +82,24 @@ class Outcome:
     refused: bool = False
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What an operator sees when it looks once.
+
+    Args:
+        silos: that are connected.
+        job: the latest one; None: there was none.
+        running: whether it goes on.
+        news: how far it is, as `Watch` is told; None: it does not say.
+    """
+
+    silos: tuple[str, ...]
+    job: str | None = None
+    running: bool = False
+    news: Mapping[str, Any] | None = None
+
+
 def told_outcome(state: Mapping[str, Any]) -> str:
     """How a job ended, in words that do not say more than what happened."""
     refusals = state.get("refusals") or {}
@@ -131,6 +150,15 @@ class Operator(Protocol):
     def system(self) -> dict[str, Any]:
         """What the server says of itself: `server` in words, `silos` that are connected with the
         time they were last heard of, its latest `jobs`.
+        """
+        ...
+
+    def look(self, known: str | None, after: int) -> Look:
+        """Look once, without waiting for a server that is away: raises `EngineError` then.
+
+        Args:
+            known: the job that was seen last; a later one is told with its plan (`plan`, TOML).
+            after: rounds of the run that are known already, of any job of its plan.
         """
         ...
 
@@ -212,6 +240,12 @@ class Engine(Protocol):
 
     def join(self, kit: Path) -> list[str]:
         """Close a silo's kit down, and return the command line of the silo's process."""
+        ...
+
+    def present(self, kit: Path) -> Mapping[str, float] | None:
+        """The silos that the server of this kit is connected with, and since when (Unix time), as
+        its own process says; None: it does not say.
+        """
         ...
 
     def operator(self, kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:

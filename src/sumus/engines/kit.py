@@ -21,7 +21,15 @@ from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError, PlanError
 from sumus.files import parse_toml, toml_value
 
-__all__ = ["ADMIN", "SERVER", "SERVER_KEY", "STATE_FOLDER", "Kit", "write_kit_file"]
+__all__ = [
+    "ADMIN",
+    "SERVER",
+    "SERVER_KEY",
+    "STATE_FOLDER",
+    "Kit",
+    "certificates_in",
+    "write_kit_file",
+]
 
 SERVER, ADMIN = "server", "admin"
 SERVER_KEY = "server.key"
@@ -31,8 +39,9 @@ STATE_FOLDER = "sumus"
 _README = {
     SERVER: "Serve it:\n\n    sumus federation start {kit}\n",
     ADMIN: (
-        "See who is connected, then train:\n\n    sumus federation status --kit {kit}\n"
+        "See who is connected, train, and watch:\n\n    sumus federation status --kit {kit}\n"
         "    sumus federation train PLAN --kit {kit}\n"
+        "    sumus federation watch --kit {kit}\n"
     ),
 }
 _SILO_README = (
@@ -53,6 +62,17 @@ def write_kit_file(kit: Path, *, engine: str, party: str, address: Address) -> N
         f"Kit of {party} in a federation of Sumus, server {address}.\n\n{advice}\n"
         "Do not start it in any other way: scripts of the engine in this folder leave it open.\n"
     )
+
+
+def certificates_in(kit: Path) -> list[Path]:
+    """The public files by which the parties know each other on the way, whatever the engine."""
+    places = (kit, kit / "startup")
+    return [
+        path
+        for place in places
+        for name in ("*.crt", "*.pub", "*.pem")
+        for path in sorted(place.glob(name))
+    ]
 
 
 @final

@@ -19,6 +19,8 @@ from typing import Any, Self, final
 
 import psutil  # type: ignore[import-untyped]
 
+from sumus.events import Piped, ProcessRestarted, tell
+
 __all__ = [
     "KeptProcess",
     "NewLines",
@@ -33,7 +35,6 @@ __all__ = [
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 _LONG_SECONDS = 20.0
 """A process that lived so long was well; one that dies earlier is started again later and later."""
-_MOST_LOG_BYTES = 64 << 20
 
 
 def free_port() -> int:
@@ -57,7 +58,7 @@ class OwnedProcess:
 
     Args:
         command: what to run.
-        log: file for its output.
+        log: file for its output, or what takes it in.
         environment: added to this process's own.
         without: variables that it does not get.
         given: what it reads from its standard input; None: nothing.
@@ -68,25 +69,29 @@ class OwnedProcess:
         self,
         command: Sequence[str],
         *,
-        log: Path,
+        log: Path | Piped,
         environment: Mapping[str, str] | None = None,
         without: Collection[str] = (),
         given: bytes | None = None,
         **options: Any,
     ) -> None:
-        self.log = log
         inherited = {name: value for name, value in os.environ.items() if name not in without}
-        with log.open("ab") as output:
+        sealed = log.variables if isinstance(log, Piped) else {}
+        with contextlib.ExitStack() as opened:
             self._process = subprocess.Popen(
                 list(command),
-                stdout=output,
+                stdout=subprocess.PIPE
+                if isinstance(log, Piped)
+                else opened.enter_context(log.open("ab")),
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-                env={**inherited, **(environment or {})},
+                env={**inherited, **(environment or {}), **sealed},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
                 **options,
             )
+        if isinstance(log, Piped) and self._process.stdout is not None:
+            log.drain(self._process.stdout)
         if given is not None and self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError), self._process.stdin as entrance:
                 entrance.write(given)
@@ -178,32 +183,52 @@ class KeptProcess:
 
     Args:
         command: what to run.
-        log: file for its output; cut when it is full.
+        log: takes in what it prints.
         options: of `OwnedProcess`.
     """
 
-    def __init__(self, command: Sequence[str], *, log: Path, **options: Any) -> None:
+    def __init__(self, command: Sequence[str], *, log: Piped, **options: Any) -> None:
         self._command, self._log, self._options = command, log, options
         self._child: OwnedProcess | None = None
         self._began = self._not_before = 0.0
         self._pause = 1.0
+        self._starts, self._changed = 0, time.time()
+
+    @property
+    def running(self) -> bool:
+        """Whether it is there."""
+        return self._child is not None and self._child.running
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, while there is one."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def since(self) -> float:
+        """When it was last started or seen to have ended, Unix time."""
+        return self._changed
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, self._starts - 1)
 
     def tend(self) -> bool:
         """Start it if it is not running and its pause is over; returns whether it has just
         ended.
         """
         if self._child is not None and self._child.running:
-            if self._log.stat().st_size > _MOST_LOG_BYTES:
-                os.truncate(self._log, 0)  # whoever writes it could fill the disk
             return False
         now, ended = time.monotonic(), self._child is not None
         if self._child is not None:
             self._child.stop()  # what it has started
-            self._child = None
+            self._child, self._changed = None, time.time()
             self._pause = 1.0 if now - self._began > _LONG_SECONDS else min(2 * self._pause, 30.0)
             self._not_before = now + self._pause
         elif now >= self._not_before:
             self._began = now
+            self._starts, self._changed = self._starts + 1, time.time()
             self._child = OwnedProcess(self._command, log=self._log, **self._options)
         return ended
 
@@ -262,26 +287,27 @@ def until_stopped() -> Iterator[Callable[[], bool]]:
 def supervise(
     command: Sequence[str],
     *,
-    log: Path,
-    tell: Callable[[str], None] = lambda line: None,
-    watch: Callable[[], None] = lambda: None,
+    log: Piped,
+    told: Callable[[str], None] = lambda line: None,
+    watch: Callable[[KeptProcess], None] = lambda process: None,
 ) -> int:
     """Run a command until this process is asked to stop, and start it again when it dies.
 
     Args:
-        tell: called with every new line of the log.
-        watch: called several times a second.
+        log: takes in what it prints.
+        told: called with every line that it prints.
+        watch: called several times a second with the process that is kept.
     """
-    log.touch()
-    lines, kept = NewLines(log), KeptProcess(command, log=log)
+    kept = KeptProcess(command, log=log)
     with until_stopped() as stopped:
         try:
             while not stopped():
-                kept.tend()
+                if kept.tend():
+                    tell(ProcessRestarted(child="engine"))
                 time.sleep(0.2)
-                watch()
-                for line in lines:
-                    tell(line)
+                watch(kept)
+                for line in log:
+                    told(line)
         finally:
             kept.stop()
     return 0

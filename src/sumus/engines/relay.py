@@ -6,13 +6,13 @@ one thing it knows of the silo is the socket (`SUMUS_VAULT`, set by `sumus join`
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
 from typing import final
 
 from sumus.errors import EngineError, PeerProtocolError
+from sumus.events import RelayUnanswered, tell
 from sumus.files import receive_sized, send_sized
 
 __all__ = ["VARIABLE", "Relay"]
@@ -65,7 +65,7 @@ class Relay:
                 send_sized(connection, message, seconds=self._seconds)
                 return receive_sized(connection, most=_MOST_ANSWER_BYTES, seconds=self._seconds)
             except (OSError, PeerProtocolError) as error:
-                logging.getLogger(__name__).warning("the vault does not answer: %s", error)
+                tell(RelayUnanswered(cause=type(error).__name__))
                 return None
             finally:
                 with self._lock:

@@ -6,13 +6,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from sumus.engines.kit import SERVER_KEY
+from sumus.engines.live_file import LiveFile
 from sumus.errors import StorageError, SumusError
-from sumus.files import plain_json, read_bytes
+from sumus.events import (
+    JobEnded,
+    JobStarted,
+    Seldom,
+    SiloRefused,
+    SumOpened,
+    Trail,
+    tell,
+)
+from sumus.files import Link, plain_json, read_bytes
 from sumus.parties import (
     Agreement,
     Driver,
@@ -21,12 +33,16 @@ from sumus.parties import (
     ServerParty,
     agree_on,
     read_rosters,
+    server_trail,
 )
 from sumus.plan import TrainingPlan
 from sumus.runs import finish, is_over, open_run, start_of
 from sumus.secagg import Identity, RosterHistory
 
 __all__ = ["ServerJob"]
+
+_ALL = 1 << 62
+"""More rounds than there are: none is told."""
 
 
 @final
@@ -54,21 +70,39 @@ class ServerJob:
     ) -> None:
         self._plan, self._rounds, self._patience = plan, rounds, patience
         self._start, self._most_incomplete, self._changed = start, most_incomplete, changed
-        self._lock = threading.Lock()
+        self._lock, self._refusals = threading.Lock(), Seldom(None)
         self._state: dict[str, Any] = {
             "phase": "starting",
             "rounds": [],
+            "stage": "starting",
             "present": [],
             "refusals": {},
+            "aborted": {},
             "error": None,
             "run": None,
+            "void": None,
         }
+        self._awaited: Callable[[], Sequence[Any]] = tuple
+        self._file: LiveFile | None = None
 
-    def state(self, *, after: int = 0) -> dict[str, Any]:
-        """How far it is, in plain JSON, with the rounds after the first `after` ones."""
+    def state(
+        self, *, after: int = 0, most: int | None = None, about: bool = False
+    ) -> dict[str, Any]:
+        """How far it is, in plain JSON.
+
+        Args:
+            after: the first rounds, which are left out.
+            most: rounds that are told at once; None: all.
+            about: with the text of the plan.
+        """
         with self._lock:
-            state = self._state | {"rounds": self._state["rounds"][after:]}
-        return dict(plain_json(state))
+            rounds = self._state["rounds"]
+            last = len(rounds) if most is None else min(len(rounds), after + most)
+            state = self._state | {"rounds": rounds[after:last]}
+        waiting = [asdict(silo) for silo in self._awaited()]
+        return dict(plain_json(state | {"waiting": waiting})) | (
+            {"plan": self._plan} if about else {}
+        )
 
     def run(
         self,
@@ -84,21 +118,45 @@ class ServerJob:
             connect: the engine's driver to silos of these names.
             stopped: whether the job was aborted.
         """
+        with LiveFile(folder, lambda: self.state(after=_ALL, about=True)) as self._file:
+            self._run(folder, connect, stopped)
+
+    def _run(
+        self,
+        folder: Path,
+        connect: Callable[[tuple[str, ...]], Driver],
+        stopped: Callable[[], bool],
+    ) -> None:
         try:
             agreement = agree_on(TrainingPlan.from_toml(self._plan))
             rosters = read_rosters(folder)
             roster = rosters.current
             identity = _own_identity(folder / SERVER_KEY)
+            trail = server_trail(folder)
+            self._refusals = Seldom(trail)
+            tell(JobStarted(plan=agreement.plan.hash))
             driver = connect(roster.names)
+            # an engine whose answers come one by one knows whose are missing
+            self._awaited = getattr(driver, "awaited", tuple)
             try:
                 summing = SecureSum(
-                    agreement, roster, driver, identity=identity, patience=self._patience
+                    agreement,
+                    roster,
+                    driver,
+                    identity=identity,
+                    patience=self._patience,
+                    opened=_opening(trail, agreement),
+                    stages=lambda stage: self._tell(stage=stage),
                 )
                 self._train(summing, agreement, rosters, folder / "runs", stopped)
             finally:
+                self._awaited = tuple
                 driver.close()
         except SumusError as error:
             self._tell(phase="failed", error=str(error))
+        finally:
+            state = self.state(after=_ALL)
+            tell(JobEnded(phase=state["phase"], cause=state["error"]))
 
     def _train(
         self,
@@ -124,24 +182,39 @@ class ServerJob:
             agreement, roster, runs, simulated=party.simulated, start=start, rosters=rosters
         ) as run:
             lines = [_line(record) for record in run.rounds()]
-            self._tell(phase="training", run=str(run.path), rounds=lines)
+            self._tell(phase="training", run=str(run.path), rounds=lines, void=run.void)
+            seen = len(run.links)
             if run.summary is None:
+                run.note_trail(server_trail(runs.parent).head)
                 incomplete = 0
                 for record in party.train(run, rounds=self._rounds):
-                    lines = [*lines, _line(record)]
+                    aborted, seen = _aborted(run.links[seen:]), len(run.links)
                     self._tell(
-                        rounds=lines, present=list(party.present), refusals=dict(party.refusals)
+                        line=_line(record),
+                        aborted=aborted,
+                        present=list(party.present),
+                        refusals=dict(party.refusals),
                     )
                     incomplete += len(party.present) < len(roster)
                     if stopped() or incomplete == self._most_incomplete:
                         break
                 if is_over(run):
+                    run.note_trail(server_trail(runs.parent).head)
                     finish(run, party)
             self._tell(phase="finished" if run.summary is not None else "paused")
 
-    def _tell(self, **news: Any) -> None:
+    def _tell(self, *, line: Mapping[str, Any] | None = None, **news: Any) -> None:
         with self._lock:
+            before = dict(self._state["refusals"])
             self._state.update(news)
+            if line is not None:
+                self._state["rounds"].append(line)
+            after = dict(self._state["refusals"])
+        for name, reason in after.items():
+            if before.get(name) != reason:
+                self._refusals.append(partial(_refused, name, reason))
+        if self._file is not None:
+            self._file.changed()
         self._changed()
 
 
@@ -155,8 +228,38 @@ def _own_identity(path: Path) -> Identity:
     return Identity.parse(read_bytes(path).decode())
 
 
+def _aborted(links: Iterable[Link]) -> dict[str, str]:
+    """Why attempts at rounds failed, by their numbers."""
+    return {
+        str(link.body["detail"]["round"]): str(link.body["detail"].get("reason", ""))
+        for link in links
+        if link.kind == "event" and link.body["event"] == "aborted"
+    }
+
+
+def _opening(trail: Trail, agreement: Agreement) -> Callable[[int, str, bytes, str], None]:
+    """Writes every sum into the server's trail before it is used."""
+
+    def opened(number: int, purpose: str, round_id: bytes, proof: str) -> None:
+        trail.append(
+            SumOpened(
+                plan=agreement.plan.hash,
+                round=number + 1,
+                purpose=purpose,
+                round_id=round_id.hex(),
+                evidence=proof,
+            )
+        )
+
+    return opened
+
+
+def _refused(silo: str, reason: str, unwritten: int) -> SiloRefused:
+    return SiloRefused(silo=silo, reason=reason, unwritten=unwritten)
+
+
 def _line(record: Any) -> dict[str, Any]:
-    measured = ("metrics", "metrics_plus_minus")
+    measured = ("metrics", "metrics_plus_minus", "metrics_are")
     kept = (
         "round",
         "epsilon_spent",
@@ -165,6 +268,8 @@ def _line(record: Any) -> dict[str, Any]:
         "dropped",
         "notes",
         "seconds",
+        "bytes_up",
+        "bytes_down",
         *measured,
     )
     promised = math.isfinite(record.epsilon_spent)

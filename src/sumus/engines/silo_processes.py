@@ -1,12 +1,13 @@
 """A silo's two processes, kept alive together: the vault, then the engine that relays to it.
 
-    python -m sumus.engines.silo_processes KIT VAULT [USER]
+    python -m sumus.engines.silo_processes KIT VAULT [USER] [--watch-port=PORT]
 
 `sumus join` turns into this program when it has checked everything, so that the process that stays
 holds no key and no record; of a protected key it holds the passphrase, which it reads from its
 standard input and hands to the vault. The engine's process gets the socket's path and nothing else of the
 vault.
 
+VAULT/join.log      what this process has to say
 VAULT/vault.log     what the vault's process writes
 VAULT/engine.log    what the engine's process writes
 """
@@ -14,7 +15,6 @@ VAULT/engine.log    what the engine's process writes
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -26,9 +26,20 @@ from pathlib import Path
 
 from sumus.engines.kit import Kit
 from sumus.engines.processes import KeptProcess, NewLines, until_stopped
+from sumus.engines.refusal_log import reason_of
 from sumus.engines.relay import VARIABLE
 from sumus.engines.unix_user import UnixUser
 from sumus.errors import SumusError
+from sumus.events import (
+    LogChoice,
+    Piped,
+    ProcessRestarted,
+    SiloConnected,
+    configure,
+    log_file,
+    plain_text,
+    tell,
+)
 from sumus.files import FolderLock
 
 __all__ = ["keep_silo", "relay_command", "require_free", "silo_command", "vault_command"]
@@ -37,11 +48,21 @@ SOCKET = "vault"
 _NOT_FOR_THE_ENGINE = ("SUMUS_STATE", "SUMUS_DATA", "CREDENTIALS_DIRECTORY")
 """Variables that say where the silo keeps things."""
 _LONGEST_FOLDER = 100
+_LONGEST_LINE = 2000
+_WATCH = "--watch-port="
 
 
-def silo_command(kit: Path, vault: Path, *, user: str | None = None) -> list[str]:
-    """The command line that keeps both processes."""
+def silo_command(
+    kit: Path, vault: Path, *, user: str | None = None, watch_port: int | None = None
+) -> list[str]:
+    """The command line that keeps both processes.
+
+    Args:
+        user: who runs the engine; None: whoever runs the command.
+        watch_port: of the live page for the silo's own people; None: none is served.
+    """
     options = [] if user is None else [user]
+    options += [] if watch_port is None else [f"{_WATCH}{watch_port}"]
     return _python("sumus.engines.silo_processes", str(kit.resolve()), str(vault), *options)
 
 
@@ -81,6 +102,7 @@ def keep_silo(
     user: UnixUser | None = None,
     passphrase: bytes | None = None,
     say: Callable[[str], None],
+    tended: Callable[..., None] = lambda **processes: None,
 ) -> int:
     """Run vault and engine until this process is asked to stop, and start again what dies.
 
@@ -88,18 +110,21 @@ def keep_silo(
         user: who runs the engine; None: this process's own.
         passphrase: of the vault's key, handed to the vault whenever it is started.
         say: told what the silo's people should know.
+        tended: told several times a second that `vault` and `relay` are looked after.
     """
     engine, name = Kit.open(kit, "silo").engine, None if user is None else user.name
-    logs = vault / "vault.log", vault / "engine.log"
-    for log in logs:
-        log.touch(mode=0o600)
-    spoken, refusals = NewLines(logs[1]), NewLines(vault / "refusals.log")
+    files = {
+        "vault": log_file(vault / "vault.log", party="silo", process="vault"),
+        "engine": log_file(vault / "engine.log", party="relay", process="engine"),
+    }
+    guards, carries = Piped(files["vault"]), Piped(files["engine"])
+    refusals = NewLines(vault / "refusals.log")
     with until_stopped() as stopped, _runtime_folder(user) as runtime:
         path = runtime / SOCKET
-        guarded = KeptProcess(vault_command(vault, path, user=name), log=logs[0], given=passphrase)
+        guarded = KeptProcess(vault_command(vault, path, user=name), log=guards, given=passphrase)
         relaying = KeptProcess(
             relay_command(kit),
-            log=logs[1],
+            log=carries,
             environment={VARIABLE: str(path)} | ({} if user is None else {"HOME": str(kit)}),
             without=_NOT_FOR_THE_ENGINE,
             cwd=kit,
@@ -109,19 +134,25 @@ def keep_silo(
         try:
             while not stopped():
                 if guarded.tend():
-                    say(f"the vault ended ({_last_line(logs[0])}) and is started again")
+                    tell(ProcessRestarted(child="vault"))
+                    say(f"the vault ended ({guards.last}) and is started again")
                 begun = begun or _answers(path)
-                if begun and relaying.tend():
-                    say(f"the engine ended ({_last_line(logs[1])}) and is started again")
-                for line in spoken:
+                for line in carries:
                     if engine.CONNECTED in line:
+                        tell(SiloConnected())
                         say("connected to the server")
+                if begun and relaying.tend():
+                    tell(ProcessRestarted(child="engine"))
+                    say(f"the engine ended ({carries.last}) and is started again")
                 for line in refusals:
                     say(f"refused: {_reason(line)}")
+                tended(vault=guarded, relay=relaying)
                 time.sleep(0.2)
         finally:
             relaying.stop()
             guarded.stop()
+            for file in files.values():
+                file.close()
     return 0
 
 
@@ -155,13 +186,6 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 2000))
-        lines = file.read().decode(errors="replace").splitlines()
-    return lines[-1] if lines else "it wrote nothing"
-
-
 def _handed(vault: Path) -> bytes | None:
     """The passphrase that `sumus join` asked for; this process keeps it for the vault's next
     start, and its memory from others.
@@ -174,22 +198,52 @@ def _handed(vault: Path) -> bytes | None:
     return handed_passphrase(vault)
 
 
+@contextlib.contextmanager
+def _watched(kit: Path, vault: Path, port: int | None) -> Iterator[Callable[..., None]]:
+    """A live page for the silo's own people, where one is wanted; its address stays the same when
+    the silo is started again on the same port.
+    """
+    if port is None:
+        yield lambda **processes: None
+        return
+    from sumus.engines.watched_silo import SiloWatch, silo_board
+    from sumus.watching import TOKEN_FILE, LivePage, kept_token
+
+    opened = Kit.open(kit, "silo")
+    board = silo_board(opened.party)
+    kept = vault / TOKEN_FILE
+    with LivePage(board, token=kept_token(kept), port=port) as page:
+        _say(f"live    {page.told_address(kept, terminal=sys.stdout.isatty())}")
+        watch = SiloWatch(opened, vault, board)
+        watch.start()
+        yield watch.tended
+
+
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    """Words of a server or an engine may be in it, which no terminal must act on."""
+    sys.stdout.write(f"{plain_text(line, _LONGEST_LINE)}\n")
     sys.stdout.flush()
 
 
 def _reason(line: str) -> str:
-    try:
-        return str(json.loads(line)["reason"]).splitlines()[-1]
-    except (ValueError, KeyError, IndexError):
-        return line
+    """Why the silo refused, for whoever sits before it; a service's output is read by more people,
+    and the reason may quote a record.
+    """
+    return reason_of(line) if sys.stdout.isatty() else "the reason is in refusals.log"
 
 
 if __name__ == "__main__":
     try:
-        account = UnixUser.named(sys.argv[3]) if sys.argv[3:] else None
+        wanted = [
+            int(each.removeprefix(_WATCH)) for each in sys.argv[3:] if each.startswith(_WATCH)
+        ]
+        users = [each for each in sys.argv[3:] if not each.startswith(_WATCH)]
+        account = UnixUser.named(users[0]) if users else None
         places = Path(sys.argv[1]), Path(sys.argv[2])
-        sys.exit(keep_silo(*places, user=account, passphrase=_handed(places[1]), say=_say))
+        chosen = LogChoice.of_environment()
+        configure(chosen, party="silo", process="join", by_default=places[1] / "join.log")
+        passphrase = _handed(places[1])
+        with _watched(*places, wanted[0] if wanted else None) as told:
+            sys.exit(keep_silo(*places, user=account, passphrase=passphrase, say=_say, tended=told))
     except SumusError as error:
         sys.exit(f"error: {error}")

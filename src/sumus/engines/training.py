@@ -10,6 +10,7 @@ from typing import Any
 
 from sumus.engines.engine import Operator, Watch
 from sumus.errors import EngineError
+from sumus.events import RoundCommitted, SiloRefused, tell
 from sumus.parties import Agreement
 from sumus.runs import Start
 
@@ -47,10 +48,18 @@ def train_across(
             "server's kit, and leave --start-from out."
         )
     idle = best = reached = 0
+    refused: dict[str, str] = {}
 
     def watching(news: Mapping[str, Any]) -> None:
         nonlocal reached  # a job that is killed leaves no result, but it may have finished rounds
+        for record in news["rounds"]:
+            if int(record["round"]) > reached:
+                tell(_committed(record))
         reached = max([reached, *(int(record["round"]) for record in news["rounds"])])
+        for name, reason in (news.get("refusals") or {}).items():
+            if refused.get(name) != reason:
+                tell(SiloRefused(silo=name, reason=reason, unwritten=0))
+                refused[name] = reason
         watch(news)
 
     while True:
@@ -71,3 +80,12 @@ def train_across(
             raise EngineError(
                 f"{idle} jobs in a row finished no round. The last one: {outcome.reason}"
             )
+
+
+def _committed(record: Mapping[str, Any]) -> RoundCommitted:
+    return RoundCommitted(
+        round=int(record["round"]),
+        survivors=len(record.get("survivors", ())),
+        dropped=tuple(record.get("dropped", ())),
+        seconds=sum(record.get("seconds", {}).values()),
+    )

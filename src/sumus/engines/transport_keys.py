@@ -22,12 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from sumus.engines.key_files import REQUEST, TRANSPORT_KEY
 from sumus.errors import DataError
 from sumus.files import read_bytes
 
 __all__ = [
-    "REQUEST",
-    "TRANSPORT_KEY",
     "key_text",
     "new_key",
     "new_request",
@@ -36,10 +35,6 @@ __all__ = [
     "requests_in",
 ]
 
-TRANSPORT_KEY = ".tls.key"
-"""What the name of a key's file ends with."""
-REQUEST = ".csr"
-"""What the name of a request's file ends with."""
 _BITS = 3072
 
 

@@ -1,6 +1,6 @@
 """Files that survive a crash and tell when they were changed.
 
-Durable and atomic writes (`atomic`), a hash chain of JSON lines (`chain`), values as typed JSON
+Durable and atomic writes (`atomic`), checked arrays (`arrays`), a hash chain of JSON lines (`chain`), values as typed JSON
 (`values`), TOML tables under rules (`tables`, `rules`), objects named `package.module:NAME`
 (`named`), pieces of bytes over a socket (`streams`), and machine code that is kept on disk until
 its source changes (`machine_code`). `build` says which Sumus is installed, to the byte.
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.files.arrays import (
+        decode_arrays as decode_arrays,
+        encode_arrays as encode_arrays,
+    )
     from sumus.files.atomic import (
         FileLock as FileLock,
         FolderLock as FolderLock,
         append_durably as append_durably,
-        decode_arrays as decode_arrays,
-        encode_arrays as encode_arrays,
         make_directory as make_directory,
         name_of_file as name_of_file,
         read_bytes as read_bytes,
@@ -59,9 +61,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = door(
     __name__,
+    arrays="decode_arrays encode_arrays",
     atomic=(
-        "FileLock FolderLock append_durably decode_arrays encode_arrays make_directory "
-        "name_of_file read_bytes replace_atomically sync_directory"
+        "FileLock FolderLock append_durably make_directory name_of_file read_bytes "
+        "replace_atomically sync_directory"
     ),
     build="build_of files_digest",
     chain="Chain Link",

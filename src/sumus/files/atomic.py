@@ -1,5 +1,5 @@
 """Files that survive a power cut: whole-file replacement, appends that are undone when they fail,
-locks, and checked arrays.
+and locks.
 
 A reader of a replaced file sees the old version or the new one, never a mixture; what a call has
 written when it returns is on the disk. Every failure is a `StorageError` that names the file and
@@ -11,17 +11,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
-import io
-import json
 import os
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
-
-import numpy as np
-import numpy.typing as npt
+from typing import final
 
 from sumus.errors import StorageError
 
@@ -29,8 +22,6 @@ __all__ = [
     "FileLock",
     "FolderLock",
     "append_durably",
-    "decode_arrays",
-    "encode_arrays",
     "name_of_file",
     "read_bytes",
     "replace_atomically",
@@ -39,9 +30,6 @@ __all__ = [
 _PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_CHECKSUM_LABEL = b"sumus-checkpoint-v1 sha256 "
-_DIGEST_CHARACTERS = 64
-_META = "meta.json"
 
 
 def write_failure(path: Path, error: OSError, *, kept: str) -> StorageError:
@@ -57,10 +45,12 @@ def write_failure(path: Path, error: OSError, *, kept: str) -> StorageError:
     )
 
 
-def read_bytes(path: Path) -> bytes:
-    """The whole file."""
+def read_bytes(path: Path, *, after: int = 0) -> bytes:
+    """The whole file, but for its first `after` bytes."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            file.seek(after)
+            return file.read()
     except OSError as error:
         raise StorageError(
             f"{path} cannot be read: {error.strerror or error}. Check the path and its permissions."
@@ -248,63 +238,6 @@ class FolderLock:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
-
-
-# -- checked arrays
-
-
-def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
-    """Arrays and plain values as one `.npz` file that ends in the SHA-256 of everything before it.
-
-    The checksum sits in the comment at the end of the zip archive, so `numpy.load` reads the file
-    as it is. The same values give the same bytes.
-    """
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            if array.dtype.hasobject:
-                raise StorageError(
-                    f"array {name!r} cannot be stored: it holds Python objects. Convert it to "
-                    "numbers."
-                )
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(
-                    member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False
-                )
-        archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta, sort_keys=True, allow_nan=False))
-        archive.comment = _CHECKSUM_LABEL + b"0" * _DIGEST_CHARACTERS
-    with buffer.getbuffer() as content:  # in place: a model is not copied again
-        digest = hashlib.sha256(content[:-_DIGEST_CHARACTERS]).hexdigest().encode()
-        content[-_DIGEST_CHARACTERS:] = digest
-    return buffer.getvalue()
-
-
-def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays and plain values of `encode_arrays`. Any changed, missing or added byte is a
-    `StorageError` naming `path`.
-    """
-    fix = "Restore the file from a backup, or start a new run."
-    body, digest = memoryview(content)[:-_DIGEST_CHARACTERS], content[-_DIGEST_CHARACTERS:]
-    if bytes(body[-len(_CHECKSUM_LABEL) :]) != _CHECKSUM_LABEL:
-        raise StorageError(
-            f"{path} is not a complete checkpoint ({len(content)} bytes without a checksum at the "
-            f"end). {fix}"
-        )
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise StorageError(f"{path} is damaged: its SHA-256 does not match its content. {fix}")
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            meta = json.loads(archive.read(_META))
-            arrays = {}
-            for name in archive.namelist():
-                if name != _META:
-                    stored = np.lib.format.read_array(
-                        io.BytesIO(archive.read(name)), allow_pickle=False
-                    )
-                    arrays[name.removesuffix(".npy")] = stored
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise StorageError(f"{path} is not a checkpoint: {error}. {fix}") from None
-    return arrays, meta
 
 
 def name_of_file(path: str | Path) -> str:

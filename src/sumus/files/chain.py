@@ -91,10 +91,10 @@ class Chain:
             if self.size:
                 raise StorageError(f"{self.path} has disappeared. {self.fix}")
             return self
-        content, size = read_bytes(self.path), self.size
-        if len(content) < size:
+        size = self.size
+        if self.path.stat().st_size < size:
             raise self._damaged(len(self.links), "has lost bytes since it was read")
-        content = content[size:]
+        content = read_bytes(self.path, after=size)
         if not content:
             return replace(self, torn=0)
         if self.unfed:

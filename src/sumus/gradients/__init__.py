@@ -18,7 +18,7 @@ them with the loops of `kernels`. `layers` is the table of layers whose gradient
 `images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
 normal equations, `losses` a user's own loss,
 `preconditioning` public maps in front of clipping, `tangents` and `stored_tangents` outputs and Jacobians
-as stored numbers, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
+as stored numbers, `frozen_front` the layers before any that is trained, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
 of work.
 """
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
         require_device as require_device,
     )
     from sumus.gradients.examination import made_up_parameters as made_up_parameters
+    from sumus.gradients.frozen_front import (
+        behind as behind,
+        split_at_training as split_at_training,
+    )
     from sumus.gradients.kernels import (
         outer_norms2 as outer_norms2,
         run_pass as run_pass,
@@ -61,6 +65,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     devices="device_facts require_device",
     examination="made_up_parameters",
+    frozen_front="behind split_at_training",
     kernels="outer_norms2 run_pass scales to_capped_residuals",
     losses="OwnLoss record_loss",
     layers="LAYERS",

@@ -12,14 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
 from sumus.cli.options import AsJson, Confidence, PlotFolder, console, print_json
@@ -28,6 +20,7 @@ from sumus.paper.experiments import NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
     from sumus.paper.experiments.comparison import PaperLine
     from sumus.paper.experiments.reproduce import Options, Reproduction, Watch
@@ -147,6 +140,8 @@ def reproduce_command(
 
 
 def _reproduced(name: str, options: Options, *, quiet: bool) -> Reproduction:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     from sumus.paper.experiments.reproduce import (
         reproduce,
         reproduce_averaging,

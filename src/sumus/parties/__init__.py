@@ -4,7 +4,7 @@
 `trusted_sum` the ways to add up, `in_process` plays all silos in one process. `wire` has the frames
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
 `watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process,
-`unlocking` what opens a protected key, `retiring` its end.
+`unlocking` what opens a protected key, `restored` what it has forgotten, `retiring` its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
         federation_in_process as federation_in_process,
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
-    from sumus.parties.memory import SiloState as SiloState
+    from sumus.parties.memory import SiloState as SiloState, spent_session as spent_session
+    from sumus.parties.restored import (
+        RESTORED as RESTORED,
+        Restored as Restored,
+        last_sum as last_sum,
+        sums_of as sums_of,
+    )
     from sumus.parties.retiring import require_not_retired as require_not_retired, retire as retire
     from sumus.parties.rosters import (
         EPOCHS as EPOCHS,
@@ -64,13 +70,31 @@ if TYPE_CHECKING:
         approve as approve,
         open_party as open_party,
         own_releases as own_releases,
+        releases_on as releases_on,
+        require_known as require_known,
         require_unchanged as require_unchanged,
+        run_on_ledger as run_on_ledger,
         settle as settle,
         vault_folder as vault_folder,
     )
     from sumus.parties.sums import (
         model_hash as model_hash,
         round_identifier as round_identifier,
+        sequence_of as sequence_of,
+    )
+    from sumus.parties.trail_audit import (
+        TrailAudit as TrailAudit,
+        audit_server as audit_server,
+        audit_vault as audit_vault,
+        noted_heads as noted_heads,
+    )
+    from sumus.parties.trails import (
+        digest_of as digest_of,
+        notice_server as notice_server,
+        notice_vault as notice_vault,
+        server_trail as server_trail,
+        silo_trail as silo_trail,
+        vault_memory as vault_memory,
     )
     from sumus.parties.unlocking import (
         CREDENTIAL as CREDENTIAL,
@@ -95,7 +119,8 @@ __getattr__, __dir__, __all__ = door(
     evidence="Evidence EvidenceAudit audit_evidence",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
-    memory="SiloState",
+    memory="SiloState spent_session",
+    restored="RESTORED Restored last_sum sums_of",
     retiring="require_not_retired retire",
     rosters="EPOCHS ROSTER pinned read_rosters rosters_of write_rosters",
     round="Invited RoundOutcome Summed one_round",
@@ -105,8 +130,13 @@ __getattr__, __dir__, __all__ = door(
     server="ServerParty measurement_asked",
     silo="SiloParty",
     work="work_on",
-    site="Site approve open_party own_releases require_unchanged settle vault_folder",
-    sums="model_hash round_identifier",
+    site=(
+        "Site approve open_party own_releases releases_on require_known require_unchanged "
+        "run_on_ledger settle vault_folder"
+    ),
+    sums="model_hash round_identifier sequence_of",
+    trail_audit="TrailAudit audit_server audit_vault noted_heads",
+    trails="digest_of notice_server notice_vault server_trail silo_trail vault_memory",
     vanishing="DropOuts",
     vault="Vault listen seal_process",
     watchers="SimulationMetrics Telling",

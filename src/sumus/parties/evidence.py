@@ -27,7 +27,7 @@ from sumus.parties.blame import DISAGREED
 from sumus.parties.sums import round_identifier
 from sumus.secagg import Accusation, Roster, SetCertificate, Terms, certified
 
-__all__ = ["Evidence", "EvidenceAudit", "audit_evidence"]
+__all__ = ["Evidence", "EvidenceAudit", "audit_evidence", "certificate_lines"]
 
 _Blamed = tuple[int, str, str | None]
 """Round, owner, and the holder that disagrees with it; None: the owner is a liar by itself."""
@@ -57,16 +57,16 @@ class Evidence:
         texts = [str(link.body["text"]) for link in links if link.kind == "roster"]
         return Roster.parse(texts[-1]) if texts else None
 
-    def keep(self, number: int, purpose: str, certificate: bytes) -> None:
+    def keep(self, number: int, purpose: str, certificate: bytes) -> str:
         """Add the certificate of round `number` (from 0); a sum that is repeated word for word has
-        one already.
+        one already. Returns the hash of its line.
         """
         body = {
             "round": number + 1,
             "purpose": purpose,
             "message": base64.b64encode(certificate).decode(),
         }
-        self._add("certificate", body)
+        return self._add("certificate", body)
 
     def accuse(self, number: int, purpose: str, accusation: Mapping[str, Any]) -> None:
         """Add the signed messages that prove who disagreed in round `number` (from 0)."""
@@ -74,9 +74,11 @@ class Evidence:
             "accusation", {"round": number + 1, "purpose": purpose, "messages": dict(accusation)}
         )
 
-    def _add(self, kind: str, body: dict[str, Any]) -> None:
-        if all(link.body != body for link in self._chain.links):
+    def _add(self, kind: str, body: dict[str, Any]) -> str:
+        known = [link for link in self._chain.links if link.body == body]
+        if not known:
             self._chain = self._chain.appended(kind, body)
+        return (known or self._chain.links)[-1].hash
 
 
 @final
@@ -140,6 +142,12 @@ def audit_evidence(
         accused=tuple(reading.accused()),
         findings=tuple(reading.findings),
     )
+
+
+def certificate_lines(folder: Path) -> list[str]:
+    """The hashes of a run's certificates."""
+    links = Chain.read(folder / EVIDENCE, origin=_ORIGIN).links
+    return [link.hash for link in links if link.kind == "certificate"]
 
 
 class _Reading:

@@ -33,7 +33,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Driver
 from sumus.parties.keyed_memory import Bits, KeyedMemory, enrol
-from sumus.parties.round import Invited, Summed
+from sumus.parties.round import Invited, Stages, Summed, nobody
 from sumus.parties.secure_sum import Patience, RoundLostError, SecureSum, TooFewSilosError
 from sumus.parties.server import ServerParty
 from sumus.parties.silo import SiloParty
@@ -144,6 +144,7 @@ class SumsInProcess:
         threads: silos that compute at the same time.
         vanishing: drop-outs to simulate.
         watch_update: is told every silo's update.
+        stages: is told what a sum is at.
     """
 
     def __init__(
@@ -156,10 +157,11 @@ class SumsInProcess:
         threads: int = 1,
         vanishing: DropOuts | None = None,
         watch_update: WatchUpdate | None = None,
+        stages: Stages = nobody,
     ) -> None:
         self._agreement, self._works, self._bits = agreement, works, bits
         self._releases, self._watch_update = EnteredOnce(releases), watch_update
-        self._silos = InProcess({}, threads)
+        self._silos, self._stages = InProcess({}, threads), stages
         self._driver: Driver = Vanishing(self._silos, vanishing) if vanishing else self._silos
         self._keyed: tuple[object, SecureSum | TrustedSum] | None = None
         self.refusals: dict[str, str] = {}
@@ -223,7 +225,7 @@ class SumsInProcess:
         agreement = self._agreement
         if agreement.trusted:
             self._seat({place: KeyedMemory(agreement, place, self._bits) for place in places})
-            return TrustedSum(agreement, self._driver)
+            return TrustedSum(agreement, self._driver, stages=self._stages)
         identity, roster, memories = enrol(agreement, places, self._bits, random)
         self._seat(memories)
         summing = SecureSum(
@@ -233,6 +235,7 @@ class SumsInProcess:
             identity=identity,
             patience=_ENDLESS,
             places=tuple(places),
+            stages=self._stages,
         )
         summing.greet()
         return summing
@@ -259,6 +262,7 @@ def federation_in_process(
     threads: int = 1,
     vanishing: DropOuts | None = None,
     epsilon: Callable[[int], float] | None = None,
+    stages: Stages = nobody,
 ) -> ServerParty:
     """The server of a federation whose silos are all in this process.
 
@@ -270,6 +274,7 @@ def federation_in_process(
         threads: silos that compute at the same time.
         vanishing: drop-outs to simulate.
         epsilon: rounds → what they have spent; None: nothing is promised.
+        stages: is told what a round is at.
     """
     agreement, updates = Agreement(design=design, certified=None), LocalUpdates(threads)
     works = [
@@ -284,6 +289,7 @@ def federation_in_process(
         threads=threads,
         vanishing=vanishing,
         watch_update=updates.watch_update,
+        stages=stages,
     )
     return ServerParty(
         agreement,

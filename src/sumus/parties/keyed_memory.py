@@ -153,7 +153,10 @@ class KeyedMemory:
             raise PeerProtocolError(f"silo {self.name!r} has no part in this session.")
         return self._notes
 
-    def log_refusal(self, reason: str) -> None:
+    def require_runnable(self, plan: TrainingPlan) -> None:
+        """See `Memory.require_runnable`: nothing is forgotten that the secret does not repeat."""
+
+    def log_refusal(self, reason: str) -> str | None:
         """See `Memory.log_refusal`: in one process a refusal is an exception."""
 
     def close(self) -> None:

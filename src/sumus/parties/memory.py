@@ -8,6 +8,7 @@ state/                        mode 0700
     keys                      pair roots and the round in flight (`KeyRing`): written whenever keys go round, before a round's noise is drawn, and again with the masked answer before that is sent
     rounds.log                round ids that were used, and for what (`FileRoundGuard`): four lines at most for each secure sum of the plan
     certificates/<round id>   who was in a sum that this silo helped to open, signed by a quorum: its own evidence
+  restored.json               after a restore: what may have been answered before (`Restored`)
   refusals.log                every refusal with its full reason; when it is full it becomes refusals.old.log, in place of the one before
 
 Guarantee: a round's noise is drawn once. The round is on the disk before noise is drawn and its
@@ -29,6 +30,7 @@ from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
+from sumus.parties.restored import Restored
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.secagg import (
@@ -41,7 +43,7 @@ from sumus.secagg import (
     open_identity,
 )
 
-__all__ = ["Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of"]
+__all__ = ["Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of", "spent_session"]
 
 _MAGIC = b"sumus session 2\n"
 _LOG_BYTES = 1 << 20
@@ -128,8 +130,12 @@ class Memory(Protocol):
         """
         ...
 
-    def log_refusal(self, reason: str) -> None:
-        """Write a refusal down for this silo's own people."""
+    def require_runnable(self, plan: TrainingPlan) -> None:
+        """Refuse a plan of which the silo has forgotten what it answered, or has answered all."""
+        ...
+
+    def log_refusal(self, reason: str) -> str | None:
+        """Write a refusal down for this silo's own people; returns the name of its entry."""
         ...
 
     def close(self) -> None:
@@ -200,6 +206,14 @@ def _stored(path: Path) -> tuple[bytes, KeyRing]:
             f"{path} is damaged. Start a new session with a new roster; do not edit it."
         )
     return content[len(_MAGIC) : start], KeyRing.decode(content[start:], where=str(path))
+
+
+def spent_session(path: Path) -> bytes:
+    """A session's file without anything that opens anything: its plan, and the number of the last
+    sum that was claimed.
+    """
+    plan_hash, ring = _stored(path)
+    return _MAGIC + plan_hash + ring.spent().encode()
 
 
 @final
@@ -282,7 +296,9 @@ class SiloState:
         return self._sessions[digest]
 
     def last_answered(self, plan_hash: bytes) -> int | None:
-        """See `Memory.last_answered`: sessions under earlier rosters count."""
+        """See `Memory.last_answered`: sessions under earlier rosters count, and so does what a
+        vault that was restored may have forgotten.
+        """
         if self._stored_sums is None:
             self._stored_sums = dict(self._read_sums())
         sums = [
@@ -293,7 +309,16 @@ class SiloState:
         for memory in self._sessions.values():
             if memory.plan_hash == plan_hash and memory.ring.round is not None:
                 sums.append(memory.ring.round.sequence)
-        return max(sums, default=None)
+        restored = Restored.of_folder(self.folder)
+        forgotten = -1 if restored is None else restored.answered.get(plan_hash.hex(), -1)
+        last = max([*sums, forgotten])
+        return None if last < 0 else last
+
+    def require_runnable(self, plan: TrainingPlan) -> None:
+        """See `Memory.require_runnable`."""
+        restored = Restored.of_folder(self.folder)
+        if restored is not None:
+            restored.require_runnable(plan, self.name)
 
     def _read_sums(self) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
         """Of every session on the disk, its plan and the last sum that was claimed."""
@@ -307,11 +332,11 @@ class SiloState:
         sums were answered stays known.
         """
         for path in (self.folder / "sessions").glob("*/keys"):
-            plan_hash, ring = _stored(path)
-            replace_atomically(path, _MAGIC + plan_hash + ring.spent().encode(), secret=True)
+            replace_atomically(path, spent_session(path), secret=True)
 
-    def log_refusal(self, reason: str) -> None:
-        """Write a refusal down for this silo's own people.
+    def log_refusal(self, reason: str) -> str:
+        """Write a refusal down for this silo's own people; returns the name of its entry, which
+        says nothing of it.
 
         Guarantee: however many refusals a server provokes, they take at most two files of 1 MiB;
             the latest are kept.
@@ -319,6 +344,7 @@ class SiloState:
         path = self.folder / "refusals.log"
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "entry": RandomSource().bytes(8).hex(),
             "reason": reason[:_REASON_CHARACTERS],
         }
         line = json.dumps(entry, ensure_ascii=False).encode(errors="replace") + b"\n"
@@ -327,6 +353,7 @@ class SiloState:
             path.replace(path.with_name("refusals.old.log"))
             size = 0
         append_durably(path, line, at=size)
+        return entry["entry"]
 
     @property
     def simulated(self) -> bool:

@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sumus.errors import StorageError
+from sumus.events import VaultRetired
 from sumus.files import FolderLock, replace_atomically
+from sumus.parties.trails import silo_trail
 
 __all__ = ["require_not_retired", "retire"]
 
@@ -21,22 +23,22 @@ def retire(vault: Path) -> list[str]:
     """Destroy the secrets of a vault for good; returns what was destroyed.
 
     Guarantee: of every session only what `_KEPT` names is left, and the silo's key is gone; ledger,
-        policy, roster, approved plans and refusals are not touched. The vault never opens again.
+        policy, roster, approved plans, trail and refusals are not touched. The vault never opens again.
     """
     if not (vault / "roster.toml").is_file():
         raise StorageError(f"{vault} is no silo's vault. Give the folder that `sumus join` named.")
     with FolderLock(vault):
+        doomed = [
+            path
+            for path in sorted((vault / "sessions").rglob("*"))
+            if path.is_file() and not any(part in _KEPT for part in path.relative_to(vault).parts)
+        ]
+        doomed += [path for path in [vault / "identity.key"] if path.is_file()]
+        silo_trail(vault).append(VaultRetired(destroyed=len(doomed)))
         replace_atomically(vault / _MARK, f"{datetime.now(UTC).isoformat()}\n".encode())
-        destroyed = []
-        for path in sorted((vault / "sessions").rglob("*")):
-            kept = any(part in _KEPT for part in path.relative_to(vault).parts)
-            if path.is_file() and not kept:
-                path.unlink()
-                destroyed.append(str(path.relative_to(vault)))
-        if (vault / "identity.key").is_file():
-            (vault / "identity.key").unlink()
-            destroyed.append("identity.key")
-    return destroyed
+        for path in doomed:
+            path.unlink()
+    return [str(path.relative_to(vault)) for path in doomed]
 
 
 def require_not_retired(vault: Path) -> None:

@@ -20,7 +20,7 @@ Multiple Local Steps", Transactions on Machine Learning Research, 2025.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, final
@@ -32,9 +32,25 @@ from sumus.parties.blame import Blame
 from sumus.tasks import Metrics
 from sumus.training import LocalUpdate, Server
 
-__all__ = ["Invited", "RoundOutcome", "Summed", "Summing", "Watching", "one_round"]
+__all__ = [
+    "Invited",
+    "RoundOutcome",
+    "Stages",
+    "Summed",
+    "Summing",
+    "Watching",
+    "nobody",
+    "one_round",
+]
 
 Vector = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Stages = Callable[[str], None]
+"""Is told what a sum is at: "greeting", "local" steps, "survivors", "unmasking"; "measuring" of a
+sum that counts test records."""
+
+
+def nobody(stage: str) -> None:
+    """Whoever does not want to know."""
 
 
 @final

@@ -27,7 +27,7 @@ from sumus.parties.agreement import Agreement
 from sumus.parties.blame import Blame
 from sumus.parties.driver import Counting, Driver
 from sumus.parties.evidence import Evidence
-from sumus.parties.round import Invited, Summed
+from sumus.parties.round import Invited, Stages, Summed, nobody
 from sumus.parties.sums import pack_model, round_identifier, sequence_of
 from sumus.parties.wire import readable
 from sumus.randomness import RandomSource
@@ -65,6 +65,7 @@ __all__ = [
 Exchange = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Send each silo its message and return the replies that arrived in time."""
 _MOST_GREETINGS = 3
+_STAGES = ("local", "survivors", "unmasking")
 M = TypeVar("M", bound=Message)
 
 
@@ -113,6 +114,9 @@ class SecureSum:
         identity: the server's, whose key is on the roster.
         patience: deadlines.
         places: of the roster's silos in the plan; None: found by name.
+        opened: told of every sum that is in the evidence, before it is used: the number of its
+            round (from 0), purpose, round id, and the hash of its line.
+        stages: is told what a sum is at.
     """
 
     def __init__(
@@ -124,10 +128,13 @@ class SecureSum:
         identity: Identity,
         patience: Patience | None = None,
         places: tuple[int, ...] | None = None,
+        opened: Callable[[int, str, bytes, str], None] = lambda *_: None,
+        stages: Stages = nobody,
     ) -> None:
         roster.require_server(identity)
+        self._opened = opened
         self._agreement, self._roster, self._driver = agreement, roster, Counting(driver)
-        self._identity = identity
+        self._identity, self._stages = identity, stages
         self._patience = patience or Patience()
         self._terms = agreement.terms_for(len(roster))
         self._digest = session_digest(self._terms, roster)
@@ -161,6 +168,7 @@ class SecureSum:
             refusal.
         """
         self._adverts = {}
+        self._stages("greeting")
         until = time.monotonic() + self._patience.set_up
         tries: dict[int, int] = dict.fromkeys(range(self._terms.silos), 0)
         missing = frozenset(range(self._terms.silos))
@@ -329,6 +337,7 @@ class SecureSum:
             silo for silo, place in enumerate(self._places) if place in invited.silos
         )
         answering, deadlines = participants, iter((self._patience.update,))
+        stages = iter(_STAGES if purpose == "model" else ())
         self._driver.reset()
 
         def exchange(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
@@ -336,6 +345,7 @@ class SecureSum:
             # whoever missed a stage is not waited for in the next one, unless the round needs it
             asked = answering if len(answering) >= self._terms.threshold else participants
             sent = {silo: message for silo, message in messages.items() if silo in asked}
+            self._stages(next(stages, _STAGES[-1] if purpose == "model" else "measuring"))
             replies = self._driver.exchange(
                 sent, deadline_seconds=next(deadlines, self._patience.stage)
             )
@@ -364,7 +374,8 @@ class SecureSum:
         finally:
             self._present = (self._present - participants) | answering
         if self._evidence is not None:
-            self._evidence.keep(number, purpose, opened.certificate)
+            proof = self._evidence.keep(number, purpose, opened.certificate)
+            self._opened(number, purpose, identifier, proof)
         told = self._note(number, purpose, opened.disagreements, opened.accusation)
         notes = self._untold + told
         self._untold = ()

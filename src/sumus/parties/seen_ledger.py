@@ -1,7 +1,9 @@
 """What a vault has seen of its ledger, which lives elsewhere: a ledger that is gone, or older than
 the vault remembers, must not pass for one that has spent less.
 
-VAULT/ledger.json     data set, how many entries it had, the hash of the last of them
+VAULT/ledger.json     data set, how many lines it had, the hash of the last of them
+
+What is entered is told to the vault's audit trail, which names the entry by its hash.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
-from sumus.books import Ledger, Releases
+from sumus.books import Ledger, LedgerReleases
 from sumus.errors import StorageError
+from sumus.events import LedgerBegun, Release, Trail
 from sumus.files import from_json, read_bytes, replace_atomically
 
-__all__ = ["Noted", "SeenLedger"]
+__all__ = ["Noted", "SeenLedger", "tell_releases"]
 
 
 @final
@@ -45,8 +48,8 @@ class SeenLedger:
             return
         if not self.ledger.reaches(seen.entries, seen.hash):
             raise StorageError(
-                f"{self.ledger.path} lacks entries: this vault has seen {seen.entries} releases "
-                f"from {seen.dataset!r}. Restore it from a backup, adopt it with `sumus ledger "
+                f"{self.ledger.path} lacks entries: this vault has seen {seen.entries} lines "
+                f"of {seen.dataset!r}. Restore it from a backup, adopt it with `sumus ledger "
                 "move`, or begin at ε = 0 with --new-ledger if no record of it is left."
             )
 
@@ -54,13 +57,15 @@ class SeenLedger:
         """Remember how far the ledger is."""
         seen = _Seen(
             dataset=self.ledger.dataset,
-            entries=len(self.ledger.entries()),
+            entries=self.ledger.lines,
             hash=self.ledger.head,
         )
         replace_atomically(self._path, (json.dumps(asdict(seen)) + "\n").encode(), secret=True)
 
-    def forget(self) -> None:
+    def forget(self, trail: Trail) -> None:
         """Begin a new ledger, because the silo's people say so."""
+        seen = self._seen()
+        trail.append(LedgerBegun(entries=0 if seen is None else seen.entries))
         self._path.unlink(missing_ok=True)
 
     def _seen(self) -> _Seen | None:
@@ -78,17 +83,56 @@ class SeenLedger:
 @final
 @dataclass(frozen=True)
 class Noted:
-    """Releases whose ledger the vault remembers, each before it happens."""
+    """Releases whose ledger the vault remembers, and its trail names, each before it happens."""
 
-    releases: Releases
+    releases: LedgerReleases
     seen: SeenLedger
+    trail: Trail
+    silo: str
 
     def enter(self, number: int, round_id: bytes, purpose: str = "model") -> None:
         """See `Releases.enter`."""
         self.seen.require_whole()
         self.releases.enter(number, round_id, purpose)
+        tell_releases(self.trail, self.seen.ledger, self.silo)
         self.seen.note()
 
     def require_near(self, number: int, last: int) -> None:
         """See `Releases.require_near`."""
         self.releases.require_near(number, last)
+
+    def reserve(self) -> None:
+        """See `Releases.reserve`."""
+        self.seen.require_whole()
+        self.releases.reserve()
+        self.seen.note()
+
+    def end(self, why: str) -> None:
+        """See `Releases.end`."""
+        self.seen.require_whole()
+        self.releases.end(why)
+        self.seen.note()
+
+
+def tell_releases(trail: Trail, ledger: Ledger, silo: str) -> None:
+    """Have a vault's trail name every entry of its silo that it does not name yet: the one that was
+    just made, or the last one before the process died.
+    """
+    known = trail.known
+    untold = [
+        Release(
+            plan=entry.plan_hash,
+            round=entry.round,
+            purpose=entry.purpose,
+            round_id=entry.round_id.partition("/")[0],
+            ledger=ledger.hash_of(number),
+            entries=number,
+            presumed=entry.is_presumed or None,
+        )
+        for number, entry in enumerate(ledger.entries(), start=1)
+        if number > int(known.get("ledger", 0))
+        and entry.run.endswith(f"-{silo}")
+        and f"plan {entry.plan_hash}" in known
+    ]
+    if untold:
+        trail.append(*untold)

@@ -23,9 +23,11 @@ from sumus.errors import EngineError, ProtocolError, RoundAborted
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
 from sumus.parties.entries import restore
+from sumus.parties.logged import Logged
 from sumus.parties.round import Invited, RoundOutcome, Summed, Summing, Watching, one_round
 from sumus.parties.secure_sum import RoundLostError, SpoiledRoundError, TooFewSilosError
 from sumus.parties.server_model import preconditioner_of, prepared_without_records
+from sumus.parties.spans import spans
 from sumus.parties.watchers import Journal, Stopwatch, Telling, Watchers
 from sumus.tasks import Metrics
 from sumus.training import Prepared, SecureMetrics, Server
@@ -140,7 +142,7 @@ class ServerParty:
             _nothing_promised if run.void else self._epsilon,
             self.agreement.names,
         )
-        watch = Watchers(self.measuring, journal, telling)
+        watch = Watchers((*self.measuring, *spans()), journal, (Logged(), *telling))
         self._go_on_measuring(journal)
         number, again = self._where_to_go_on(run)
         aborts = finished = 0

@@ -33,7 +33,7 @@ from sumus.guarantee import padded, sum_length
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.asked import Asked
 from sumus.parties.memory import Memory, SessionNotes
-from sumus.parties.sums import model_bytes, require_start
+from sumus.parties.sums import last_sequence, model_bytes, require_start
 from sumus.parties.wire import pack_vector, plain, plain_body
 from sumus.parties.work import OpenWork, WatchUpdate, Work
 from sumus.plan import TrainingPlan
@@ -70,6 +70,10 @@ forbids the plan.
 """
 
 
+TellRefusal = Callable[[str, str | None], None]
+"""Told the cause of a refusal in one word, and the name of its entry in refusals.log."""
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Admitted:
@@ -101,6 +105,7 @@ class SiloParty:
         agree: from a plan to what follows from it.
         require_post_quantum: refuse keys of pairs that rest on X25519 alone.
         watch_update: simulation only; None: a local update never leaves the silo.
+        refused: told of every refusal; must not raise.
     """
 
     def __init__(
@@ -112,7 +117,9 @@ class SiloParty:
         agree: Callable[[TrainingPlan], Agreement] = agree_on,
         require_post_quantum: bool = False,
         watch_update: WatchUpdate | None = None,
+        refused: TellRefusal = lambda cause, entry: None,
     ) -> None:
+        self._refused = refused
         self._memory, self._open_work, self._open_releases = memory, work, releases
         self._agree, self._watch_update = agree, watch_update
         self._require_post_quantum = require_post_quantum
@@ -129,22 +136,22 @@ class SiloParty:
         try:
             return self.answer(message)
         except ProtocolError as error:
-            return self._refuse(message, str(error), str(error))
+            return self._refuse(message, str(error), str(error), "protocol")
         except PolicyError as error:
             told = f"this is over the policy of silo {self._name!r}. {_SEE_LOG}"
-            return self._refuse(message, told, str(error))
+            return self._refuse(message, told, str(error), "policy")
         except (
             PlanError,
             GuaranteeError,
         ) as error:  # raised over the silo's own records too, so their numbers stay here
             told = f"silo {self._name!r} cannot run this plan. {_SEE_LOG}"
-            return self._refuse(message, told, str(error))
+            return self._refuse(message, told, str(error), "plan")
         except SumusError as error:
             told = f"silo {self._name!r} cannot use its own data or disk. {_SEE_LOG}"
-            return self._refuse(message, told, str(error))
+            return self._refuse(message, told, str(error), "data")
         except Exception:  # a silo's process must outlive whatever a server can provoke
             told = f"silo {self._name!r} failed. {_SEE_LOG}"
-            return self._refuse(message, told, traceback.format_exc())
+            return self._refuse(message, told, traceback.format_exc(), "failure")
 
     def answer(self, message: bytes) -> bytes:
         """The same; what is wrong is an exception with its fix. For whoever plays the silo."""
@@ -159,10 +166,19 @@ class SiloParty:
             self._set_up = (b"", b"")
             self._memory.close()
 
-    def _refuse(self, message: bytes, told: str, reason: str) -> bytes:
+    def note_refusal(self, reason: str, cause: str) -> bool:
+        """Write a refusal down for the silo's own people; returns whether the reason is on the
+        disk.
+        """
         try:
-            self._memory.log_refusal(reason)
+            entry, kept = self._memory.log_refusal(reason), True
         except (StorageError, OSError):
+            entry, kept = None, False
+        self._refused(cause, entry)
+        return kept
+
+    def _refuse(self, message: bytes, told: str, reason: str, cause: str) -> bytes:
+        if not self.note_refusal(reason, cause):
             told += " Its refusals.log cannot be written."
         try:
             identity, roster = self._memory.identity, self._memory.roster
@@ -271,6 +287,7 @@ class SiloParty:
 
     def _admit(self, plan: TrainingPlan, session: bytes) -> _Admitted:
         """Agree to an approved plan, or raise: terms, roster, ε, policy."""
+        self._memory.require_runnable(plan)
         agreement = self._agree(plan)
         identity, roster = self._memory.enrolled(session, agreement.names)
         terms = agreement.terms_for(len(roster))
@@ -279,8 +296,13 @@ class SiloParty:
                 f"silo {self._name!r} computes other terms, or holds another roster, than the "
                 "server. Compare plan and roster fingerprints."
             )
-        releases = self._open_releases(agreement)
-        memory = self._memory.session(session, bytes.fromhex(plan.hash))
+        releases, plan_hash = self._open_releases(agreement), bytes.fromhex(plan.hash)
+        memory, last = (
+            self._memory.session(session, plan_hash),
+            self._memory.last_answered(plan_hash),
+        )
+        if last is None or last < last_sequence(plan):
+            releases.reserve()
         return _Admitted(
             agreement=agreement,
             memory=memory,
@@ -362,6 +384,8 @@ class SiloParty:
         # negative numbers stand for their residues; the ring is entered where the masks are added
         reply = invited.submit(np.asarray(vector, dtype=np.int64))[1]
         session.keep_answer(reply)
+        if asked.order >= last_sequence(agreement.plan):
+            admitted.releases.end("every sum of the plan is answered")
         return reply
 
     def _require_start(self, agreement: Agreement, asked: Asked) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -18,14 +18,17 @@ from typing import final
 from sumus.books import Ledger, LedgerReleases, Policy, state_directory
 from sumus.data import FederatedData, load_silo
 from sumus.errors import DataError, StorageError
+from sumus.events import PlanApproved, Refused, Seldom
 from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.restored import Restored
 from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
-from sumus.parties.seen_ledger import Noted, SeenLedger
+from sumus.parties.seen_ledger import Noted, SeenLedger, tell_releases
 from sumus.parties.silo import SiloParty
+from sumus.parties.trails import notice_vault, silo_trail
 from sumus.parties.work import work_on
 from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster, RosterHistory
@@ -35,7 +38,10 @@ __all__ = [
     "approve",
     "open_party",
     "own_releases",
+    "releases_on",
+    "require_known",
     "require_unchanged",
+    "run_on_ledger",
     "settle",
     "vault_folder",
 ]
@@ -81,6 +87,13 @@ class Site:
             raise StorageError(
                 f'{path} must say data = "…" and ledgers = "…". Run `sumus join` again.'
             ) from None
+
+    def write(self, folder: Path) -> None:
+        """Put it into a vault."""
+        ledgers = (self.ledgers or state_directory()).absolute()
+        places = {"data": self.data, "ledgers": str(ledgers)}
+        lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
+        replace_atomically(folder / "site.toml", lines.encode())
 
     @property
     def ledger(self) -> Ledger:
@@ -143,12 +156,12 @@ def settle(
     text = key_text or identity.secret_text()
     replace_atomically(folder / "identity.key", text.encode(), secret=True)
     write_rosters(folder, _history(roster))
-    places = {"data": data, "ledgers": str((ledgers or state_directory()).absolute())}
-    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
-    replace_atomically(folder / "site.toml", lines.encode())
+    Site(data=data, ledgers=ledgers).write(folder)
     if policy is not None:
         replace_atomically(folder / "policy.toml", policy_text.encode())
     (folder / "plans").mkdir(exist_ok=True, mode=0o700)
+    if (folder / "policy.toml").exists():
+        notice_vault(silo_trail(folder), identity=identity, roster=_history(roster).current)
     return state
 
 
@@ -175,13 +188,43 @@ def _history(roster: Roster | RosterHistory) -> RosterHistory:
     return RosterHistory.of(roster) if isinstance(roster, Roster) else roster
 
 
-def approve(folder: Path, plans: Iterable[TrainingPlan]) -> list[Agreement]:
-    """Put plans among those that this silo runs, each certified by this silo's own Sumus."""
-    agreements = [agree_on(plan) for plan in plans]
+def approve(
+    folder: Path, plans: Iterable[TrainingPlan], *, never_run: bool = False
+) -> list[Agreement]:
+    """Put plans among those that this silo runs, each certified by this silo's own Sumus.
+
+    Args:
+        never_run: the silo's people know that none of them was run here before the vault was
+            restored from a backup that does not know it.
+    """
+    agreements, trail = [agree_on(plan) for plan in plans], silo_trail(folder)
+    require_known(folder, [agreement.plan for agreement in agreements], never_run=never_run)
     for agreement in agreements:
         plan = agreement.plan
+        if f"plan {plan.hash}" not in trail.known:
+            trail.append(PlanApproved(plan=plan.hash))
         replace_atomically(folder / "plans" / f"{plan.hash}.toml", plan.to_toml().encode())
     return agreements
+
+
+def require_known(
+    folder: Path, plans: Sequence[TrainingPlan], *, never_run: bool, write: bool = True
+) -> None:
+    """Refuse plans that a restored vault may have answered and forgotten, unless its people know
+    better.
+    """
+    restored = Restored.of_folder(folder)
+    unknown = [] if restored is None else restored.unknown(plans)
+    if restored is None or not unknown:
+        return
+    if not never_run:
+        raise StorageError(
+            f"plan {unknown[0][:8]} is not in the backup of {restored.made[:10]} that {folder} "
+            "came from: it may have been answered since, and forgotten. If this silo has never run it, "
+            "join with --never-run; otherwise agree on a new plan."
+        )
+    if write:
+        restored.vouched(plans).write(folder)
 
 
 def own_releases(
@@ -193,17 +236,35 @@ def own_releases(
     Args:
         silo: tells the runs of several silos that share a ledger apart.
     """
-    releases = LedgerReleases(
+    releases = releases_on(agreement, ledger, policy, silo=silo)
+    policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
+    return releases
+
+
+def releases_on(
+    agreement: Agreement, ledger: Ledger, policy: Policy | None, *, silo: str = ""
+) -> LedgerReleases:
+    """A silo's own ledger for one plan, whatever is on it.
+
+    Args:
+        policy: that every release is checked against; None: what has happened asks nobody.
+        silo: see `own_releases`.
+    """
+    return LedgerReleases(
         ledger=ledger,
         policy=policy,
         plan=agreement.plan,
         account=agreement.account,
-        # a plan runs once in a federation
-        run=f"federation-{agreement.plan.hash[:16]}" + (f"-{silo}" if silo else ""),
+        run=run_on_ledger(agreement.plan.hash, silo),
         spent=LiveEpsilon(agreement.design).of_rounds,
     )
-    policy.check(agreement.account, agreement.plan, ledger, run=releases.run)
-    return releases
+
+
+def run_on_ledger(plan_hash: str, silo: str = "") -> str:
+    """What the releases of a plan are called on a silo's ledger: a plan runs once in a
+    federation.
+    """
+    return f"federation-{plan_hash[:16]}" + (f"-{silo}" if silo else "")
 
 
 def open_party(
@@ -228,13 +289,21 @@ def open_party(
             "`sumus join` again."
         )
     seen.require_whole()
+    trail = silo_trail(folder)
+    tell_releases(trail, seen.ledger, name)
+    notice_vault(trail, identity=state.identity, roster=state.roster)
+    refusals = Seldom(trail)
+
+    def refused(cause: str, entry: str | None) -> None:
+        refusals.append(lambda count: Refused(cause=cause, entry=entry, unwritten=count))
 
     def allowed(plan: TrainingPlan) -> Agreement:
         policy.check_imports(plan)
         return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
-        return Noted(own_releases(agreement, seen.ledger, policy, silo=name), seen)
+        entered = own_releases(agreement, seen.ledger, policy, silo=name)
+        return Noted(entered, seen, trail, name)
 
     return SiloParty(
         state,
@@ -242,4 +311,5 @@ def open_party(
         releases=releases,
         agree=allowed,
         require_post_quantum=policy.require_post_quantum,
+        refused=refused,
     )

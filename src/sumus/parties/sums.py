@@ -16,6 +16,7 @@ from sumus.secagg import Terms
 
 __all__ = [
     "PURPOSES",
+    "last_sequence",
     "model_bytes",
     "model_hash",
     "pack_model",
@@ -49,6 +50,13 @@ def terms_of(plan: TrainingPlan, *, silos: int, length: int) -> Terms:
 def sequence_of(number: int, purpose: str) -> int:
     """The place of a sum among all of the plan: a round's model comes before its measurement."""
     return 2 * number + PURPOSES.index(purpose)
+
+
+def last_sequence(plan: TrainingPlan) -> int:
+    """The place of the last sum of a plan: nothing of it is left to release after that one."""
+    number = plan.federation.rounds - 1
+    measured = plan.evaluation.metrics == "secure" and plan.measures_after(number)
+    return sequence_of(number, "metrics" if measured else "model")
 
 
 def model_bytes(dimension: int) -> int:

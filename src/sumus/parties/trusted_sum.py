@@ -13,7 +13,7 @@ from sumus.errors import RoundAborted
 from sumus.noise import lift, to_ring
 from sumus.parties.agreement import Agreement
 from sumus.parties.driver import Driver
-from sumus.parties.round import Invited, Summed
+from sumus.parties.round import Invited, Stages, Summed, nobody
 from sumus.parties.sums import pack_model, round_identifier
 from sumus.parties.wire import plain, plain_body, unpack_vector
 
@@ -26,8 +26,8 @@ _ENDLESS = float("inf")
 class TrustedSum:
     """Sums of plain vectors over the in-process driver."""
 
-    def __init__(self, agreement: Agreement, driver: Driver) -> None:
-        self._agreement, self._driver = agreement, driver
+    def __init__(self, agreement: Agreement, driver: Driver, *, stages: Stages = nobody) -> None:
+        self._agreement, self._driver, self._stages = agreement, driver, stages
 
     def sum(
         self,
@@ -42,6 +42,7 @@ class TrustedSum:
         message = plain(
             bytes.fromhex(plan.hash) + identifier + pack_model(number, parameters, purpose)
         )
+        self._stages("local" if purpose == "model" else "measuring")
         answers = self._driver.exchange(
             dict.fromkeys(sorted(invited.silos), message), deadline_seconds=_ENDLESS
         )

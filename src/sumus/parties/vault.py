@@ -16,18 +16,29 @@ import ctypes
 import os
 import pwd
 import resource
+import signal
 import socket
 import struct
 import sys
+import traceback
 from pathlib import Path
 from typing import final
 
 from sumus.books import Policy
 from sumus.errors import DataError, PeerProtocolError, StorageError, SumusError
-from sumus.files import FolderLock, receive_sized, send_sized
+from sumus.events import (
+    LogChoice,
+    ProcessFailed,
+    VaultStarted,
+    VaultStopped,
+    configure,
+    tell,
+)
+from sumus.files import FolderLock, build_of, receive_sized, send_sized
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
 from sumus.parties.site import open_party
+from sumus.parties.trails import silo_trail
 from sumus.parties.unlocking import handed_passphrase
 from sumus.plan import TrainingPlan
 
@@ -103,8 +114,7 @@ class Vault:
         except ConnectionResetError:
             return  # somebody looked whether the vault is there
         except (OSError, PeerProtocolError) as error:
-            with contextlib.suppress(StorageError, OSError):
-                self._state.log_refusal(f"the relay was not heard: {error}")
+            self._party.note_refusal(f"the relay was not heard: {error}", "relay")
             return
         answer = self._party.handle(message)
         with contextlib.suppress(OSError):  # whoever asked is gone; it may ask again
@@ -203,14 +213,25 @@ def serve_folder(folder: Path, path: Path, *, relay: str | None = None) -> None:
     passphrase = handed_passphrase(folder)
     uids = frozenset({os.getuid(), os.getuid() if relay is None else uid_of(relay)})
     with FolderLock(folder):
-        vault = Vault(folder, uids=uids, passphrase=passphrase)
+        vault, trail = Vault(folder, uids=uids, passphrase=passphrase), silo_trail(folder)
         vault.most_bytes()  # agrees to the plans before anybody waits
         with listen(path, uids=uids) as listener:
+            # whoever is asked to stop finishes the message that it answers
+            signal.signal(signal.SIGTERM, lambda number, frame: listener.close())
+            trail.append(VaultStarted(build=build_of()))
             vault.serve(listener)
+            trail.append(VaultStopped())
 
 
 if __name__ == "__main__":
+    configure(LogChoice.of_environment(), party="silo", process="vault", by_default=True)
+    place = Path(sys.argv[1])
     try:
-        serve_folder(Path(sys.argv[1]), Path(sys.argv[2]), relay=next(iter(sys.argv[3:]), None))
+        serve_folder(place, Path(sys.argv[2]), relay=next(iter(sys.argv[3:]), None))
     except SumusError as error:
+        tell(ProcessFailed(cause=type(error).__name__))
         sys.exit(f"error: {error}")
+    except Exception as error:  # its words may be a record's, and are for the silo's people only
+        tell(ProcessFailed(cause=type(error).__name__))
+        SiloState(place).log_refusal(traceback.format_exc())
+        sys.exit(f"error: the vault failed by {type(error).__name__}, see refusals.log.")

@@ -184,7 +184,7 @@ _RULES = (
         guarantee="tangent_pass",
         local="tangent_pass",
         rounding="sum",
-        keys=_PASSES | _MAPPED | {"training.feature_bound", "training.tangent_layers"},
+        keys=_PASSES | _MAPPED | _ROUNDS | {"training.feature_bound", "training.tangent_layers"},
         refuses=_one_pass("tangent-pass"),
     ),
     AlgorithmRules(

@@ -18,7 +18,19 @@ from markupsafe import Markup, escape
 from sumus.report.scales import Axis, Formatter, linear_axis, on_axis, round_axis
 from sumus.report.spoken import drawn_rounds, spoken_bars, spoken_curve, spoken_lines
 
-__all__ = ["Dot", "Line", "bar_chart", "curve_chart", "line_chart"]
+__all__ = [
+    "Dot",
+    "Drawing",
+    "Line",
+    "axes",
+    "bar_chart",
+    "curve_chart",
+    "finished",
+    "limit_line",
+    "line_chart",
+    "short",
+    "tag",
+]
 
 _WIDTH, _HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 34.0
@@ -60,7 +72,7 @@ class Dot:
 
 @final
 @dataclass
-class _Drawing:
+class Drawing:
     """SVG elements, and what the pointer shows: one column per round."""
 
     x: Axis
@@ -74,7 +86,7 @@ class _Drawing:
         return self.y.place(value, _HEIGHT - _BOTTOM, _TOP)
 
     def add(self, name: str, content: str = "", **attributes: object) -> None:
-        self.parts.append(_tag(name, content, **attributes))
+        self.parts.append(tag(name, content, **attributes))
 
 
 def line_chart(
@@ -102,15 +114,15 @@ def line_chart(
         v for line, _ in kept for _, *both in line.band for v in both if math.isfinite(v)
     ]
     last = max((int(x) for line, points in kept for x, _ in points), default=1)
-    drawing = _Drawing(
+    drawing = Drawing(
         round_axis(last),
         linear_axis([*values, *([limit[0]] if limit else [])], from_zero=from_zero, within=within),
     )
-    _axes(drawing, formatter, name=_rounds_name(every))
+    axes(drawing, formatter, name=_rounds_name(every))
     for line, _ in kept:
         _band(drawing, line)
     if limit is not None:
-        _limit(drawing, *limit)
+        limit_line(drawing, *limit)
     for line, points in kept:
         _line(drawing, line, points)
     shown = {
@@ -118,13 +130,13 @@ def line_chart(
         for x in sorted({x for _, p in kept for x, _ in p})
     }
     told = spoken_lines([(line.name, points) for line, points in kept], formatter)
-    return _finished(
+    return finished(
         drawing,
         f"{label}. {told}.",
-        {
-            x: [(n, c, formatter(v)) for n, c, v in rows if v is not None]
+        [
+            (x, f"{x:g}", [(n, c, formatter(v)) for n, c, v in rows if v is not None])
             for x, rows in shown.items()
-        },
+        ],
     )
 
 
@@ -145,24 +157,24 @@ def curve_chart(
     """
     end = next((end for end in (0.05, 0.1, 0.2, 0.5) if top <= end), 1.0)
     axis = Axis(0.0, end, tuple(end * step / 5.0 for step in range(6)))
-    drawing = _Drawing(axis, axis)
-    _axes(drawing, lambda value: f"{value:.3g}", name=names[0])
+    drawing = Drawing(axis, axis)
+    axes(drawing, lambda value: f"{value:.3g}", name=names[0])
     drawing.add("text", names[1], cls="name", x=_LEFT + 6, y=_TOP + 8, anchor="start")
-    path = f"M{_short(drawing.across(0))},{_short(drawing.up(0))}"
-    path += f"L{_short(drawing.across(end))},{_short(drawing.up(end))}"
+    path = f"M{short(drawing.across(0))},{short(drawing.up(0))}"
+    path += f"L{short(drawing.across(end))},{short(drawing.up(end))}"
     drawing.add("path", cls="line c7 dashed", d=path)
     for line in lines:
-        placed = [f"{_short(drawing.across(x))},{_short(drawing.up(y))}" for x, y in line.points]
+        placed = [f"{short(drawing.across(x))},{short(drawing.up(y))}" for x, y in line.points]
         drawing.add("path", cls=f"line c{line.colour % 8}", d="M" + "L".join(placed))
     for dot in dots:
-        x = _short(drawing.across(dot.x))
+        x = short(drawing.across(dot.x))
         low, high = max(dot.y - dot.plus_minus, 0.0), min(dot.y + dot.plus_minus, end)
-        ends = {"y1": _short(drawing.up(low)), "y2": _short(drawing.up(high))}
+        ends = {"y1": short(drawing.up(low)), "y2": short(drawing.up(high))}
         drawing.add("line", cls="whisker", x1=x, x2=x, **ends)
-        drawing.add("circle", cls="dot c0", cx=x, cy=_short(drawing.up(dot.y)), r=_short(dot.size))
+        drawing.add("circle", cls="dot c0", cx=x, cy=short(drawing.up(dot.y)), r=short(dot.size))
     told = [spoken_curve(line.points, names) for line in lines]
     told += [spoken_curve([(dot.x, dot.y) for dot in dots], names)] if dots else []
-    return _finished(drawing, f"{label}. {'; '.join(told)}.", {})
+    return finished(drawing, f"{label}. {'; '.join(told)}.", [])
 
 
 def bar_chart(
@@ -180,10 +192,10 @@ def bar_chart(
     stacks = {name: [part[place] for place in places] for name, part in stacks.items()}
     totals = [math.fsum(part[index] for part in stacks.values()) for index in range(len(rounds))]
     axis = round_axis(max(rounds, default=1))
-    drawing = _Drawing(
+    drawing = Drawing(
         Axis(axis.low - 0.6, axis.high + 0.6, axis.ticks), linear_axis(totals, from_zero=True)
     )
-    _axes(drawing, formatter, name=_rounds_name(every))
+    axes(drawing, formatter, name=_rounds_name(every))
     width = min(26.0, 0.76 * every * (_WIDTH - _LEFT - _RIGHT) / (drawing.x.high - drawing.x.low))
     for index, number in enumerate(rounds):
         reached = 0.0
@@ -191,21 +203,25 @@ def bar_chart(
             top, bottom = drawing.up(reached + part[index]), drawing.up(reached)
             left = drawing.across(number) - width / 2
             size = {
-                "x": _short(left),
-                "y": _short(top),
-                "width": _short(width),
-                "height": _short(max(bottom - top, 0.0)),
+                "x": short(left),
+                "y": short(top),
+                "width": short(width),
+                "height": short(max(bottom - top, 0.0)),
             }
             drawing.add("rect", cls=f"fill c{colour % 8}", **size)
             reached += part[index]
-    shown = {
-        float(number): [
-            (name, colour % 8, formatter(part[index]))
-            for colour, (name, part) in enumerate(stacks.items())
-        ]
+    shown = [
+        (
+            float(number),
+            f"{number:g}",
+            [
+                (name, colour % 8, formatter(part[index]))
+                for colour, (name, part) in enumerate(stacks.items())
+            ],
+        )
         for index, number in enumerate(rounds)
-    }
-    return _finished(drawing, told, shown)
+    ]
+    return finished(drawing, told, shown)
 
 
 def _thinned(line: Line, drawn: set[float]) -> Line:
@@ -216,16 +232,28 @@ def _rounds_name(every: int) -> str:
     return "round" if every == 1 else f"round (1 in {every} drawn)"
 
 
-def _axes(drawing: _Drawing, formatter: Formatter, *, name: str = "round") -> None:
+def axes(
+    drawing: Drawing,
+    formatter: Formatter,
+    *,
+    name: str = "round",
+    across: Formatter = lambda tick: f"{tick:g}",
+) -> None:
+    """Both axes with their ticks.
+
+    Args:
+        formatter: of ticks upwards; `across`: of those along.
+        name: of the axis along.
+    """
     for tick in drawing.y.ticks:
-        height = _short(drawing.up(tick))
+        height = short(drawing.up(tick))
         drawing.add("line", cls="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height)
         drawing.add(
             "text",
             on_axis(tick, formatter),
             cls="tick",
             x=_LEFT - 8,
-            y=_short(drawing.up(tick) + 4),
+            y=short(drawing.up(tick) + 4),
             anchor="end",
         )
     base = _HEIGHT - _BOTTOM
@@ -233,40 +261,40 @@ def _axes(drawing: _Drawing, formatter: Formatter, *, name: str = "round") -> No
     for tick in drawing.x.ticks:
         drawing.add(
             "text",
-            f"{tick:g}",
+            across(tick),
             cls="tick",
-            x=_short(drawing.across(tick)),
+            x=short(drawing.across(tick)),
             y=base + 16,
             anchor="middle",
         )
     drawing.add("text", name, cls="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 3, anchor="end")
 
 
-def _line(drawing: _Drawing, line: Line, points: list[tuple[float, float]]) -> None:
+def _line(drawing: Drawing, line: Line, points: list[tuple[float, float]]) -> None:
     placed = [(drawing.across(x), drawing.up(y)) for x, y in points]
-    path = "M" + "L".join(f"{_short(x)},{_short(y)}" for x, y in placed) if placed else "M0,0"
+    path = "M" + "L".join(f"{short(x)},{short(y)}" for x, y in placed) if placed else "M0,0"
     drawing.add("path", cls=f"line c{line.colour % 8}" + (" dashed" if line.dashed else ""), d=path)
     for x, y in placed if len(placed) <= 40 and not line.dashed else placed[-1:]:
-        drawing.add("circle", cls=f"dot c{line.colour % 8}", cx=_short(x), cy=_short(y), r=2.6)
+        drawing.add("circle", cls=f"dot c{line.colour % 8}", cx=short(x), cy=short(y), r=2.6)
 
 
-def _band(drawing: _Drawing, line: Line) -> None:
+def _band(drawing: Drawing, line: Line) -> None:
     finite = [
         (x, low, high) for x, low, high in line.band if math.isfinite(low) and math.isfinite(high)
     ]
     if len(finite) < 2:
         return
-    there = [f"{_short(drawing.across(x))},{_short(drawing.up(high))}" for x, _, high in finite]
+    there = [f"{short(drawing.across(x))},{short(drawing.up(high))}" for x, _, high in finite]
     back = [
-        f"{_short(drawing.across(x))},{_short(drawing.up(low))}" for x, low, _ in reversed(finite)
+        f"{short(drawing.across(x))},{short(drawing.up(low))}" for x, low, _ in reversed(finite)
     ]
     drawing.add("path", cls=f"band c{line.colour % 8}", d="M" + "L".join([*there, *back]) + "Z")
 
 
-def _limit(drawing: _Drawing, value: float, name: str) -> None:
+def limit_line(drawing: Drawing, value: float, name: str) -> None:
     height = drawing.up(value)
     drawing.add(
-        "line", cls="limit", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=_short(height), y2=_short(height)
+        "line", cls="limit", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=short(height), y2=short(height)
     )
     below = height - _TOP < 14.0
     drawing.add(
@@ -274,41 +302,57 @@ def _limit(drawing: _Drawing, value: float, name: str) -> None:
         name,
         cls="limit-name",
         x=_LEFT + 4,
-        y=_short(height + (14.0 if below else -5.0)),
+        y=short(height + (14.0 if below else -5.0)),
         anchor="start",
     )
 
 
-def _finished(
-    drawing: _Drawing, label: str, shown: Mapping[float, Sequence[tuple[str, int, str]]]
+def finished(
+    drawing: Drawing,
+    label: str,
+    columns: Sequence[tuple[float, str, Sequence[tuple[str, int, str]]]],
+    *,
+    heading: str = "round ",
 ) -> Markup:
-    """The whole SVG; what the pointer shows travels in an attribute, escaped like every other."""
+    """The whole SVG; what the pointer shows travels in an attribute, escaped like every other.
+
+    Args:
+        columns: (place, what it is called, its values: name, colour, text).
+        heading: in front of what a column is called.
+    """
     drawing.add("line", cls="cursor", x1=0, x2=0, y1=_TOP, y2=_HEIGHT - _BOTTOM)
-    reachable = {"values": _values(drawing, shown), "tabindex": 0} if shown else {}
+    reachable = {"values": _values(drawing, columns, heading), "tabindex": 0} if columns else {}
     inside = Markup("").join(drawing.parts)
     box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
-    return _tag("svg", inside, cls="chart", viewBox=box, role="img", label=label, **reachable)
+    return tag("svg", inside, cls="chart", viewBox=box, role="img", label=label, **reachable)
 
 
-def _values(drawing: _Drawing, shown: Mapping[float, Sequence[tuple[str, int, str]]]) -> str:
-    """Names and colours once, then place, round and values of every column; null where a line has
+def _values(
+    drawing: Drawing,
+    columns: Sequence[tuple[float, str, Sequence[tuple[str, int, str]]]],
+    heading: str,
+) -> str:
+    """Names and colours once, then place, name and values of every column; null where a line has
     none.
     """
-    names = list(
-        dict.fromkeys((name, colour) for rows in shown.values() for name, colour, _ in rows)
-    )
-    columns = []
-    for x, rows in shown.items():
+    names = list(dict.fromkeys((name, colour) for *_, rows in columns for name, colour, _ in rows))
+    placed = []
+    for x, called, rows in columns:
         told = {(name, colour): value for name, colour, value in rows}
-        columns.append([round(drawing.across(x), 1), f"{x:g}", *(told.get(name) for name in names)])
-    both = {"names": names, "columns": columns}
-    return json.dumps(both, ensure_ascii=False, separators=(",", ":"))
+        values = [told.get(name) for name in names]
+        placed.append([round(drawing.across(x), 1), called, *values])
+    both = {"names": names, "columns": placed}
+    return json.dumps(
+        both if heading == "round " else both | {"heading": heading},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
 
 
 _NAMES = {"cls": "class", "anchor": "text-anchor", "label": "aria-label", "values": "data-values"}
 
 
-def _tag(name: str, content: str = "", **attributes: object) -> Markup:
+def tag(name: str, content: str = "", **attributes: object) -> Markup:
     """One element; content and attributes are escaped unless they are markup already."""
     pairs = Markup("").join(
         Markup(' {}="{}"').format(_NAMES.get(key, key), value) for key, value in attributes.items()
@@ -316,5 +360,5 @@ def _tag(name: str, content: str = "", **attributes: object) -> Markup:
     return Markup("<{}{}>{}</{}>").format(name, pairs, escape(content), name)
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")

@@ -27,12 +27,12 @@ from sumus.report.measures import MeasureView, view_of
 from sumus.report.sheets import ASSUMED, letters_for
 from sumus.report.signatures import EvidenceSummary, SignatureView, signatures_of
 from sumus.report.spent import SpentView, spent_of
+from sumus.report.style import TEMPLATES, house_style
 from sumus.report.words import Statement, statement_of
 from sumus.tasks import Measure
 
 __all__ = ["render_report", "rendered", "write_report"]
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _CONTENTS = (
     ("What ε means", "means"),
     ("What it does not protect", "gaps"),
@@ -151,7 +151,7 @@ def render_report(
 def rendered(template: str, **values: Any) -> str:
     """A template with the style and script of all pages, and a policy that lets nothing else in."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -166,9 +166,7 @@ def rendered(template: str, **values: Any) -> str:
         "told": lambda value, measure, plus_minus=None: told_as(measure, value, plus_minus),
         "value": lambda entry, measure: value_of(measure, entry),
     }
-    style, script = (
-        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    )
+    style, script = house_style(), (TEMPLATES / "page.js").read_text(encoding="utf-8")
     return environment.get_template(template).render(
         style=style,
         script=script,

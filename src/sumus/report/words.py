@@ -12,7 +12,7 @@ from sumus.guarantee import Account, against_participant
 from sumus.report.assumptions import assumptions_of
 from sumus.report.meaning import Attack, attacks_on, meaning_of
 
-__all__ = ["Statement", "in_the_clear", "statement_of"]
+__all__ = ["Statement", "brief_of", "in_the_clear", "statement_of"]
 
 _ACCOUNTANTS = {
     "pld": "privacy-loss distributions",
@@ -57,7 +57,6 @@ def statement_of(run: RunFolder) -> Statement:
     spent = rounds[-1].epsilon_spent if rounds else 0.0
     verdict = "proved" if guarantee.proved else "not proved"
     headline = _bound(guarantee)
-    status = {"proved": "proved", "not proved": "NOT PROVED"}[verdict]
     analysis = next(
         (
             f"{analysis.name}: {analysis.statement}"
@@ -108,19 +107,24 @@ def statement_of(run: RunFolder) -> Statement:
         if guarantee.metrics_trust not in (None, guarantee.trust):
             bound += f"; counts on {guarantee.metrics_trust}"
         terms += (("Metrics", f"secure sums of their own: {bound}"),)
-    brief = (
-        f"{guarantee.neighbours.split(';')[0]}; counts on {guarantee.trust}; analysis "
-        f"{guarantee.analysis}, {status}"
-    )
     return Statement(
         verdict=verdict,
         headline=headline,
         terms=terms,
-        brief=brief,
+        brief=brief_of(guarantee),
         meaning=meaning_of(run, guarantee, verdict),
         gaps=_gaps(run, guarantee, rounds),
         attacks=attacks_on(guarantee),
         assumptions=assumptions_of(run),
+    )
+
+
+def brief_of(guarantee: Account) -> str:
+    """What stands beside an ε, in one line."""
+    status = "proved" if guarantee.proved else "NOT PROVED"
+    return (
+        f"{guarantee.neighbours.split(';')[0]}; counts on {guarantee.trust}; analysis "
+        f"{guarantee.analysis}, {status}"
     )
 
 

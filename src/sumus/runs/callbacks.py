@@ -41,6 +41,14 @@ class Callback:
             account: what is promised; None: nothing.
         """
 
+    def on_stage(self, stage: str) -> None:
+        """What the run is at has changed.
+
+        Args:
+            stage: "greeting" (keys go round), "local" (steps of the silos), "survivors" (who is in
+                the sum is agreed on), "unmasking", "measuring" or "comparing".
+        """
+
     def on_round_end(self, entry: RoundEntry) -> None:
         """A round is in the journal.
 
@@ -87,6 +95,10 @@ class Told:
     def run_begins(self, plan: TrainingPlan, account: Account | None) -> None:
         """The guarantee is certified."""
         self._each("on_run_begin", "before round 1", plan, account)
+
+    def stage(self, stage: str) -> None:
+        """What the run is at."""
+        self._each("on_stage", f'at stage "{stage}"', stage)
 
     def round_entered(self, entry: RoundEntry) -> None:
         """See `Telling.round_entered`; `measured` are the values of `evaluate` for this round."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -30,6 +30,7 @@ from sumus.books import (
 from sumus.comparing import baselines_of, compare, constant_baseline, require_simulation
 from sumus.data import FederatedData, data_folder
 from sumus.errors import GuaranteeError, PlanError
+from sumus.events import TrainingEnded, TrainingStarted, tell
 from sumus.files import replace_atomically
 from sumus.guarantee import Account, LiveEpsilon, NoiseDesign, calibrated, certify
 from sumus.parties import RunSecret, Simulation, Telling, federation_in_process
@@ -160,10 +161,11 @@ def train(
     if silos is None and not options.resume:
         run.note_data_folder(data_folder(plan))
     told = Told(callbacks)
-    with _kept(run), _progress_shown(progress, told):
+    releases = open_releases if isinstance(open_releases, NoLedger) else open_releases(run.name)
+    with _kept(run), _set_aside(run, releases), _progress_shown(progress, told):
         told.run_begins(design.plan, account)
+        tell(TrainingStarted(plan=design.plan.hash, rounds=design.plan.federation.rounds))
         resumed = options.resume is not None
-        releases = open_releases if isinstance(open_releases, NoLedger) else open_releases(run.name)
         party = federation_in_process(
             design,
             prepared,
@@ -175,6 +177,7 @@ def train(
             threads=options.threads,
             vanishing=options.vanishing,
             epsilon=epsilon,
+            stages=told.stage,
         )
         measured = OwnEvaluation(evaluate, party, data, run, told)
         telling = (*_telling(design, run, progress), measured, told)
@@ -182,6 +185,8 @@ def train(
             pass
         in_the_clear = design.plan.evaluation.metrics == "simulation"
         compared = constant_baseline(design.plan, data) if in_the_clear else {}
+        if options.compare:
+            told.stage("comparing")
         beside = (
             compare(
                 design.plan,
@@ -213,6 +218,7 @@ def train(
             beside,
         )
         finish(run, module, facts, result.summary(), telling)
+        tell(TrainingEnded(rounds=len(result.rounds), seconds=result.seconds))
     told.finished(result)
     return result
 
@@ -355,6 +361,13 @@ def _kept(run: RunFolder) -> Iterator[None]:
         raise KeyboardInterrupt(
             f"after round {run.last_round}; go on with: {how_to_resume(run)}"
         ) from None
+
+
+def _set_aside(run: RunFolder, releases: NoLedger | LedgerReleases) -> AbstractContextManager[None]:
+    """What the rounds that are left may spend, kept from other runs until this one ends."""
+    if isinstance(releases, NoLedger) or run.summary is not None:
+        return nullcontext()
+    return releases.reserved()
 
 
 @final

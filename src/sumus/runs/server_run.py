@@ -20,6 +20,7 @@ from sumus.parties import (
 from sumus.runs import finishing
 from sumus.runs.starting import Start, find_start
 from sumus.secagg import Roster, RosterHistory
+from sumus.training import frozen_hash, keep_frozen
 
 __all__ = ["existing_run", "finish", "is_over", "open_run", "start_of"]
 
@@ -44,7 +45,12 @@ def start_of(agreement: Agreement, runs: Path, sent: str) -> Start | None:
         folder is not None and RunFolder.open(folder).read_checkpoint() is not None
     ):
         return None
-    return Start.from_text(sent) if sent else find_start(agreement.plan, runs)
+    start = Start.from_text(sent) if sent else find_start(agreement.plan, runs)
+    if start.frozen is not None and frozen_hash(start.frozen) == (
+        agreement.plan.training.frozen_layers
+    ):
+        keep_frozen(start.frozen)  # later jobs of the run bring them no more
+    return start
 
 
 def open_run(

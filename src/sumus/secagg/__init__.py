@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         agree as agree,
         expand as expand,
     )
+    from sumus.secagg.sealing import seal as seal, unseal as unseal
     from sumus.secagg.secrets import pair_sign as pair_sign
     from sumus.secagg.server import (
         RoundSum as RoundSum,
@@ -141,6 +142,7 @@ __getattr__, __dir__, __all__ = door(
     protected="is_protected open_identity protect public_key_of",
     recovery="Disagreements UnopenedError",
     schedule="PublicHalf agree expand",
+    sealing="seal unseal",
     secrets="pair_sign",
     server="RoundSum ServerCertifying ServerCollecting ServerSession ServerUnmasking",
     server_setup="ServerAgreeing ServerSetup",

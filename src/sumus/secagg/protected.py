@@ -2,9 +2,7 @@
 
     NAME ed25519-protected:public key:salt | nonce | ciphertext and tag        base64, one line
 
-    key = scrypt(passphrase, salt; N = 2¹⁶, r = 8, p = 1), ciphertext = ChaCha20-Poly1305(key, nonce;
-    secret key), with name and public key as associated data
-
+Sealed as `sealing` says, with name and public key as associated data.
 The public key is readable, so that a file can be compared with a roster without its passphrase.
 """
 
@@ -13,19 +11,14 @@ from __future__ import annotations
 import base64
 import binascii
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-
 from sumus.errors import DataError
-from sumus.randomness import RandomSource
 from sumus.secagg.keys import Identity
+from sumus.secagg.sealing import OVERHEAD, seal, unseal
 
 __all__ = ["is_protected", "open_identity", "protect", "public_key_of"]
 
 _PREFIX = "ed25519-protected:"
-_SALT_BYTES, _NONCE_BYTES, _SEALED_BYTES = 16, 12, 48
-_COST = 1 << 16
+_SECRET_BYTES = 32
 
 
 def is_protected(text: str) -> bool:
@@ -35,12 +28,9 @@ def is_protected(text: str) -> bool:
 
 def protect(identity: Identity, passphrase: bytes) -> str:
     """The text of a key's file that opens with the passphrase only."""
-    drawn = RandomSource().bytes(_SALT_BYTES + _NONCE_BYTES)
-    salt, nonce = drawn[:_SALT_BYTES], drawn[_SALT_BYTES:]
     secret = base64.b64decode(identity.secret_text().rpartition(":")[2])
-    bound = identity.name.encode() + identity.public_key
-    sealed = ChaCha20Poly1305(_key(passphrase, salt)).encrypt(nonce, secret, bound)
-    words = (identity.public_key, salt + nonce + sealed)
+    sealed = seal(passphrase, secret, bound=identity.name.encode() + identity.public_key)
+    words = (identity.public_key, sealed)
     return f"{identity.name} {_PREFIX}{':'.join(base64.b64encode(w).decode() for w in words)}\n"
 
 
@@ -58,19 +48,11 @@ def open_identity(text: str, passphrase: bytes | None) -> Identity:
             f"the key of {name!r} is protected by a passphrase, and none was given. Start the silo "
             "with `sumus join`, which asks for it, or give --passphrase-file."
         )
-    salt, nonce, sealed = (
-        sealed[:_SALT_BYTES],
-        sealed[_SALT_BYTES : _SALT_BYTES + _NONCE_BYTES],
-        sealed[_SALT_BYTES + _NONCE_BYTES :],
-    )
-    try:
-        secret = ChaCha20Poly1305(_key(passphrase, salt)).decrypt(
-            nonce, sealed, name.encode() + public
-        )
-    except InvalidTag:
+    secret = unseal(passphrase, sealed, bound=name.encode() + public)
+    if secret is None:
         raise DataError(
             f"the passphrase does not open the key of {name!r}. Try again; nobody can recover it."
-        ) from None
+        )
     return Identity.parse(f"{name} ed25519-secret:{base64.b64encode(secret).decode()}")
 
 
@@ -85,14 +67,10 @@ def _parts(text: str) -> tuple[str, bytes, bytes]:
         public, sealed = (
             base64.b64decode(word, validate=True) for word in rest[len(_PREFIX) :].split(":")
         )
-        if (len(public), len(sealed)) != (32, _SALT_BYTES + _NONCE_BYTES + _SEALED_BYTES):
+        if (len(public), len(sealed)) != (32, _SECRET_BYTES + OVERHEAD):
             raise ValueError(len(sealed))
     except (ValueError, binascii.Error):
         raise DataError(
             f"the protected key of {name!r} is damaged. Restore the file from a backup."
         ) from None
     return name, public, sealed
-
-
-def _key(passphrase: bytes, salt: bytes) -> bytes:
-    return Scrypt(salt=salt, length=32, n=_COST, r=8, p=1).derive(passphrase)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sumus.training.frozen_layers import (
         frozen_hash as frozen_hash,
         frozen_parameters as frozen_parameters,
+        keep_frozen as keep_frozen,
     )
     from sumus.training.local import local_updater as local_updater
     from sumus.training.local.plain_steps import plain_steps as plain_steps
@@ -82,7 +83,7 @@ __getattr__, __dir__, __all__ = door(
     noise="lifted_sum",
     own_loss="GIVEN own_loss",
     preconditioner="Preconditioner",
-    frozen_layers="frozen_hash frozen_parameters",
+    frozen_layers="frozen_hash frozen_parameters keep_frozen",
     preparation="Prepared PublicFeatures in_front model_behind named_model prepare units_of",
     pretraining="public_start",
     sampling="poisson_batch select_silos",

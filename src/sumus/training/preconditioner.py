@@ -36,6 +36,7 @@ from sumus.gradients import (
     PublicMap,
     SecondMoments,
     blocks_of,
+    one_torch_thread,
 )
 from sumus.plan import TrainingPlan
 from sumus.purity import Form, InputKind, is_chain, made_up_labels
@@ -138,6 +139,13 @@ class Preconditioner:
             cls._maps.clear()
 
     def _computed(self, parameters: torch.Tensor) -> PublicMap:
+        """On one thread: the map of a round that is repeated has the same bits, however many
+        silos compute side by side.
+        """
+        with one_torch_thread():
+            return self._map(parameters)
+
+    def _map(self, parameters: torch.Tensor) -> PublicMap:
         inputs = made_up_inputs(self._plan, self._model, self._form)
         outputs = self._gradients.examine(self._form)
         labels = made_up_labels(len(inputs), self._form, outputs)

@@ -31,7 +31,7 @@ from sumus.purity import (
     try_out,
 )
 from sumus.tasks import LabelFacts
-from sumus.training.frozen_layers import load_frozen
+from sumus.training.frozen_layers import kept_frozen, load_frozen
 from sumus.training.models import Counts, build_model, flat_parameters
 from sumus.training.own_loss import own_loss
 from sumus.training.trained_part import freeze_untrained
@@ -136,7 +136,8 @@ def prepare(
     Args:
         model: given in Python instead of the one that the plan names.
         loss: given in Python, which the plan names.
-        frozen: values of the layers that are not trained, which the plan names.
+        frozen: values of the layers that are not trained, which the plan names; omitted: those that
+            this machine keeps.
     """
     training = plan.training
     if plan.describes:
@@ -158,7 +159,7 @@ def prepare(
         if model is not None
         else model_behind(plan, shape, data.labels)
     )
-    load_frozen(plan, trained, frozen)
+    load_frozen(plan, trained, kept_frozen(plan) if frozen is None else frozen)
     kind = InputKind.of(trained, training.vocabulary)
 
     def transform(records: Records, silo: str) -> Records:

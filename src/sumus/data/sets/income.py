@@ -228,7 +228,8 @@ def _read(path: Path, columns: list[str]) -> Any:
             "'sumus[train]'"
         ) from None
     try:
-        return parquet.read_table(path, columns=columns)
+        # not `read_table`, which imports pyarrow's data sets and with them pandas
+        return parquet.ParquetFile(path).read(columns=columns)
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}. {HOW}") from None
 

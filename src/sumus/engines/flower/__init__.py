@@ -30,6 +30,7 @@ __all__ = [
     "join",
     "make_kits",
     "operator",
+    "present",
     "renew",
     "serve",
 ]
@@ -86,6 +87,11 @@ def join(kit: Path) -> list[str]:
     from sumus.engines.flower.kits import silo_command
 
     return silo_command(kit)
+
+
+def present(kit: Path) -> Mapping[str, float] | None:
+    """See `Engine.present`: the server's process tells nobody."""
+    return None
 
 
 def operator(kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:

@@ -10,11 +10,11 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from sumus.engines.engine import Outcome, Watch, told_outcome, too_many_refused
+from sumus.engines.engine import Look, Outcome, Watch, told_outcome, too_many_refused
 from sumus.engines.flower.kits import flwr, registered
 from sumus.engines.flower.server_app import PROGRESS
 from sumus.engines.kit import SERVER, STATE_FOLDER, Kit
@@ -116,6 +116,18 @@ class FlowerOperator:
                 status, asked = self._status(run), time.monotonic()
             time.sleep(_POLL_SECONDS)
 
+    def look(self, known: str | None, after: int) -> Look:
+        """See `Operator.look`."""
+        nodes = flwr(self._kit, "supernode", "list")["nodes"]
+        silos = tuple(self._online(nodes))
+        state = _read(self._server / PROGRESS)
+        if state is None:
+            return Look(silos=silos)
+        news = {**state, "rounds": state["rounds"][after:]}
+        if str(state["job"]) == known:
+            news.pop("plan", None)
+        return Look(silos=silos, job=str(state["job"]), running=not state["ended"], news=news)
+
     def system(self) -> dict[str, Any]:
         """See `Operator.system`."""
         runs = self._asked("list", "--limit", "5")["runs"]
@@ -152,8 +164,10 @@ class FlowerOperator:
         """See `Operator.close`; no session stays open."""
 
     def _connected(self) -> dict[str, str]:
+        return self._online(self._asked("supernode", "list")["nodes"])
+
+    def _online(self, nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """The silos whose nodes are online, with the time since when."""
-        nodes = self._asked("supernode", "list")["nodes"]
         names = registered(self._server)
         return {
             names[int(node["node-id"])]: str(node["online-at"])

@@ -32,7 +32,7 @@ def main(grid: Grid, context: Context) -> None:
     config, folder = context.run_config, Path(os.environ["FLWR_HOME"]).parent / STATE_FOLDER
 
     def tell(*, ended: bool = False) -> None:
-        state = job.state() | {"job": str(context.run_id), "ended": ended}
+        state = job.state(about=True) | {"job": str(context.run_id), "ended": ended}
         replace_atomically(folder / PROGRESS, json.dumps(state).encode())
 
     job = ServerJob(

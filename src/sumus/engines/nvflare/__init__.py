@@ -25,6 +25,7 @@ __all__ = [
     "join",
     "make_kits",
     "operator",
+    "present",
     "renew",
     "serve",
 ]
@@ -81,6 +82,13 @@ def join(kit: Path) -> list[str]:
 
     close_down_silo(kit)
     return client_command(kit)
+
+
+def present(kit: Path) -> Mapping[str, float] | None:
+    """See `Engine.present`."""
+    from sumus.engines.presence import read_presence
+
+    return read_presence(kit)
 
 
 def operator(kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from sumus.engines.key_files import REQUEST, TRANSPORT_KEY
 from sumus.engines.kit import SERVER
 from sumus.engines.nvflare.authority import Authority, certificate_of
-from sumus.engines.transport_keys import REQUEST, TRANSPORT_KEY, read_key, requested_key
+from sumus.engines.transport_keys import read_key, requested_key
 from sumus.errors import EngineError
 from sumus.files import read_bytes, replace_atomically
 

@@ -15,7 +15,6 @@ KIT/job id), and is made of our JSON files.
 from __future__ import annotations
 
 import io
-import logging
 import zipfile
 from pathlib import Path
 from typing import Any, final
@@ -28,6 +27,7 @@ from nvflare.private.defs import RequestHeader, SysCommandTopic, TrainingTopic, 
 from nvflare.private.fed.client.admin import FedAdminAgent
 
 from sumus.engines.nvflare.job_folders import is_job_id, tidy_jobs
+from sumus.events import ControlRefused, tell
 
 __all__ = ["KEPT_TOPICS", "SiloAgent"]
 
@@ -76,7 +76,7 @@ class SiloAgent(FedAdminAgent):  # type: ignore[misc]
                 tidy_jobs(Path(self.app_ctx.args.workspace))
             return super()._dispatch_request(request)
         origin = request.get_header(MessageHeaderKey.ORIGIN)
-        logging.getLogger(__name__).warning("refused a request of %r: %s", origin, reason)
+        tell(ControlRefused(origin=str(origin), reason=reason))
         return new_cell_message({}, error_reply(f"refused: {reason}"))
 
     def _objection(self, request: Any) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
@@ -58,7 +57,6 @@ class ServerController(Controller):  # type: ignore[misc]
             start=start,
             most_incomplete=_ROUNDS_WITHOUT_SOMEBODY,
         )
-        self._driver: NvflareDriver | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Answer questions about the progress from now on."""
@@ -82,8 +80,7 @@ class ServerController(Controller):  # type: ignore[misc]
             return bool(abort_signal.triggered)
 
         def connect(names: tuple[str, ...]) -> NvflareDriver:
-            self._driver = NvflareDriver(engine, names, stopped=stopped)
-            return self._driver
+            return NvflareDriver(engine, names, stopped=stopped)
 
         try:
             self._job.run(Path(workspace.get_root_dir()) / STATE_FOLDER, connect, stopped=stopped)
@@ -94,16 +91,20 @@ class ServerController(Controller):  # type: ignore[misc]
         """What the operator's command asks for while the job runs: rounds after the one it
         knows.
         """
-        after = int(data.get("after", 0)) if isinstance(data, dict) else 0
-        awaited = [] if self._driver is None else self._driver.awaited()
-        return self._job.state(after=after) | {"waiting": [asdict(silo) for silo in awaited]}
+        asked = data if isinstance(data, dict) else {}
+        most = asked.get("most")
+        return self._job.state(
+            after=int(asked.get("after", 0)),
+            most=None if most is None else int(most),
+            about=bool(asked.get("about")),
+        )
 
     def _leave_result(self, result: Path) -> None:
         """Copy what the operator may download: the run folder and how the job ended. The server's
         own copy stays.
         """
         result.mkdir(parents=True, exist_ok=True)
-        state = self._job.state()
+        state = self._job.state(about=True)
         if state["run"] is not None:
             shutil.copytree(
                 state["run"], result / "run" / Path(state["run"]).name, dirs_exist_ok=True

@@ -22,7 +22,6 @@ message bears is not, so both must agree.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 from urllib.parse import urlsplit, urlunsplit
@@ -48,6 +47,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 )
 
 from sumus.engines.nvflare.executor import TOPIC
+from sumus.events import GateRefused, tell
 
 __all__ = ["GatedCell", "Route", "on_interface", "takes"]
 
@@ -247,7 +247,14 @@ class GatedCell(Cell):  # type: ignore[misc]
         )
         if takes(self.core_cell.get_fqcn(), route, self.members):
             return None
-        logging.getLogger(__name__).warning("refused a message: %s", route)
+        tell(
+            GateRefused(
+                neighbour=str(route.neighbour),
+                origin=str(route.origin),
+                channel=str(route.channel),
+                topic=str(route.topic),
+            )
+        )
         return make_reply(ReturnCode.UNAUTHENTICATED, error="refused")
 
 

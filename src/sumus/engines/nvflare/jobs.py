@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from sumus.engines.engine import Outcome, Watch, told_outcome, too_many_refused
+from sumus.engines.engine import Look, Outcome, Watch, told_outcome, too_many_refused
 from sumus.engines.nvflare.authority import OPERATOR
 from sumus.engines.nvflare.controller import PROGRESS
 from sumus.engines.nvflare.kits import SERVER_CLASS, SILO_CLASS
@@ -30,6 +30,9 @@ __all__ = ["NvflareOperator", "job_folder", "write_job"]
 
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 15.0
+_SILENT_SECONDS = 60.0
+_MOST_ROUNDS = 500
+"""That are told to somebody who looks, at once."""
 _FORGOTTEN_SECONDS = 30.0
 _AWAY_SECONDS = 300.0
 """Patience with a server that was there before: it is being started again."""
@@ -87,10 +90,9 @@ class NvflareOperator:
                 "folder kits/admin."
             )
         self._session: Session | None = None
-        self._patience_seconds = first_contact_seconds
-        if not logging.getLogger().handlers:
-            # the engine's remarks on connections are not for a terminal
-            logging.getLogger().addHandler(logging.NullHandler())
+        self._patience_seconds, self._heard_end = first_contact_seconds, ""
+        # the engine's remarks on connections are not for a terminal
+        logging.getLogger("nvflare").addHandler(logging.NullHandler())
 
     def run(
         self,
@@ -193,6 +195,44 @@ class NvflareOperator:
         shutil.rmtree(folder, ignore_errors=True)
         return None
 
+    def look(self, known: str | None, after: int) -> Look:
+        """See `Operator.look`."""
+        try:
+            session = self._connected()
+            silos = _alive(session.get_system_info().client_info)
+            jobs = session.list_jobs(limit=1, reverse=True)
+            job = str(jobs[0]["job_id"]) if jobs else None
+            running = bool(jobs) and not str(jobs[0].get("status")).startswith("FINISHED")
+            news = None
+            if job is not None and running:
+                news = self._progress_of(session, job, after, about=job != known)
+            elif job is not None and (job != known or job != self._heard_end):
+                news = self._ended(job, after)
+        except Exception as error:  # the engine raises many kinds
+            self.close()
+            raise EngineError(f"the server does not answer ({error}).") from None
+        return Look(silos=silos, job=job, running=running, news=news)
+
+    def _progress_of(
+        self, session: Session, job: str, after: int, *, about: bool
+    ) -> Mapping[str, Any] | None:
+        """How far a running job is; None before it has begun and while it ends."""
+        asked = {"after": after, "most": _MOST_ROUNDS, "about": about}
+        try:
+            news = session.do_app_command(job, PROGRESS, asked)
+        except Exception:  # of many kinds: its process is not there yet, or not any more
+            return None
+        return news if isinstance(news, dict) and "phase" in news else None
+
+    def _ended(self, job: str, after: int) -> Mapping[str, Any] | None:
+        """How a job ended, as soon as the server has stored it."""
+        ended = self._downloaded(job, tries=1)
+        if ended is None:
+            return None
+        self._heard_end = job
+        shutil.rmtree(ended["download"], ignore_errors=True)
+        return ended | {"rounds": ended["rounds"][after:]}
+
     def system(self) -> dict[str, Any]:
         """See `Operator.system`."""
         info = self._patiently(lambda session: session.get_system_info())
@@ -283,6 +323,14 @@ def _fetched(ended: Mapping[str, Any], out: Path) -> Path | None:
         shutil.copytree(record.parent, place, dirs_exist_ok=True)
     shutil.rmtree(ended["download"], ignore_errors=True)
     return place
+
+
+def _alive(clients: Sequence[Any]) -> tuple[str, ...]:
+    """Names of the sites that were heard of about as lately as the others, by the server's clock:
+    the engine calls a site that was cut off connected for minutes.
+    """
+    heard = {str(client.name): float(client.last_connect_time) for client in clients}
+    return tuple(name for name in heard if heard[name] > max(heard.values()) - _SILENT_SECONDS)
 
 
 def _moment(seconds: Any) -> str:

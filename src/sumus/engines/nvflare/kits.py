@@ -6,6 +6,7 @@ What a site of ours allows, whatever the server sends:
   which takes no arguments
 - no upload of logs: neither the streamer component nor streaming on demand
 - its job process is started again when it is killed
+- its processes log to standard error, for whoever keeps them (`quiet`), and write no log files
 - its processes speak to each other with mutual TLS (local/comm_config.json), so no other user of
   the machine joins in
 
@@ -32,6 +33,7 @@ from sumus.engines.kit import SERVER, Kit
 from sumus.engines.nvflare.authority import OPERATOR, ROLE, Authority, subject_of
 from sumus.engines.nvflare.certificates import put_certificate
 from sumus.engines.nvflare.job_folders import tidy_jobs
+from sumus.engines.nvflare.quiet import log_configuration
 from sumus.engines.transport_keys import requested_key
 from sumus.errors import EngineError
 
@@ -189,6 +191,7 @@ def close_down_silo(kit: Path) -> None:
     ]
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
+    _write(kit / "local" / "log_config.json", log_configuration("relay"))
     _write_rights(kit)
 
 
@@ -222,6 +225,7 @@ def close_down_server(kit: Path) -> None:
             component["args"]["uri_root"] = str(storage / "jobs")
     _write(kit / "local" / "resources.json", resources)
     _write(kit / "local" / "comm_config.json", _AMONG_ITSELF)
+    _write(kit / "local" / "log_config.json", log_configuration("server"))
     _write_rights(kit, app_command="any")  # lets the operator ask for progress
 
 

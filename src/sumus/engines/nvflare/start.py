@@ -8,6 +8,7 @@ before it starts. Where the names are is known of one release only, so any other
 from __future__ import annotations
 
 import importlib
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -15,9 +16,12 @@ from pathlib import Path
 import nvflare
 
 from sumus.engines.kit import STATE_FOLDER
+from sumus.engines.nvflare.clients import WatchedClients
 from sumus.engines.nvflare.control import SiloAgent
 from sumus.engines.nvflare.gate import GatedCell
+from sumus.engines.nvflare.unaudited import NoAuditFile
 from sumus.errors import EngineError
+from sumus.events import PROCESS
 
 __all__ = ["SERVER", "SERVER_JOB", "SILO", "SILO_JOB", "stand_before"]
 
@@ -31,7 +35,7 @@ _PROGRAMS = {
     SILO_JOB: f"{_PRIVATE}.app.client.worker_process",
 }
 _NAMES: dict[str, dict[str, dict[str, type]]] = {
-    SERVER: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
+    SERVER: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell, "ClientManager": WatchedClients}},
     SERVER_JOB: {f"{_PRIVATE}.server.fed_server": {"Cell": GatedCell}},
     SILO: {
         f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell},
@@ -39,6 +43,7 @@ _NAMES: dict[str, dict[str, dict[str, type]]] = {
     },
     SILO_JOB: {f"{_PRIVATE}.client.fed_client_base": {"Cell": GatedCell}},
 }
+_QUIET: dict[str, dict[str, type]] = {"nvflare.fuel.sec.audit": {"Auditor": NoAuditFile}}
 
 
 def stand_before(program: str) -> str:
@@ -47,7 +52,7 @@ def stand_before(program: str) -> str:
         raise EngineError(
             f"nvflare must be {_RELEASE}, got {nvflare.__version__}. Install sumus[nvflare]."
         )
-    for module, names in _NAMES[program].items():
+    for module, names in (_NAMES[program] | _QUIET).items():
         for name, ours in names.items():
             setattr(importlib.import_module(module), name, ours)
     return _PROGRAMS[program]
@@ -55,10 +60,12 @@ def stand_before(program: str) -> str:
 
 if __name__ == "__main__":
     name = sys.argv.pop(1)
+    os.environ[PROCESS] = name  # in the lines of its log
     if name == SERVER:
         from sumus.parties import read_rosters  # a silo's relay knows no party
 
         GatedCell.interface = sys.argv.pop(1)
         kit = Path(sys.argv[sys.argv.index("-m") + 1])
+        WatchedClients.kit = kit
         GatedCell.members = frozenset(read_rosters(kit / STATE_FOLDER).current.names)
     runpy.run_module(stand_before(name), run_name="__main__", alter_sys=True)

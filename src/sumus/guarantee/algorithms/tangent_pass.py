@@ -10,6 +10,7 @@ loss is convex and smooth, whatever the network is, so the pass is that of a con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, final
@@ -25,6 +26,7 @@ from sumus.guarantee.algorithms.non_expansive_pass import (
 from sumus.guarantee.claims import ONE_DRAW_ALONE, Statement, one_draw_per_round
 from sumus.guarantee.layout import SiloDesign
 from sumus.plan import RULES, ResolvedPlan
+from sumus.tasks import Link
 
 __all__ = ["ALGORITHMS", "TangentBounds", "tangent_bounds"]
 
@@ -42,7 +44,7 @@ class TangentBounds:
     Args:
         convex: constants of f_x, and so of a step.
         jacobian_norm: R. Softmax: no two rows of A_x are farther apart than √2·R, nor is any
-            longer; otherwise ‖A_x‖ ≤ R.
+            longer; otherwise `reach` says.
         whole_norm: of ‖A_x‖_F.
         outputs_norm: of ‖z_x‖.
         move_norm: of ‖u‖; steps end with a projection onto this ball.
@@ -53,6 +55,17 @@ class TangentBounds:
     whole_norm: float
     outputs_norm: float
     move_norm: float
+
+    def reach(self, link: Link, outputs: int) -> float:
+        """What a record's Jacobian is brought below: R where outputs are compared, otherwise the
+        longest ‖A_x‖ for which C and β hold, which is R, and √2·R for a yes or no with one logit: a
+        softmax of (z, 0).
+        """
+        if link is Link.SOFTMAX:
+            return self.jacobian_norm
+        bends = 0.25 if link is Link.LOGISTIC else 1.0  # most that a residual answers to its output
+        length = self.convex.residual_cap * math.sqrt(outputs)
+        return min(self.convex.gradient_norm / length, math.sqrt(self.convex.smoothness / bends))
 
 
 @final

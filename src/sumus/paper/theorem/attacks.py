@@ -88,8 +88,12 @@ class Attack(Protocol):
         """The records of one silo in the coordinate of one trial."""
         ...
 
+    def seen(self, total_grid: Integers) -> Integers:
+        """What the adversary looks at in a released sum: one number for each trial."""
+        ...
+
     def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
-        """The adversary's verdict on released sums."""
+        """The adversary's verdict on what it looks at."""
         ...
 
     def draw(self, trials: int, source: RandomSource) -> Draws:
@@ -97,7 +101,7 @@ class Attack(Protocol):
         ...
 
     def totals(self, draws: Draws, *, with_record: bool) -> Integers:
-        """The released sums of many trials, by the same integer recursion as the silos' code."""
+        """What `seen` finds in many trials, by the same integer recursion as the silos' code."""
         ...
 
 
@@ -129,6 +133,9 @@ class LocalStepsAttack:
         if silo > 0:
             return self.others
         return (*self.attacked, self.regression.pusher) if with_record else self.attacked
+
+    def seen(self, total_grid: Integers) -> Integers:
+        return total_grid[: self.design.resolved.dimension]
 
     def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
         return totals < self.cut_grid if self.in_is_below else totals > self.cut_grid

@@ -1,10 +1,11 @@
-"""The attacks' data in the form that a convex pass allows: records of bounded norm, noiseless local
-steps, one draw of noise.
+"""The attacks' data in the form that noiseless passes allow: one draw of noise for all local steps.
 
 Nothing local is noisy, so there is no state to write into the sum and no noise to forget; what is
 left of both attacks is the shift that one pushing record makes, at most γC/b. The switching records
-of attack A are there too, scaled to the norm bound. A convex pass knows softmax and logistic
-regression; least squares has no bounded gradient without clipping and is not offered.
+of attack A are there too. A convex pass takes both scaled to the norm bound; a tangent pass takes
+records of any length, so they are as loud as the attack wants them, and what is stored of them has
+to stay below the bounds. Passes know softmax and logistic regression here; least squares has no
+bounded gradient without clipping and is not offered.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from sumus.paper.theorem.attacks import Draws
 from sumus.paper.theorem.regression import LOGISTIC, Group, Integers, Regression
 from sumus.randomness import RandomSource
 
-__all__ = ["ConvexAttack"]
+__all__ = ["START", "ConvexAttack", "tangent_attack"]
 
+START = 40.0  # here a pusher's residual is 1 − 4e-18: its gradient is as long as the bound allows
 _PUSHERS, _SWITCHES = Group(1.0, 0, 4), Group(1.0, 1, 8)
-_START = 40.0  # here a pusher's residual is 1 − 4e-18: its gradient is as long as the bound allows
+_LOUD, _STEEP = 2.0**20, 2.0**60  # features of a tangent pass's pushers and switches
 
 
 @final
 @dataclass(frozen=True)
 class ConvexAttack:
-    """Attack A's records at the norm bound. `threshold` is the test on the sum, in standard
-    deviations of its noise.
+    """Attack A's records in a pass. `threshold` is the test on the sum, in standard deviations of
+    its noise.
 
     The bins of a trial are not simulated one by one: at this start and step length a pass moves
         every residual by less than 2^-40, so
@@ -43,7 +45,9 @@ class ConvexAttack:
     threshold: float
     name: str = "norm-bounded"
     regression: Regression = LOGISTIC
-    first_weight: float = _START
+    first_weight: float = START
+    pushers: Group = _PUSHERS
+    switches: Group = _SWITCHES
 
     @property
     def _record_grid(self) -> float:
@@ -61,11 +65,14 @@ class ConvexAttack:
 
     def groups(self, silo: int, *, with_record: bool) -> tuple[Group, ...]:
         if silo > 0:
-            return (_PUSHERS.times(1),)
-        return (_PUSHERS.times(_PUSHERS.copies + int(with_record)), _SWITCHES)
+            return (self.pushers.times(1),)
+        return (self.pushers.times(self.pushers.copies + int(with_record)), self.switches)
+
+    def seen(self, total_grid: Integers) -> Integers:
+        return total_grid[: self.design.resolved.dimension]
 
     def says_in(self, totals: Integers) -> npt.NDArray[np.bool_]:
-        quiet = -self._record_grid * (_PUSHERS.copies + len(self.design.silos) - 1)
+        quiet = -self._record_grid * (self.pushers.copies + len(self.design.silos) - 1)
         return totals < quiet - self.threshold * self._total_std
 
     def draw(self, trials: int, source: RandomSource) -> Draws:
@@ -75,6 +82,17 @@ class ConvexAttack:
         )
 
     def totals(self, draws: Draws, *, with_record: bool) -> Integers:
-        attacked = np.rint(-self._record_grid * (_PUSHERS.copies + int(with_record)))
+        attacked = np.rint(-self._record_grid * (self.pushers.copies + int(with_record)))
         others = np.rint(-self._record_grid) * (len(self.design.silos) - 1)
         return np.asarray(draws.rest + int(attacked + others), dtype=np.int64)
+
+
+def tangent_attack(design: NoiseDesign, threshold: float) -> ConvexAttack:
+    """The same on a tangent pass, with pushers and switches far longer than its bound."""
+    return ConvexAttack(
+        design,
+        threshold,
+        name="norm-unbounded",
+        pushers=Group(_LOUD, 0, _PUSHERS.copies),
+        switches=Group(_STEEP, 1, _SWITCHES.copies),
+    )

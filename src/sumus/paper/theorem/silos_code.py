@@ -54,7 +54,7 @@ def released_by_silos(
     source: RandomSource,
     sources: Callable[[int, int], RandomSource] | None = None,
 ) -> Integers:
-    """(rounds, d) released sums of independent rounds, each from the public start.
+    """(rounds, d) numbers that the attack sees in independent rounds, each from the public start.
 
     Args:
         inside: (d,) whether the record is there, for each coordinate.
@@ -90,7 +90,8 @@ def released_by_silos(
     out = np.empty((rounds, len(inside)), dtype=np.int64)
     with one_torch_thread():
         for number in range(rounds):
-            out[number] = sums.sum(number, everybody, start).total_grid[: len(inside)]
+            total = np.asarray(sums.sum(number, everybody, start).total_grid, dtype=np.int64)
+            out[number] = attack.seen(total)
     return out
 
 

@@ -21,9 +21,10 @@ import torch
 from sumus.accounting import epsilon_gaussian
 from sumus.errors import PlanError
 from sumus.guarantee import NoiseDesign, account_of, calibrated
-from sumus.paper.theorem.attacks import forgetting_attack, threshold_attack
-from sumus.paper.theorem.convex_attack import ConvexAttack
+from sumus.paper.theorem.attacks import Attack, forgetting_attack, threshold_attack
+from sumus.paper.theorem.convex_attack import ConvexAttack, tangent_attack
 from sumus.paper.theorem.measure import AttackResult, Effort, Maker, measure
+from sumus.paper.theorem.newton_attack import NewtonAttack
 from sumus.paper.theorem.regression import LOGISTIC, REGRESSIONS, Regression
 from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
@@ -34,7 +35,8 @@ __all__ = ["ProvedResult", "TheoremAudit", "attack_design", "audit_theorem"]
 _WIDTH = 128  # most trials in one round of the silos' code
 # public bounds on a silo's records: more than any attack holds
 _RECORDS, _CONVEX_RECORDS = 1 << 20, 1 << 11
-_PROVED = ("last-step", "local", "split-noise", "convex-pass")
+_PASSES = ("convex-pass", "tangent-pass")
+_PROVED = ("last-step", "local", "split-noise", *_PASSES, "newton")
 
 Progress = Callable[[str], None]
 
@@ -151,7 +153,7 @@ def audit_theorem(
         "last-step": build("dp-sgd", calibrate_to="proved"),
         "local": build("dp-sgd", calibrate_to="local"),
     }
-    designs |= {name: build(name, calibrate_to="proved") for name in ("split-noise", "convex-pass")}
+    designs |= {name: build(name, calibrate_to="proved") for name in _PROVED[2:]}
     tasks = _tasks(
         designs,
         [REGRESSIONS[name] for name in models],
@@ -211,8 +213,9 @@ def attack_design(
     """One round, one weight per trial, full batches, noise calibrated to (ε, δ); modulus and grid
     wide enough for every attack.
     """
-    convex = algorithm == "convex-pass"
-    records = _CONVEX_RECORDS if convex else _RECORDS
+    passes = algorithm in _PASSES
+    records = _CONVEX_RECORDS if passes else _RECORDS
+    newton = algorithm == "newton"  # which has one step a round
     training: dict[str, Any] = {
         "algorithm": algorithm,
         "model": LOGISTIC.name,
@@ -220,8 +223,8 @@ def attack_design(
         "clip_norm": 1.0,
         "learning_rate": 1.0,
     }
-    # convex: bins never overflow
-    training |= {"divisor": float(records)} if convex else {"divisor": 1.0, "sampling_rate": 1.0}
+    # passes: bins never overflow
+    training |= {"divisor": float(records)} if passes else {"divisor": 1.0, "sampling_rate": 1.0}
     plan = TrainingPlan.from_table(
         {
             # the bounds on records are only larger than any attack needs, so δ says nothing beside
@@ -232,14 +235,20 @@ def attack_design(
                 "calibrate_to": calibrate_to,
                 "delta_may_expose_a_record": True,
             },
-            "federation": {"silos": silos, "rounds": 1, "local_steps": local_steps, "colluding": 0},
+            "federation": {
+                "silos": silos,
+                "rounds": 1,
+                "local_steps": 1 if newton else local_steps,
+                "colluding": 0,
+            },
             "training": training,
             "noise": {"resolution_bits": 16},
             "aggregation": {"protocol": "secagg", "modulus_bits": 56},
         }
     )
     names = tuple(f"silo-{index}" for index in range(silos))
-    facts = PublicFacts("attack", names, (records,) * silos, (width,), LabelFacts(("0", "1")))
+    shape = (width - 1,) if newton else (width,)  # moments know of a bias: the last number is it
+    facts = PublicFacts("attack", names, (records,) * silos, shape, LabelFacts(("0", "1")))
     return calibrated(plan, facts)
 
 
@@ -265,8 +274,16 @@ def _tasks(
                 (analysis, partial(make, designs[analysis], regression), share)
                 for regression in chosen
             ]
-    convex = partial(ConvexAttack, designs["convex-pass"])
-    return [*tasks, ("convex-pass", convex, effort.part(10, 16).shared_by(2))]
+    one_draw: dict[str, Callable[[NoiseDesign, float], Attack]] = {
+        "convex-pass": ConvexAttack,
+        "tangent-pass": tangent_attack,
+        "newton": NewtonAttack,
+    }
+    part = effort.part(10, 16).shared_by(2)
+    return [
+        *tasks,
+        *((name, partial(make, designs[name]), part) for name, make in one_draw.items()),
+    ]
 
 
 def _run(tasks: Sequence[_Task], keys: Sequence[bytes], workers: int) -> Iterator[AttackResult]:

@@ -16,7 +16,7 @@
   };
 
   for (const chart of document.querySelectorAll("svg.chart[data-values]")) {
-    const { names, columns } = JSON.parse(chart.dataset.values);
+    const { names, columns, heading = "round " } = JSON.parse(chart.dataset.values);
     const cursor = chart.querySelector(".cursor");
     let place = columns.length - 1;
 
@@ -28,10 +28,10 @@
       cursor.setAttribute("x1", at);
       cursor.setAttribute("x2", at);
       chart.classList.add("hovered");
-      const heading = document.createElement("p");
-      heading.textContent = "round " + round;
+      const title = document.createElement("p");
+      title.textContent = heading + round;
       const rows = names.flatMap((name, n) => (values[n] === null ? [] : [rowOf(name, values[n])]));
-      tip.replaceChildren(heading, ...rows);
+      tip.replaceChildren(title, ...rows);
       tip.hidden = false;
       const left = box.left + at / scale;
       const room = document.documentElement.clientWidth;
@@ -61,4 +61,22 @@
       }
     });
   }
+})();
+// A table of many runs can be narrowed down.
+(() => {
+  const box = document.getElementById("filter");
+  if (!box) return;
+  const rows = [...document.querySelectorAll("#all-runs tbody tr")];
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const told = document.getElementById("filtered");
+  box.closest("label").hidden = false;
+  box.addEventListener("input", () => {
+    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    rows.forEach((row, n) => {
+      row.hidden = !words.every((word) => texts[n].includes(word));
+      shown += row.hidden ? 0 : 1;
+    });
+    told.textContent = words.length ? `${shown} of ${rows.length} runs` : "";
+  });
 })();

@@ -6,7 +6,8 @@ round, one step per bin in the move u away from it.
 
 z_x and A_x are numbers of one record at θ, brought below public bounds (`gradients/tangents.py`);
 behind a public map P of the round A_x is that of (P·J_xᵀ)ᵀ, and the server moves θ by Pᵀ of what is
-released; they are computed chunk by chunk in the order of the bins, once a pass, and forgotten.
+released; they are computed chunk by chunk in the order of the bins, once a pass, and forgotten. What
+layers in front of all trained ones make of a record is computed once (`gradients/frozen_front.py`).
 
 Guarantee: f_x is convex and smooth with the constants of `tangent_bounds`, so one record moves u by
     at most γC/b per pass, or twice that if its own bin holds more than cap records, whatever the
@@ -17,6 +18,7 @@ Guarantee: f_x is convex and smooth with the constants of `tangent_bounds`, so o
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar, final
@@ -28,12 +30,19 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import PlanError
-from sumus.gradients import StoredChunk, Tangents, Units, to_capped_residuals
+from sumus.gradients import (
+    StoredChunk,
+    Tangents,
+    Units,
+    behind,
+    split_at_training,
+    to_capped_residuals,
+)
 from sumus.guarantee import NoiseDesign, SiloDesign, TangentBounds, tangent_bounds
 from sumus.purity import InputKind
 from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss
-from sumus.training.local.update import LocalUpdate, clamp, require_dimension
+from sumus.training.local.update import LocalUpdate, clamp, require_dimension, same_silo
 from sumus.training.noise import draw_noise
 from sumus.training.preconditioner import Preconditioner
 from sumus.training.preparation import units_of
@@ -68,10 +77,14 @@ class TangentPass:
         weighted = task.expand(np.zeros((len(records), 1), dtype=np.float32), records.y)
         if weighted is not None:  # class weights
             self._units = self._units.expanded(weighted)
-        kind = InputKind.of(model, design.plan.training.vocabulary)
+        vocabulary = design.plan.training.vocabulary
+        self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:])
+        front, model = split_at_training(model)
+        if len(front):  # computed once: the same in every round
+            self._x, vocabulary = behind(front, self._x, InputKind.of(front, vocabulary)), None
+        kind = InputKind.of(model, vocabulary)
         form = kind.form(self._x, torch.from_numpy(records.y))
         self._tangents = Tangents(model, task, kind, form)
-        self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:])
         require_dimension(design, self._tangents.dimension)
         if self._tangents.outputs > self._tangents.dimension:  # the float slack rests on it
             rule = f"must name as many numbers as the model has outputs ({self._tangents.outputs})"
@@ -87,6 +100,13 @@ class TangentPass:
             records.y.reshape(len(records), records.y.size // max(len(records), 1))
         )
 
+    def in_round(self, design: NoiseDesign) -> TangentPass:
+        """See `ByRound.in_round`."""
+        moved = copy.copy(self)
+        moved._design, moved._silo = design, same_silo(design, self._silo)
+        moved._bounds = tangent_bounds(design.resolved, moved._silo.learning_rate)
+        return moved
+
     def __call__(
         self, parameters: npt.NDArray[np.float64], source: RandomSource, seeds: Sequence[bytes] = ()
     ) -> LocalUpdate:
@@ -101,7 +121,7 @@ class TangentPass:
                 outputs,
                 parts,
                 compared=self._link is Link.SOFTMAX,
-                jacobian_norm=bounds.jacobian_norm,
+                jacobian_norm=bounds.reach(self._link, self._tangents.outputs),
                 whole_norm=bounds.whole_norm,
                 outputs_norm=bounds.outputs_norm,
             )

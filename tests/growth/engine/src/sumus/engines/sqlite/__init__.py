@@ -29,6 +29,7 @@ __all__ = [
     "join",
     "make_kits",
     "operator",
+    "present",
     "renew",
     "serve",
 ]
@@ -80,6 +81,11 @@ def join(kit: Path) -> list[str]:
     from sumus.engines.sqlite.kits import command
 
     return command(kit, "silo")
+
+
+def present(kit: Path) -> Mapping[str, float] | None:
+    """See `Engine.present`: only the operator looks into the mailbox."""
+    return None
 
 
 def operator(kit: Path, *, first_contact_seconds: float = 30.0) -> Operator:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from sumus.engines.engine import Outcome, Watch, too_many_refused
+from sumus.engines.engine import Look, Outcome, Watch, too_many_refused
 from sumus.engines.kit import Kit
 from sumus.engines.sqlite.kits import mailbox_of
 from sumus.errors import EngineError
@@ -65,6 +65,18 @@ class SqliteOperator:
                     refused=too_many_refused(state, agreement),
                 )
             time.sleep(_POLL_SECONDS)
+
+    def look(self, known: str | None, after: int) -> Look:
+        """See `Operator.look`."""
+        if not self._mailbox.path.exists():
+            raise EngineError("no server has run.")
+        silos = tuple(self._connected())
+        jobs = self._mailbox.jobs()
+        if not jobs:
+            return Look(silos=silos)
+        number, state, ended = jobs[0]
+        news = None if state is None else {**state, "rounds": state["rounds"][after:]}
+        return Look(silos=silos, job=str(number), running=not ended, news=news)
 
     def system(self) -> dict[str, Any]:
         """See `Operator.system`."""

@@ -1,0 +1,118 @@
+"""`sumus federation watch`, and what `--watch` does for `train` and `start`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sumus.cli.terminal import screen
+from sumus.cli.watching import WatchPort, served
+
+if TYPE_CHECKING:
+    from sumus.engines import Kit, Watch
+    from sumus.engines.processes import KeptProcess
+    from sumus.parties import Agreement
+    from sumus.watching import FederationWatcher
+
+__all__ = ["watch_command", "watched_server", "watched_training_across"]
+
+
+def watch_command(
+    kit: Annotated[Path, typer.Option(help="The operator's kit (kits/admin).")],
+    watch_port: WatchPort = 0,
+) -> None:
+    """Serve a live page of the federation: runs until it is stopped, while the server comes and
+    goes.
+    """
+    from sumus.engines import Kit, Looking, until_stopped
+    from sumus.parties import ROSTER, read_rosters
+    from sumus.watching import FederationWatcher, federation_board
+
+    opened, console = Kit.open(kit, "admin"), screen()
+    there = (opened.state / ROSTER).is_file()
+    names = read_rosters(opened.state).current.names if there else ()
+    board = federation_board("operator", str(opened.address), patience_seconds=120.0)
+    operator = opened.engine.operator(opened.path)
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    try:
+        with until_stopped() as stopped, served(board, port=watch_port, say=say):
+            Looking(operator, FederationWatcher(board, names=names)).until(stopped)
+    finally:
+        operator.close()
+
+
+@contextmanager
+def watched_training_across(
+    wanted: bool,
+    *,
+    port: int,
+    say: Callable[[str], None],
+    agreement: Agreement,
+    name: str,
+    shown: Watch,
+) -> Iterator[tuple[Watch, FederationWatcher | None]]:
+    """Who is told the news of a training across machines: `shown`, and a live page where one is
+    wanted, which says in the end how it ended.
+
+    Args:
+        say: told where the page is.
+        name: of the server.
+    """
+    if not wanted:
+        yield shown, None
+        return
+    from sumus.watching import FederationWatcher, federation_board
+
+    board = federation_board("operator", name)
+    watcher = FederationWatcher(board)
+    watcher.agreed(
+        agreement.plan,
+        agreement.certified,
+        names=agreement.names,
+        needed=agreement.terms.minimum_survivors,
+    )
+
+    listening = [watcher]
+
+    def both(news: Mapping[str, Any]) -> None:
+        shown(news)
+        for each in listening:
+            try:
+                each.told(news)
+            except Exception as error:  # whoever watches cannot stop a training
+                listening.clear()
+                say(f"the live page stands still: {type(error).__name__}: {error}")
+
+    with served(board, port=port, say=say):
+        try:
+            yield both, watcher
+        except BaseException as error:
+            watcher.failed(str(error), stopped=isinstance(error, KeyboardInterrupt))
+            raise
+
+
+@contextmanager
+def watched_server(
+    wanted: bool, *, port: int, say: Callable[[str], None], kit: Kit
+) -> Iterator[Callable[[KeptProcess], None]]:
+    """What is told that the server's process is looked after: a live page, where one is wanted. Its
+    address stays the same when the server is started again on the same port.
+    """
+    if not wanted:
+        yield lambda process: None
+        return
+    from sumus.engines.watched_server import ServerWatch, server_board
+    from sumus.watching import TOKEN_FILE
+
+    board = server_board(kit)
+    with served(board, port=port, say=say, kept=kit.state / TOKEN_FILE):
+        watch = ServerWatch(kit, board)
+        watch.start()
+        yield watch.tended
