@@ -106,9 +106,9 @@ def test_the_constraints_lie_within_the_declared_ranges() -> None:
         *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
     ]:
         wanted = packaging.Requirement(line)
-        assert wanted.name == "sumus" or wanted.specifier.contains(pinned[wanted.name.lower().replace("_", "-")]), (
-            line
-        )
+        assert wanted.name == "sumus" or wanted.specifier.contains(
+            pinned[wanted.name.lower().replace("_", "-")]
+        ), line
 
 
 def test_the_page_on_installing_names_the_lower_end_of_every_range() -> None:
