@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sumus.errors import LocalProtocolError, PeerProtocolError
-from sumus.secagg.sharing import ELEMENT_BYTES, FIELD_PRIME, corrections, recover
+from sumus.secagg.sharing import (
+    ELEMENT_BYTES,
+    FIELD_PRIME,
+    _by_integers,
+    _by_loops,
+    corrections,
+    recover,
+)
 
 
 def is_probable_prime(number: int, rounds: int = 64) -> bool:
@@ -70,6 +77,9 @@ def test_corrections_are_those_of_the_textbook_polynomial(data: st.DataObject) -
         for i in range(threshold, holders + 1):
             expected.append((lagrange(points, i) - as_int(cut(pads[i - 1], place))) % FIELD_PRIME)
     assert [as_int(cut(found, place)) for place in range(len(found) // 32)] == expected
+    # whichever way is taken for this many
+    assert _by_loops(secrets, pads, threshold) == found
+    assert _by_integers(secrets, pads, threshold) == found
 
 
 @pytest.mark.parametrize(("holders", "threshold"), [(120, 61), (200, 3), (130, 127), (64, 40)])

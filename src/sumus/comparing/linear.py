@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from numpy.linalg import LinAlgError
-from scipy.optimize import minimize
 
 from sumus.comparing.design import Floats, LinearDesign
 from sumus.tasks import Link
@@ -136,6 +135,9 @@ def _softmax_value(design: LinearDesign, ridge: Floats, weights: Floats) -> tupl
 
 def _softmax(design: LinearDesign, ridge: Floats, first: Floats) -> Floats:
     """Standard columns make it quick."""
+    # importing it takes a fifth of a second, and a run that compares nothing fits nothing
+    from scipy.optimize import minimize
+
     shape = first.shape
 
     def objective(flat: Floats) -> tuple[float, Floats]:

@@ -296,12 +296,18 @@ def to_capped_residual(
             residual[k] = min(max(np.exp(min(residual[k], 0.0)) - label[k], -cap), cap)
         return
     true = np.int64(label[0])
-    largest = residual.max()
+    # loops in place of max() and sum(), which take longer to compile than all the rest
+    largest = residual[0]
+    for k in range(1, residual.size):
+        if residual[k] > largest or np.isnan(residual[k]):
+            largest = residual[k]
     for k in range(residual.size):
         residual[k] = np.exp(residual[k] - largest)
     right = residual[true]
     residual[true] = 0.0
-    others = residual.sum()
+    others = 0.0
+    for k in range(residual.size):
+        others += residual[k]
     wrong = min(others / (others + right), cap)  # 1 − p_y
     for k in range(residual.size):
         residual[k] *= wrong / others if others > 0.0 else 0.0

@@ -50,49 +50,57 @@ _LIMB_MASK = (1 << 32) - 1
 _FOLD = 189  # 2^256 ≡ 189
 # differences between two carry passes; each adds at most one bit to a limb of 32 in a word of 64
 _LEVELS = 24
+# additions below which Python's integers are done long before the loops are compiled
+_FEW_ADDITIONS = 512
 
 Limbs = npt.NDArray[np.int64]
 
 
+# The loops below take whole arrays and places in them, and allocate nothing: views, allocations and
+# assignments of whole rows would be most of the time that compiling them takes.
+
+
 @compiled
-def _carry(value: Limbs) -> None:
-    """Bring limbs back to about 32 bits without changing the residue."""
+def _carry(rows: Limbs, place: int) -> None:
+    """Bring the limbs of one row back to about 32 bits without changing the residue."""
     carry = np.int64(0)
     for limb in range(_LIMBS):
-        total = value[limb] + carry
-        value[limb] = total & _LIMB_MASK
+        total = rows[place, limb] + carry
+        rows[place, limb] = total & _LIMB_MASK
         carry = total >> 32
-    value[0] += carry * _FOLD
+    rows[place, 0] += carry * _FOLD
 
 
 @compiled
-def _canonical(value: Limbs) -> None:
-    """The representative in [0, p)."""
+def _canonical(rows: Limbs, place: int) -> None:
+    """Turn one row into the representative in [0, p)."""
     for _ in range(3):
-        _carry(value)
-    at_least_p = value[0] >= _LIMB_MASK + 1 - _FOLD
+        _carry(rows, place)
+    at_least_p = rows[place, 0] >= _LIMB_MASK + 1 - _FOLD
     for limb in range(1, _LIMBS):
-        at_least_p = at_least_p and value[limb] == _LIMB_MASK
+        at_least_p = at_least_p and rows[place, limb] == _LIMB_MASK
     if at_least_p:
-        value[0] -= _LIMB_MASK + 1 - _FOLD
-        value[1:] = 0
+        rows[place, 0] -= _LIMB_MASK + 1 - _FOLD
+        for limb in range(1, _LIMBS):
+            rows[place, limb] = 0
 
 
 @compiled
 def _extrapolate(
-    secrets: npt.NDArray[np.uint32], pads: npt.NDArray[np.uint32], threshold: int
-) -> npt.NDArray[np.uint32]:
+    secrets: npt.NDArray[np.uint32],
+    pads: npt.NDArray[np.uint32],
+    threshold: int,
+    row: Limbs,
+    out: npt.NDArray[np.uint32],
+) -> None:
     """Corrections [secret, holder − threshold, limb] from secrets [secret, limb] and pads [holder,
-    secret, limb].
+    secret, limb]; `row` is room for threshold + 1 values.
     """
-    holders, count, _ = pads.shape
-    out = np.empty((count, holders - threshold + 1, _LIMBS), dtype=np.uint32)
-    row = np.empty((threshold, _LIMBS), dtype=np.int64)
-    share = np.empty(_LIMBS, dtype=np.int64)
-    for secret in range(count):
-        row[0] = secrets[secret]
-        for point in range(1, threshold):
-            row[point] = pads[point - 1, secret]
+    for secret in range(len(secrets)):
+        for limb in range(_LIMBS):
+            row[0, limb] = secrets[secret, limb]
+            for point in range(1, threshold):
+                row[point, limb] = pads[point - 1, secret, limb]
         # afterwards row[t − 1 − k] is the k-th backward difference at t − 1
         for level in range(1, threshold):
             for place in range(threshold - level):
@@ -100,20 +108,47 @@ def _extrapolate(
                     row[place, limb] = row[place + 1, limb] - row[place, limb]
             if level % _LEVELS == 0:
                 for place in range(threshold):
-                    _carry(row[place])
-        for extra in range(holders - threshold + 1):
+                    _carry(row, place)
+        for extra in range(len(pads) - threshold + 1):
             for place in range(1, threshold):
                 for limb in range(_LIMBS):
                     row[place, limb] += row[place - 1, limb]
-                _carry(row[place])
+                _carry(row, place)
             for limb in range(_LIMBS):
-                share[limb] = row[threshold - 1, limb] - np.int64(
+                row[threshold, limb] = row[threshold - 1, limb] - np.int64(
                     pads[threshold - 1 + extra, secret, limb]
                 )
-            _canonical(share)
+            _canonical(row, threshold)
             for limb in range(_LIMBS):
-                out[secret, extra, limb] = share[limb]
-    return out
+                out[secret, extra, limb] = row[threshold, limb]
+
+
+def _by_loops(secrets: Sequence[bytes], pads: Sequence[bytes], threshold: int) -> bytes:
+    """The corrections, by the compiled loops."""
+    shape = (len(secrets), _LIMBS)
+    values = np.frombuffer(b"".join(secrets), dtype="<u4").reshape(shape)
+    streams = np.frombuffer(b"".join(pads), dtype="<u4").reshape(len(pads), *shape)
+    out = np.empty((len(secrets), len(pads) - threshold + 1, _LIMBS), dtype=np.uint32)
+    row = np.empty((threshold + 1, _LIMBS), dtype=np.int64)
+    _extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold, row, out)
+    return out.astype("<u4").tobytes()
+
+
+def _by_integers(secrets: Sequence[bytes], pads: Sequence[bytes], threshold: int) -> bytes:
+    """The same in Python's integers, so that a federation of few silos waits for no compiler."""
+    out = bytearray()
+    for secret, value in enumerate(secrets):
+        place = slice(ELEMENT_BYTES * secret, ELEMENT_BYTES * (secret + 1))
+        points = [int.from_bytes(pad[place], "little") for pad in pads]
+        row = [int.from_bytes(value, "little"), *points[: threshold - 1]]
+        for level in range(1, threshold):
+            for at in range(threshold - level):
+                row[at] = row[at + 1] - row[at]
+        for pad in points[threshold - 1 :]:
+            for at in range(1, threshold):
+                row[at] += row[at - 1]
+            out += ((row[-1] - pad) % FIELD_PRIME).to_bytes(ELEMENT_BYTES, "little")
+    return bytes(out)
 
 
 def corrections(secrets: Sequence[bytes], pads: Sequence[bytes], *, threshold: int) -> bytes:
@@ -129,15 +164,9 @@ def corrections(secrets: Sequence[bytes], pads: Sequence[bytes], *, threshold: i
             f"threshold must lie between 1 and the {len(pads)} holders, got {threshold}. Too few "
             "silos are present to share with."
         )
-    shape = (len(secrets), _LIMBS)
-    values = np.frombuffer(b"".join(secrets), dtype="<u4").reshape(shape)
-    streams = np.frombuffer(b"".join(pads), dtype="<u4").reshape(len(pads), *shape)
-    result: bytes = (
-        _extrapolate(values.astype(np.uint32), streams.astype(np.uint32), threshold)
-        .astype("<u4")
-        .tobytes()
-    )
-    return result
+    if len(secrets) * len(pads) * threshold <= _FEW_ADDITIONS:
+        return _by_integers(secrets, pads, threshold)
+    return _by_loops(secrets, pads, threshold)
 
 
 @lru_cache(maxsize=4096)
