@@ -165,7 +165,6 @@ ROOMS: dict[str, set[str]] = {
         "runs",
         "watching",
     },
-    "care": {"errors", "randomness", "files", "events", "secagg", "plan", "books", "parties"},
     "tuning": {
         "tasks",
         "errors",
@@ -194,6 +193,19 @@ ROOMS: dict[str, set[str]] = {
         "parties",
         "report",
         "runs",
+    },
+    "care": {
+        "errors",
+        "randomness",
+        "files",
+        "events",
+        "secagg",
+        "plan",
+        "data",
+        "books",
+        "parties",
+        "engines",
+        "audit",
     },
     "cli": set(),
     "paper": {

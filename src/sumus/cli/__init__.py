@@ -83,6 +83,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "silo": Command("back up a silo's vault, and restore it", "sumus.cli.silo"),
+        "doctor": Command(
+            "is this installation, silo or server well, and what mends it", "sumus.cli.doctor"
+        ),
         "predict": Command("what a run's model says of new rows", "sumus.cli.predict"),
         "export": Command("a run's model in a file that other programs read", "sumus.cli.export"),
         "report": Command("one self-contained page about a run", "sumus.cli.report"),

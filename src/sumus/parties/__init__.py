@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from sumus.parties.vault import (
         Vault as Vault,
         listen as listen,
+        most_bytes as most_bytes,
         seal_process as seal_process,
     )
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
@@ -138,6 +139,6 @@ __getattr__, __dir__, __all__ = door(
     trail_audit="TrailAudit audit_server audit_vault noted_heads",
     trails="digest_of notice_server notice_vault server_trail silo_trail vault_memory",
     vanishing="DropOuts",
-    vault="Vault listen seal_process",
+    vault="Vault listen most_bytes seal_process",
     watchers="SimulationMetrics Telling",
 )
