@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sumus.books.reservation import (
         Ending as Ending,
         Reservation as Reservation,
+        whole_run as whole_run,
     )
     from sumus.books.round import (
         Measurement as Measurement,
@@ -67,7 +68,7 @@ __getattr__, __dir__, __all__ = door(
     naming="run_name",
     policy="Policy",
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
-    reservation="Ending Reservation",
+    reservation="Ending Reservation whole_run",
     round="Measurement RoundEntry rounded_up",
     spending="RunSpending RunningTotal Total without_bound",
     steps="Step limit_of steps_of",

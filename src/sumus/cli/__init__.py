@@ -82,7 +82,11 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "serve a federation across machines", "sumus.cli.federation", "sumus.cli.epochs"
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
-        "silo": Command("back up a silo's vault, and restore it", "sumus.cli.silo"),
+        "silo": Command(
+            "approve plans for a silo, back its vault up and restore it",
+            "sumus.cli.silo",
+            "sumus.cli.silo_plans",
+        ),
         "doctor": Command(
             "is this installation, silo or server well, and what mends it", "sumus.cli.doctor"
         ),

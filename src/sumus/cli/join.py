@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, final
 import typer
 from rich.console import Console
 
+from sumus.cli.approving import show_plan
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, leave_log
-from sumus.cli.options import guarantee_text
 from sumus.cli.passphrases import PassphraseFile
 from sumus.cli.terminal import screen
 from sumus.cli.watching import Watch, WatchPort
@@ -144,7 +144,18 @@ def join_command(
     if not new_ledger:
         seen.require_whole()
     console.print(ledger_text(site.ledger))
-    shown = [_show(console, approved, member, site, rules) for approved in plans]
+    shown = [
+        show_plan(
+            console,
+            approved,
+            silo=member.identity.name,
+            members=member.roster.names,
+            where="the kit's roster",
+            site=site,
+            rules=rules,
+        )
+        for approved in plans
+    ]
     require_known(member.vault, shown, never_run=never_run, write=False)
     own_key = tls_key or _beside(identity)
     remark = member.kit.engine.complete(kit, member.identity.name, own_key, write=not check)
@@ -288,39 +299,6 @@ class _Member:
 
         for agreement in approve(self.vault, plans, never_run=never_run):
             own_releases(agreement, site.ledger, rules, silo=self.identity.name).begin_again()
-
-
-def _show(
-    console: Console, approved: TrainingPlan, member: _Member, site: Site, rules: Policy
-) -> TrainingPlan:
-    """What the silo agrees to with a plan, which is returned as it runs; raises if it must not."""
-    from sumus.cli.keys import require_silos_of
-    from sumus.data import left_out_lines
-    from sumus.parties import agree_on, own_releases
-
-    training = approved.training
-    console.print(f"model, features     {training.model}, {training.features}", markup=False)
-    rules.check_imports(approved)
-    agreement, name = agree_on(approved), member.identity.name
-    console.print(f"plan hash           {agreement.plan.hash}", soft_wrap=True)
-    console.print(guarantee_text(agreement.account))
-    require_silos_of(
-        [silo.name for silo in agreement.design.silos],
-        named=member.roster.names,
-        where="the kit's roster",
-    )
-    own_releases(agreement, site.ledger, rules, silo=name)
-    loaded = site.load(agreement.plan, name)
-    records = loaded.silos[0]
-    console.print(
-        f"  {records.counted}      {records.train.units} for training, {records.test.units} for "
-        "tests, all stay here"
-    )
-    for line in left_out_lines(loaded):
-        console.print(f"  left out     {line}; nobody else is told", markup=False)
-    for line in loaded.remarks:
-        console.print(f"  notice       {line}; nobody else is told", markup=False)
-    return agreement.plan
 
 
 def _put_on_standard_input(passphrase: bytes) -> None:

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
         agree_on as agree_on,
         declared_facts as declared_facts,
     )
+    from sumus.parties.approvals import (
+        ApprovedPlans as ApprovedPlans,
+        approve as approve,
+        notice_plans as notice_plans,
+        replace_policy as replace_policy,
+        require_known as require_known,
+        withdraw as withdraw,
+    )
     from sumus.parties.driver import Driver as Driver
     from sumus.parties.entries import (
         restore as restore,
@@ -67,14 +75,13 @@ if TYPE_CHECKING:
     from sumus.parties.silo import SiloParty as SiloParty
     from sumus.parties.site import (
         Site as Site,
-        approve as approve,
         open_party as open_party,
         own_releases as own_releases,
         releases_on as releases_on,
-        require_known as require_known,
         require_unchanged as require_unchanged,
         run_on_ledger as run_on_ledger,
         settle as settle,
+        silo_of as silo_of,
         vault_folder as vault_folder,
     )
     from sumus.parties.sums import (
@@ -115,6 +122,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     agreement="Agreement agree_on declared_facts",
+    approvals="ApprovedPlans approve notice_plans replace_policy require_known withdraw",
     driver="Driver",
     entries="restore summary_of write_model",
     evidence="Evidence EvidenceAudit audit_evidence",
@@ -132,8 +140,8 @@ __getattr__, __dir__, __all__ = door(
     silo="SiloParty",
     work="work_on",
     site=(
-        "Site approve open_party own_releases releases_on require_known require_unchanged "
-        "run_on_ledger settle vault_folder"
+        "Site open_party own_releases releases_on require_unchanged run_on_ledger settle "
+        "silo_of vault_folder"
     ),
     sums="model_hash round_identifier sequence_of",
     trail_audit="TrailAudit audit_server audit_vault noted_heads",

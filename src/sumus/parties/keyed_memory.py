@@ -143,6 +143,10 @@ class KeyedMemory:
         """See `Memory.plans`."""
         yield self._agreement.plan
 
+    def approves(self, plan_hash: str) -> bool:
+        """See `Memory.approves`: who plays all silos has chosen the plan."""
+        return plan_hash == self._agreement.plan.hash
+
     def last_answered(self, plan_hash: bytes) -> int | None:
         """See `Memory.last_answered`: a repetition is the same again, bit for bit."""
         return None
@@ -152,6 +156,9 @@ class KeyedMemory:
         if self._notes is None:
             raise PeerProtocolError(f"silo {self.name!r} has no part in this session.")
         return self._notes
+
+    def leave(self, digest: bytes) -> None:
+        """See `Memory.leave`: it is nowhere else, and ends with the run."""
 
     def require_runnable(self, plan: TrainingPlan) -> None:
         """See `Memory.require_runnable`: nothing is forgotten that the secret does not repeat."""

@@ -30,6 +30,7 @@ from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import append_durably, read_bytes, replace_atomically
+from sumus.parties.approvals import ApprovedPlans
 from sumus.parties.restored import Restored
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -120,8 +121,16 @@ class Memory(Protocol):
         """All approved plans."""
         ...
 
+    def approves(self, plan_hash: str) -> bool:
+        """Whether a plan is approved at this moment."""
+        ...
+
     def session(self, digest: bytes, plan_hash: bytes) -> SessionNotes:
         """The memory of one session of a plan."""
+        ...
+
+    def leave(self, digest: bytes) -> None:
+        """Keep nothing of a session in memory; on the disk it stays."""
         ...
 
     def last_answered(self, plan_hash: bytes) -> int | None:
@@ -229,6 +238,7 @@ class SiloState:
         _private_folder(folder)
         self.folder, self._passphrase = folder, passphrase
         self._opened: tuple[str, Identity] | None = None
+        self._approved = ApprovedPlans(folder)
         self._sessions: dict[bytes, SessionMemory] = {}
         self._stored_sums: dict[bytes, tuple[bytes, int]] | None = None
 
@@ -275,18 +285,21 @@ class SiloState:
 
     def plans(self) -> Iterator[TrainingPlan]:
         """The plans that this silo has approved."""
-        for path in sorted((self.folder / "plans").glob("*.toml")):
-            yield TrainingPlan.load(path)
+        yield from self._approved
 
     def plan(self, plan_hash: bytes) -> TrainingPlan:
         """The approved plan with this hash; a server can name a plan but never bring one."""
-        for plan in self.plans():
-            if bytes.fromhex(plan.hash) == plan_hash:
-                return plan
-        raise PeerProtocolError(
-            f"plan {plan_hash.hex()[:8]} is not one that silo {self.identity.name!r} has approved. "
-            "Send it the plan file to join with."
-        )
+        plan = self._approved.named(plan_hash.hex())
+        if plan is None:
+            raise PeerProtocolError(
+                f"plan {plan_hash.hex()[:8]} is not one that silo {self.identity.name!r} has "
+                "approved. Send its people the plan file: `sumus silo approve`."
+            )
+        return plan
+
+    def approves(self, plan_hash: str) -> bool:
+        """See `Memory.approves`."""
+        return self._approved.named(plan_hash) is not None
 
     def session(self, digest: bytes, plan_hash: bytes) -> SessionMemory:
         """The memory of one session; opened once per process."""
@@ -294,6 +307,15 @@ class SiloState:
             folder = self.folder / "sessions" / digest.hex()
             self._sessions[digest] = SessionMemory(folder, plan_hash)
         return self._sessions[digest]
+
+    def leave(self, digest: bytes) -> None:
+        """See `Memory.leave`: another process could open it from now on."""
+        memory = self._sessions.pop(digest, None)
+        if memory is None:
+            return
+        if self._stored_sums is not None and memory.ring.round is not None:
+            self._stored_sums[digest] = memory.plan_hash, memory.ring.round.sequence
+        memory.close()
 
     def last_answered(self, plan_hash: bytes) -> int | None:
         """See `Memory.last_answered`: sessions under earlier rosters count, and so does what a

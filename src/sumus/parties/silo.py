@@ -62,8 +62,11 @@ from sumus.secagg import (
 __all__ = ["SiloParty"]
 
 _SEE_LOG = "Its own people find the reason in its refusals.log."
+_MOST_SESSIONS, _MOST_WORKS = 4, 2
+"""Kept in memory at a time, so that plan after plan takes no more of it; what is left is on the disk."""
 
 
+_NOTHING = b"", b"", b""
 OpenReleases = Callable[[Agreement], Releases]
 """Check the silo's policy against what a plan guarantees and open its ledger; raises if the policy
 forbids the plan.
@@ -94,7 +97,8 @@ class SiloParty:
     Guarantee: `handle` always returns bytes and never raises; what it returns is a message of the
         secure sum under a plan that this silo approved and certified, or a refusal. Nothing but a
         refusal answers a message that the server's key on the silo's own roster did not sign, and
-        such a message changes nothing. A refusal tells the server why only where the reason is made
+        such a message changes nothing. A plan that the silo's people have withdrawn is answered with
+        refusals from the next message on. A refusal tells the server why only where the reason is made
         of what the server sent and what all parties share; of the silo's policy, ledger, data and
         disk it learns that one of them is the reason, and no number or name.
 
@@ -128,7 +132,7 @@ class SiloParty:
         self._admitted: dict[bytes, _Admitted] = {}
         self._trusting: tuple[Agreement, Releases] | None = None
         self._works: dict[str, Work] = {}
-        self._set_up: tuple[bytes, bytes] = (b"", b"")
+        self._set_up: tuple[bytes, bytes, bytes] = _NOTHING
         self._misled: set[str] = set()  # plans that a server began with another model
 
     def handle(self, message: bytes) -> bytes:
@@ -163,7 +167,7 @@ class SiloParty:
         with self._lock:
             self._admitted.clear()
             self._works.clear()
-            self._set_up = (b"", b"")
+            self._set_up = _NOTHING
             self._memory.close()
 
     def note_refusal(self, reason: str, cause: str) -> bool:
@@ -194,6 +198,7 @@ class SiloParty:
         return refusal.encode(identity)
 
     def _answer(self, message: bytes) -> bytes:
+        self._drop_withdrawn()
         body = plain_body(message)
         if body is not None:
             return plain(self._plain(body))
@@ -206,9 +211,9 @@ class SiloParty:
         if head.kind in (Greeting.kind, KeyDirectory.kind, CipherTexts.kind):
             # a transport that delivers twice must not make a silo forget what it advertised
             digest = request_digest(message)
-            if self._set_up[0] != digest:
-                self._set_up = digest, self._key_message(head, message)
-            return self._set_up[1]
+            if self._set_up[1] != digest:
+                self._set_up = head.session, digest, self._key_message(head, message)
+            return self._set_up[2]
         admitted = self._agreed(head.session, message)
         if head.kind == Invitation.kind:
             return self._submit(admitted, message)
@@ -239,8 +244,9 @@ class SiloParty:
                 "its files."
             )
         if greeting.session not in self._admitted:
-            self._admitted[greeting.session] = self._admit(
-                self._memory.plan(greeting.plan_hash), greeting.session
+            self._keep(
+                greeting.session,
+                self._admit(self._memory.plan(greeting.plan_hash), greeting.session),
             )
         admitted = self._admitted[greeting.session]
         if bytes.fromhex(admitted.agreement.plan.hash) != greeting.plan_hash:
@@ -323,6 +329,8 @@ class SiloParty:
         """
         plan_hash = agreement.plan.hash
         if plan_hash not in self._works:
+            while len(self._works) >= _MOST_WORKS:
+                del self._works[next(iter(self._works))]
             self._works[plan_hash] = self._open_work(agreement, self._name)
         return self._works[plan_hash]
 
@@ -332,8 +340,29 @@ class SiloParty:
             # the states check every signature; a process that does not know the session yet must
             # not set it up for the first who names it
             verify(decode_any(message), message, self._memory.roster)
-            self._admitted[session] = self._admit(self._plan_of(session), session)
+            self._keep(session, self._admit(self._plan_of(session), session))
         return self._admitted[session]
+
+    def _keep(self, session: bytes, admitted: _Admitted) -> None:
+        """Remember a plan, and no more of them than there is memory for: one that is dropped is
+        agreed to again when it is asked for, as by a process that has just started.
+        """
+        self._admitted[session] = admitted
+        while len(self._admitted) > _MOST_SESSIONS:
+            self._drop(next(iter(self._admitted)))
+
+    def _drop(self, session: bytes) -> None:
+        admitted = self._admitted.pop(session)
+        self._works.pop(admitted.agreement.plan.hash, None)
+        if self._set_up[0] == session:
+            self._set_up = _NOTHING
+        self._memory.leave(session)
+
+    def _drop_withdrawn(self) -> None:
+        """Agree no longer to what the silo's people have withdrawn since the last message."""
+        for session, admitted in list(self._admitted.items()):
+            if not self._memory.approves(admitted.agreement.plan.hash):
+                self._drop(session)
 
     def _plan_of(self, session: bytes) -> TrainingPlan:
         """The approved plan whose terms and this roster make up the session."""
@@ -346,8 +375,8 @@ class SiloParty:
             except SumusError:
                 continue  # another plan of this silo is none of this session's business
         raise PeerProtocolError(
-            f"silo {self._name!r} has withdrawn the plan of this session. Send it the plan file to "
-            "join with."
+            f"silo {self._name!r} has approved no plan of this session, or has withdrawn it. Send "
+            "its people the plan file: `sumus silo approve`."
         )
 
     # -- one round

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -18,12 +18,12 @@ from typing import final
 from sumus.books import Ledger, LedgerReleases, Policy, state_directory
 from sumus.data import FederatedData, load_silo
 from sumus.errors import DataError, StorageError
-from sumus.events import PlanApproved, Refused, Seldom
+from sumus.events import Refused, Seldom
 from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
+from sumus.parties.approvals import notice_plans
 from sumus.parties.memory import SiloState
-from sumus.parties.restored import Restored
 from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger, tell_releases
@@ -31,18 +31,17 @@ from sumus.parties.silo import SiloParty
 from sumus.parties.trails import notice_vault, silo_trail
 from sumus.parties.work import work_on
 from sumus.plan import TrainingPlan
-from sumus.secagg import Identity, Roster, RosterHistory
+from sumus.secagg import Identity, Roster, RosterHistory, public_key_of
 
 __all__ = [
     "Site",
-    "approve",
     "open_party",
     "own_releases",
     "releases_on",
-    "require_known",
     "require_unchanged",
     "run_on_ledger",
     "settle",
+    "silo_of",
     "vault_folder",
 ]
 
@@ -161,7 +160,9 @@ def settle(
         replace_atomically(folder / "policy.toml", policy_text.encode())
     (folder / "plans").mkdir(exist_ok=True, mode=0o700)
     if (folder / "policy.toml").exists():
-        notice_vault(silo_trail(folder), identity=identity, roster=_history(roster).current)
+        trail = silo_trail(folder)
+        notice_vault(trail, identity=identity, roster=_history(roster).current)
+        notice_plans(trail)
     return state
 
 
@@ -186,45 +187,6 @@ def require_unchanged(folder: Path, *, identity: Identity, roster: Roster | Rost
 
 def _history(roster: Roster | RosterHistory) -> RosterHistory:
     return RosterHistory.of(roster) if isinstance(roster, Roster) else roster
-
-
-def approve(
-    folder: Path, plans: Iterable[TrainingPlan], *, never_run: bool = False
-) -> list[Agreement]:
-    """Put plans among those that this silo runs, each certified by this silo's own Sumus.
-
-    Args:
-        never_run: the silo's people know that none of them was run here before the vault was
-            restored from a backup that does not know it.
-    """
-    agreements, trail = [agree_on(plan) for plan in plans], silo_trail(folder)
-    require_known(folder, [agreement.plan for agreement in agreements], never_run=never_run)
-    for agreement in agreements:
-        plan = agreement.plan
-        if f"plan {plan.hash}" not in trail.known:
-            trail.append(PlanApproved(plan=plan.hash))
-        replace_atomically(folder / "plans" / f"{plan.hash}.toml", plan.to_toml().encode())
-    return agreements
-
-
-def require_known(
-    folder: Path, plans: Sequence[TrainingPlan], *, never_run: bool, write: bool = True
-) -> None:
-    """Refuse plans that a restored vault may have answered and forgotten, unless its people know
-    better.
-    """
-    restored = Restored.of_folder(folder)
-    unknown = [] if restored is None else restored.unknown(plans)
-    if restored is None or not unknown:
-        return
-    if not never_run:
-        raise StorageError(
-            f"plan {unknown[0][:8]} is not in the backup of {restored.made[:10]} that {folder} "
-            "came from: it may have been answered since, and forgotten. If this silo has never run it, "
-            "join with --never-run; otherwise agree on a new plan."
-        )
-    if write:
-        restored.vouched(plans).write(folder)
 
 
 def own_releases(
@@ -260,6 +222,16 @@ def releases_on(
     )
 
 
+def silo_of(folder: Path) -> str:
+    """The name of a vault's silo; needs no passphrase."""
+    public = public_key_of(read_bytes(folder / "identity.key").decode(errors="replace"))
+    keys = Roster.parse(read_bytes(folder / ROSTER).decode()).public_keys
+    for name, key in keys.items():
+        if key == public:
+            return name
+    raise StorageError(f"the key in {folder} is not on its roster. Run `sumus join` again.")
+
+
 def run_on_ledger(plan_hash: str, silo: str = "") -> str:
     """What the releases of a plan are called on a silo's ledger: a plan runs once in a
     federation.
@@ -292,6 +264,7 @@ def open_party(
     trail = silo_trail(folder)
     tell_releases(trail, seen.ledger, name)
     notice_vault(trail, identity=state.identity, roster=state.roster)
+    notice_plans(trail)
     refusals = Seldom(trail)
 
     def refused(cause: str, entry: str | None) -> None:
@@ -302,6 +275,7 @@ def open_party(
         return agree(plan)
 
     def releases(agreement: Agreement) -> Noted:
+        notice_plans(trail)  # no release of a plan whose approval the trail does not know
         entered = own_releases(agreement, seen.ledger, policy, silo=name)
         return Noted(entered, seen, trail, name)
 

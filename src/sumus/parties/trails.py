@@ -10,7 +10,6 @@ in refusals.log, a sum the certificate in the run's evidence.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import tomllib
@@ -18,11 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sumus.books import Policy
-from sumus.errors import SumusError
-from sumus.events import PlanApproved, PlanWithdrawn, Trail
+from sumus.events import Trail
 from sumus.files import build_of, read_bytes
 from sumus.parties.rosters import read_rosters
-from sumus.plan import TrainingPlan
 from sumus.secagg import Identity, Roster
 
 __all__ = [
@@ -52,7 +49,7 @@ def server_trail(state: Path) -> Trail:
 
 def notice_vault(trail: Trail, *, identity: Identity, roster: Roster) -> None:
     """Write down what has changed in a vault since its trail was written to, by whatever hand: its
-    program, key, roster, policy and limit, and which plans are approved.
+    program, key, roster, policy and limit.
     """
     text = read_bytes(trail.folder / "policy.toml")
     limit = Policy.from_toml(text.decode()).max_epsilon
@@ -63,7 +60,6 @@ def notice_vault(trail: Trail, *, identity: Identity, roster: Roster) -> None:
         policy=digest_of(text),
         limit=math.inf if limit is None else limit,
     )
-    _notice_plans(trail)
 
 
 def notice_server(trail: Trail, *, identity: Identity | None, certificates: Iterable[Path]) -> None:
@@ -82,20 +78,6 @@ def digest_of(*contents: bytes) -> str:
     if len(contents) == 1:
         return hashlib.sha256(contents[0]).hexdigest()
     return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in contents)).hexdigest()
-
-
-def _notice_plans(trail: Trail) -> None:
-    there = set()
-    for path in (trail.folder / "plans").glob("*.toml"):
-        with contextlib.suppress(SumusError):  # a plan that cannot be read cannot run
-            there.add(TrainingPlan.load(path).hash)
-    known = {fact.removeprefix("plan ") for fact in trail.known if fact.startswith("plan ")}
-    changes = [
-        *(PlanApproved(plan=plan) for plan in sorted(there - known)),
-        *(PlanWithdrawn(plan=plan) for plan in sorted(known - there)),
-    ]
-    if changes:
-        trail.append(*changes)
 
 
 def vault_memory(vault: Path, *, name: str | None = None) -> Path | None:

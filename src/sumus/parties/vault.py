@@ -70,7 +70,8 @@ class Vault:
 
     Guarantee: a message is read only from a process of one of `uids` (as the kernel says), and only
         if it is no longer than the approved plans allow; whatever one connection does, the next is
-        served.
+        served. Plans and policy are those that stand in the folder when a message comes: with a
+        policy that cannot be read, nothing is answered.
 
     Args:
         folder: of the vault, as `settle` wrote it.
@@ -88,10 +89,12 @@ class Vault:
         passphrase: bytes | None = None,
     ) -> None:
         self._state, self._uids, self._seconds = SiloState(folder), uids, seconds
+        self._passphrase = passphrase
         self._agreements: dict[str, Agreement] = {}
         self._bounds: dict[tuple[str, int, int], int] = {}
-        self._party = open_party(folder, agree=self._agreed, passphrase=passphrase)
+        self._opened = self._written()
         self._policy = Policy.load(folder / "policy.toml")
+        self._party = open_party(folder, agree=self._agreed, passphrase=passphrase)
 
     def serve(self, listener: socket.socket) -> None:
         """Answer one connection after the other until the listener is closed."""
@@ -110,11 +113,15 @@ class Vault:
     def _answer(self, connection: socket.socket) -> None:
         try:
             self._require_known(connection)
+            self._follow_policy()
             message = receive_sized(connection, most=self.most_bytes(), seconds=self._seconds)
         except ConnectionResetError:
             return  # somebody looked whether the vault is there
         except (OSError, PeerProtocolError) as error:
             self._party.note_refusal(f"the relay was not heard: {error}", "relay")
+            return
+        except SumusError as error:
+            self._party.note_refusal(f"the vault does not open with its policy: {error}", "policy")
             return
         answer = self._party.handle(message)
         with contextlib.suppress(OSError):  # whoever asked is gone; it may ask again
@@ -131,6 +138,24 @@ class Vault:
                 f"a process of user {uid} may not speak to this vault. Start the engine with `sumus "
                 "join`."
             )
+
+    def _follow_policy(self) -> None:
+        """Open the folder anew, as at a start, if the silo's people have given it another policy."""
+        written = self._written()
+        if written != self._opened:
+            folder = self._state.folder
+            self._party.close()
+            self._policy = Policy.load(folder / "policy.toml")
+            self._party = open_party(folder, agree=self._agreed, passphrase=self._passphrase)
+            self._opened = written
+
+    def _written(self) -> tuple[int, ...]:
+        """When the policy's file was written, as far as the disk says; none: it is gone."""
+        try:
+            about = (self._state.folder / "policy.toml").stat()
+        except OSError:
+            return ()
+        return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
     def most_bytes(self) -> int:
         """The longest message that any approved plan can bring; plans may be approved while the
