@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # byte code is kept, whatever the environment says: tests start a hundred processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo quick unit warm test test-long check lint types format docs coverage bench mutate verify test-network clean
+.PHONY: install demo quick unit warm test test-long check lint types format docs coverage bench bench-check mutate verify test-network clean
 
 # the pip of constraints.txt resolves in a third of the time of the one that Python brings, which is enough where there is no index
 $(VENV)/bin/python:
@@ -72,9 +72,13 @@ docs: $(VENV)/.dev
 coverage: $(VENV)/.dev
 	$(PYTEST) -m 'not deep and not network and not bigdata' --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
-# one after the other: their figures are times
+# one after the other, because their figures are times: half an hour; writes docs/performance.md
 bench: $(VENV)/.dev
-	for name in noise accounting gradients secagg federation engines; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/collect.py
+
+# fails where a figure is worse than in benchmarks/stored.json by more than a fifth: ten minutes
+bench-check: $(VENV)/.dev
+	$(BIN)/python benchmarks/collect.py --check
 
 # breaks the guarantee on purpose, one change at a time, in a copy of the tree; fails if the tests let one pass
 mutate: $(VENV)/.dev

@@ -1,6 +1,7 @@
 """Seconds per round of the same plan in process, over NVIDIA FLARE and over Flower, split by stage.
 
-    python benchmarks/engines.py                                  # all three: two to four minutes on a quiet machine
+    python benchmarks/engines.py                                  # all three, two at larger models: eight minutes on a quiet machine
+    python benchmarks/engines.py --quick                          # in process and over NVIDIA FLARE, one model: one minute
     python benchmarks/engines.py --engines in-process,nvflare     # some: one minute
     python benchmarks/engines.py --vault                          # what a process of its own costs a silo
 
@@ -25,6 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rows import Curve, Row, at_most, last_line
 from sumus.books import Ledger, Policy, RoundEntry, RunFolder
 from sumus.data import load_silo
 from sumus.engines import LocalProcesses, train_across
@@ -63,17 +65,21 @@ name = "digits"
 [evaluation]
 metrics = "none"
 """
-HIDDEN = [126, 130]
+HIDDEN = {26_010: [126, 130], 94_490: [230, 330], 969_510: [900, 1000]}
+PARAMETERS = 26_010
 
 
-def agreement(rounds: int) -> Agreement:
-    made = agree_on(TrainingPlan.from_toml(PLAN.format(rounds=rounds, hidden=HIDDEN)))
-    assert made.plan.training.dimension == 26_010, made.plan.training.dimension
+def agreement(rounds: int, parameters: int) -> Agreement:
+    plan = PLAN.format(rounds=rounds, hidden=HIDDEN[parameters])
+    made = agree_on(TrainingPlan.from_toml(plan))
+    assert made.plan.training.dimension == parameters, made.plan.training.dimension
     return made
 
 
-def in_process(root: Path, rounds: int) -> tuple[list[RoundEntry], float]:
-    agreed, begin = agreement(rounds), time.perf_counter()
+def in_process(
+    root: Path, rounds: int, parameters: int = PARAMETERS
+) -> tuple[list[RoundEntry], float]:
+    agreed, begin = agreement(rounds, parameters), time.perf_counter()
     names = [silo.name for silo in agreed.design.silos]
     identities = {name: Identity.generate(name, RandomSource()) for name in names}
     own = Identity.generate(SERVER_NAME, RandomSource())
@@ -152,9 +158,9 @@ def without_vault(root: Path, processes: LocalProcesses) -> dict[str, str]:
 
 
 def across_processes(
-    root: Path, rounds: int, *, engine: str, vault: bool = True
+    root: Path, rounds: int, parameters: int = PARAMETERS, *, engine: str, vault: bool = True
 ) -> tuple[list[RoundEntry], float]:
-    agreed, begin = agreement(rounds), time.perf_counter()
+    agreed, begin = agreement(rounds, parameters), time.perf_counter()
     with LocalProcesses(root / "federation", agreed, data="digits", engine=engine) as processes:
         if not vault:
             processes.environment.update(without_vault(root, processes))
@@ -167,19 +173,20 @@ def across_processes(
     return RunFolder.open(path).rounds(), ready
 
 
-ENGINES: dict[str, tuple[Callable[[Path, int], tuple[list[RoundEntry], float]], int]] = {
+ENGINES: dict[str, tuple[Callable[[Path, int, int], tuple[list[RoundEntry], float]], int]] = {
     "in-process": (in_process, 12),
     "nvflare": (partial(across_processes, engine="nvflare"), 12),
     "flower": (partial(across_processes, engine="flower"), 3),
 }
+GROWING = ("in-process", "nvflare")  # whose rounds are fast enough for several sizes
 
 
-def measured(name: str) -> dict[str, Any]:
+def measured(name: str, parameters: int = PARAMETERS) -> dict[str, Any]:
     """One engine's medians, and how busy the machine was when it began."""
     run, rounds = ENGINES[name]
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        records, ready = run(Path(folder), rounds)
+        records, ready = run(Path(folder), rounds, parameters)
     kept = records[1:]
     stages = {
         stage: round(median(record.seconds[stage] for record in kept), 4)
@@ -225,12 +232,13 @@ def main() -> None:
     options.add_argument("--engines", default=",".join(ENGINES), help="which, separated by commas")
     options.add_argument("--vault", action="store_true", help="what the vault costs, and no more")
     options.add_argument("--turns", type=int, default=3, help="of each, with --vault")
+    options.add_argument("--quick", action="store_true", help="two engines, one model")
     chosen = options.parse_args()
     if chosen.vault:
         print(json.dumps(cost_of_the_vault(chosen.turns)))
         return
     found: dict[str, Any] = {}
-    for name in chosen.engines.split(","):
+    for name in GROWING if chosen.quick else chosen.engines.split(","):
         found[name] = line = measured(name)
         ready, load = line["seconds_until_all_are_connected"], line["load_before"]
         print(
@@ -239,14 +247,34 @@ def main() -> None:
         )
         for stage, seconds in line["stages"].items():
             print(f"            {seconds:.3f} s {stage}")
+    curves = [] if chosen.quick else [curve(name, found[name]) for name in GROWING if name in found]
+    print(last_line(figures(found), curves, **found))
+
+
+def curve(name: str, small: dict[str, Any]) -> Curve:
+    """Seconds of a round at every size of a model."""
+    seconds = [
+        (small if parameters == PARAMETERS else measured(name, parameters))["seconds_per_round"]
+        for parameters in HIDDEN
+    ]
+    return Curve(name, "parameters", "s a round", tuple(map(float, HIDDEN)), tuple(seconds))
+
+
+def figures(found: dict[str, Any]) -> list[Row]:
+    """What NVIDIA FLARE adds, and how often a round is sent."""
+    if "nvflare" not in found:
+        return []
+    line = found["nvflare"]
+    idle = sum(line["stages"][stage] for stage in ("survivors", "unmasking"))
+    rows = [
+        at_most("exchanges of a round over NVIDIA FLARE", line["exchanges_per_round"], 3.0, ""),
+        at_most("exchanges over NVIDIA FLARE that compute nothing", idle, 1.0, "s a round"),
+    ]
     if "in-process" in found:
-        alone = found["in-process"]["seconds_per_round"]
-        found["seconds_over_in_process"] = {
-            name: round(line["seconds_per_round"] - alone, 4)
-            for name, line in found.items()
-            if name != "in-process"
-        }
-    print(json.dumps(found))
+        over = line["seconds_per_round"] / found["in-process"]["seconds_per_round"]
+        name = "a round over NVIDIA FLARE over one in process, 5 silos"
+        rows.append(at_most(name, over, 2.0, "×"))
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
 """One Fashion-MNIST round of the paper (10 silos × 11 steps × batch 512, CNN) with secure
 aggregation: where the time goes.
 
-    python benchmarks/federation.py [--rounds 2] [--algorithm split-noise]
+    python benchmarks/federation.py [--rounds 2] [--algorithm split-noise] [--quick]
 
 Side by side in the same process: the same round with Opacus clients behind Flower's message objects
     (per-record gradients by Opacus'
 hooks, continuous noise, plain averaging, no secure aggregation). Falls back to random images where
-the data set is not installed. Ends with one JSON line of ratios.
+the data set is not installed. In full also with 2 and 5 of the silos. Ends with one JSON line.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 
 import numpy as np
 import torch
 
+from rows import Curve, at_least, at_most, last_line
 from sumus.books import NoLedger
 from sumus.data import from_arrays, load
 from sumus.errors import DataError
@@ -28,12 +28,13 @@ from sumus.plan import TrainingPlan
 from sumus.training import prepare
 from sumus.training.models import build_model
 
+SILOS = 10
 PLAN = """
 [privacy]
 epsilon = 1.0
 delta = 1e-5
 [federation]
-silos = 10
+silos = {silos}
 rounds = 20
 local_epochs = 1
 [training]
@@ -48,24 +49,25 @@ name = "fashion-mnist"
 """
 
 
-def images() -> tuple[TrainingPlan, object]:
+def images(silos: int = SILOS) -> tuple[TrainingPlan, object]:
     """The real data set, or random images of the same size."""
-    plan = TrainingPlan.from_toml(PLAN)
+    plan = TrainingPlan.from_toml(PLAN.format(silos=silos))
     try:
         return plan, load(plan)
     except DataError:
         rng = np.random.default_rng(0)
         pairs = [
             (rng.random((5600, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, 5600))
-            for _ in range(10)
+            for _ in range(silos)
         ]
         return plan.with_overrides({"data.name": "none"}), from_arrays(
             pairs, tests=pairs, classes=10
         )
 
 
-def ours(algorithm: str, rounds: int) -> dict[str, float]:
-    plan, data = images()
+def ours(algorithm: str, rounds: int, silos: int = SILOS) -> dict[str, float]:
+    """Seconds of each stage of a round."""
+    plan, data = images(silos)
     plan = plan.with_overrides({"training.algorithm": algorithm})
     facts = data.facts()  # type: ignore[attr-defined]
     built = calibrated(plan, facts)
@@ -126,8 +128,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--algorithm", default="split-noise")
+    parser.add_argument("--quick", action="store_true", help="one round, ten silos")
     arguments = parser.parse_args()
-    stages = ours(arguments.algorithm, arguments.rounds)
+    stages = ours(arguments.algorithm, 1 if arguments.quick else arguments.rounds)
     peer = opacus_behind_flower()
     total = sum(stages.values())
     for stage, seconds in stages.items():
@@ -137,15 +140,31 @@ def main() -> None:
         f"{peer:.3f} s"
     )
     share = (stages["noise"] + stages["protocol"]) / total
-    print(
-        json.dumps(
-            {
-                "noise_and_protocol_share": round(share, 4),
-                "opacus_flower_over_ours": round(peer / total, 3),
-                "seconds": round(total, 3),
-            }
-        )
-    )
+    spent = ", ".join(f"{stage} {seconds / total:.1%}" for stage, seconds in stages.items())
+    rows = [
+        at_most("noise and protocol, share of a Fashion-MNIST round", share, 0.15, "", where=spent),
+        at_least(
+            "Opacus clients behind Flower's messages over our round",
+            peer / total,
+            1.0,
+            "×",
+            where=spent,
+        ),
+    ]
+    curves = []
+    if not arguments.quick:
+        rounds = {few: ours(arguments.algorithm, 1, few) for few in (2, 5)} | {SILOS: stages}
+        curves = [
+            Curve(
+                stage,
+                "silos",
+                "s a round",
+                tuple(map(float, rounds)),
+                tuple(each[stage] for each in rounds.values()),
+            )
+            for stage in stages
+        ]
+    print(last_line(rows, curves, seconds=round(total, 3)))
 
 
 if __name__ == "__main__":

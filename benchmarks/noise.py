@@ -1,6 +1,6 @@
 """What one integer draw costs, against two Poisson draws of NumPy in the same run.
 
-    python benchmarks/noise.py [--draws 2000000] [--repeats 7]
+    python benchmarks/noise.py [--draws 2000000] [--repeats 7] [--quick]
 
 Prints a table and ends with one JSON line. Times are processor time of one thread, the least of
 several repeats that alternate between the contenders, so that a busy machine disturbs neither; ours
@@ -11,7 +11,6 @@ alone: one or two 64-bit words a draw.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rows import Curve, Row, at_least, at_most, last_line
 from sumus.noise import DiscreteGaussian, Law, Skellam
 from sumus.noise.sampler import block_table
 from sumus.randomness import RandomSource
@@ -66,7 +66,12 @@ def main() -> None:
     )
     parser.add_argument("--draws", type=int, default=2_000_000)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--quick", action="store_true", help="a quarter of the draws, three repeats"
+    )
     options = parser.parse_args()
+    if options.quick:
+        options.draws, options.repeats = 500_000, 3
 
     print(
         f"{'law':<34}{'sumus':>9}{'keystream':>11}{'2 x numpy':>11}{'ratio':>8}   ns a draw, least "
@@ -96,21 +101,45 @@ def main() -> None:
         f"table of a law: {table_ms:.1f} ms once; first draw of a process, numba import included: "
         f"{first:.2f} s"
     )
-    summary = {
-        "benchmark": "noise",
-        "draws": options.draws,
-        "worst_ns_variance_1e4_to_1e8": round(max(row["sumus_ns"] for row in typical), 2),
-        "worst_ns_all_variances": round(max(row["sumus_ns"] for row in every.values()), 2),
-        "least_speedup_over_numpy_1e4_to_1e8": round(
-            min(row["numpy_ns"] / row["sumus_ns"] for row in typical), 2
+    laws = [row for name, row in every.items() if name.startswith("Skellam")]
+    print(last_line(*figures(typical, laws), benchmark="noise", table_ms=table_ms, first_s=first))
+
+
+def figures(
+    typical: list[dict[str, float]], skellam: list[dict[str, float]]
+) -> tuple[list[Row], list[Curve]]:
+    """Rows of the variances that plans have, and curves over all."""
+    floor = max(row["floor_ns"] for row in typical)
+    keystream = f"{floor:.1f} ns a draw: the keystream alone"
+    where = f"keystream {floor / max(row['sumus_ns'] for row in typical):.0%}"
+    rows = [
+        at_most(
+            "a Skellam draw, variance 1e4 to 1e8",
+            max(row["sumus_ns"] for row in typical),
+            20.0,
+            "ns",
+            floor=keystream,
+            where=where,
         ),
-        "worst_ratio_to_keystream_floor": round(
-            max(row["sumus_ns"] / row["floor_ns"] for row in every.values()), 2
+        at_least(
+            "two Poisson draws of NumPy over a Skellam draw",
+            min(row["numpy_ns"] / row["sumus_ns"] for row in typical),
+            4.0,
+            "×",
+            floor=keystream,
+            where=where,
         ),
-        "table_ms": round(table_ms, 2),
-        "first_draw_seconds": round(first, 3),
+    ]
+    names = {
+        "Sumus": "sumus_ns",
+        "NumPy, two Poisson draws": "numpy_ns",
+        "keystream alone": "floor_ns",
     }
-    print(json.dumps(summary))
+    curves = [
+        Curve(name, "variance", "ns a draw", VARIANCES, tuple(row[key] for row in skellam))
+        for name, key in names.items()
+    ]
+    return rows, curves
 
 
 if __name__ == "__main__":

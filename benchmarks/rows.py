@@ -100,20 +100,31 @@ def last_line(rows: Sequence[Row], curves: Sequence[Curve] = (), **more: Any) ->
 
 
 def read_last_line(printed: str) -> tuple[list[Row], list[Curve]]:
-    """Rows and curves of what a benchmark printed."""
-    said = json.loads(printed.strip().splitlines()[-1])
-    rows = [
-        Row(**{key: value for key, value in row.items() if key != "met"})
-        for row in said.get("rows", [])
-    ]
-    curves = [
-        Curve(
-            curve["name"],
-            curve["size"],
-            curve["cost"],
-            tuple(curve["sizes"]),
-            tuple(curve["costs"]),
-        )
-        for curve in said.get("curves", [])
-    ]
+    """Rows and curves of what a benchmark printed.
+
+    Raises:
+        ValueError: its last line is no object with rows.
+    """
+    lines = printed.strip().splitlines() or [""]
+    try:
+        said = json.loads(lines[-1])
+        rows = [
+            Row(**{key: value for key, value in row.items() if key != "met"})
+            for row in said["rows"]
+        ]
+        curves = [
+            Curve(
+                curve["name"],
+                curve["size"],
+                curve["cost"],
+                tuple(curve["sizes"]),
+                tuple(curve["costs"]),
+            )
+            for curve in said.get("curves", [])
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise ValueError(
+            f"the last line must be `print(last_line(rows, curves))`, got {lines[-1][:80]!r} "
+            f"({type(reason).__name__}: {reason})"
+        ) from None
     return rows, curves

@@ -1,6 +1,7 @@
 """Secure sums side by side: this protocol, Flower's SecAgg+, and the floor of bare mask expansion.
 
     python benchmarks/secagg.py                  the three standard cases, traffic, the other aggregators
+    python benchmarks/secagg.py --quick          the standard cases alone
     python benchmarks/secagg.py --full           also 51 × 1,000,000, its memory, and growth up to 1,000 silos (minutes)
     python benchmarks/secagg.py --figure         also writes docs/figures/secagg_growth.{json,svg}
 
@@ -29,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from rows import Curve, Row, at_least, at_most, last_line
 from sumus.paper import AGGREGATORS, sum_with
 from sumus.randomness import RandomSource
 from sumus.secagg import InProcessFederation, Terms, secure_sum
@@ -356,6 +358,45 @@ def write_figure(rows: list[dict[str, float | str | int | bool]]) -> None:
     (FIGURES / "secagg_growth.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def case_rows(cases: dict[str, dict[str, float]]) -> list[Row]:
+    """Against Flower and against bare mask expansion."""
+    rows = []
+    for case, ratios in cases.items():
+        name = case.replace("x", " × ")
+        least = f"{1.0 / ratios['over_floor']:.2f} of its work: bare expansion of N(N − 1) masks"
+        ours = f"a secure sum of {name}"
+        faster = ratios["faster_than_flower"]
+        rows.append(at_least(f"Flower's SecAgg+ over {ours}", faster, 20.0, "×", floor=least))
+        if case.endswith("1000000"):
+            over = ratios["over_floor"]
+            rows.append(at_most(f"work of {ours} over the floor", over, 2.0, "floors", floor=least))
+    return rows
+
+
+def figures(summary: dict[str, Any], growth: list[dict[str, Any]]) -> tuple[list[Row], list[Curve]]:
+    """Rows of all cases, traffic and memory; curves over the number of silos."""
+    rows = case_rows(summary["cases"])
+    traffic = summary["traffic"]["1000000"]
+    rows.append(at_most("traffic of a silo, 10 × 1000000 words", traffic, 2.1, "vectors"))
+    for row in growth:
+        if row["silos"] == 1000 and row["graph"] == "sparse":
+            seconds_in_all = row["total_seconds"]
+            rows.append(
+                at_most("1,000 silos × 10,000 words, all parties", seconds_in_all, 25.0, "s")
+            )
+    if "peak_gigabytes_51x1000000" in summary:
+        peak = summary["peak_gigabytes_51x1000000"]
+        rows.append(at_most("peak memory of 51 × 1000000 words, all parties", peak, 1.0, "GB"))
+    curves = []
+    for graph in ("complete", "sparse"):
+        chosen = [row for row in growth if row["graph"] == graph]
+        sizes = tuple(float(row["silos"]) for row in chosen)
+        for key, cost in (("round_ms", "processor ms a silo"), ("round_bytes", "bytes a silo")):
+            costs = tuple(float(row[key]) for row in chosen)
+            curves.append(Curve(f"{graph} graph, a round", "silos", cost, sizes, costs))
+    return rows, [curve for curve in curves if curve.sizes]
+
+
 def peak_gigabytes(silos: int = 51, length: int = 1_000_000) -> float:
     """Peak memory of a fresh process that simulates everybody."""
     command = [sys.executable, __file__, "--memory-of", str(silos), str(length)]
@@ -375,12 +416,16 @@ def main() -> None:
     parser.add_argument(
         "--memory-of", nargs=2, type=int, metavar=("SILOS", "LENGTH"), help=argparse.SUPPRESS
     )
+    parser.add_argument("--quick", action="store_true", help="the standard cases alone")
     options = parser.parse_args()
     if options.memory_of:
         secure_sum(random_vectors(*options.memory_of))
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         return
     cases = [*STANDARD, (51, 1_000_000)] if options.full else STANDARD
+    if options.quick:
+        print(last_line(case_rows(show_comparison(STANDARD))))
+        return
     summary: dict[str, Any] = {
         "cases": show_comparison(cases),
         "traffic": show_traffic(),
@@ -398,7 +443,7 @@ def main() -> None:
         )
     if options.figure:
         write_figure(rows)
-    print(json.dumps(summary))
+    print(last_line(*figures(summary, rows)))
 
 
 if __name__ == "__main__":

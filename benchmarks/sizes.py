@@ -2,6 +2,7 @@
 
     python benchmarks/sizes.py                        # 10⁵, 10⁶ and 10⁷ parameters: a minute
     python benchmarks/sizes.py --parameters 1e7       # one size
+    python benchmarks/sizes.py --quick                # 10⁵ and 10⁶
     python benchmarks/sizes.py --against OTHER/src    # beside another version of the sources
 
 3 silos, a network of two hidden layers on the embedded digits, one step of about 24 records a round,
@@ -26,6 +27,8 @@ import time
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from rows import Curve, Row, at_most, last_line
 
 PLAN = """
 [privacy]
@@ -120,10 +123,35 @@ def printed(name: str, values: dict[str, float]) -> str:
     )
 
 
+def figures(table: list[dict[str, Any]]) -> tuple[list[Row], list[Curve]]:
+    """Bytes of memory and disk in models of float32, at every size that is not small; curves over
+    all sizes.
+    """
+    rows = []
+    for values in table:
+        if values["parameters"] < 5e5:
+            continue
+        model, name = 4.0 * values["parameters"], f"{values['parameters']:.0e} parameters"
+        ways = "weights, sums and masks of all parties, in one process"
+        rows += [
+            at_most(
+                f"memory of a run, {name}", values["memory"] / model, 25.0, "models", where=ways
+            ),
+            at_most(f"run folder, {name}", values["disk"] / model, 2.5, "models"),
+        ]
+    sizes = tuple(values["parameters"] for values in table)
+    kinds = {"round": "processor s", "memory": "bytes", "disk": "bytes"}
+    return rows, [
+        Curve(name, "parameters", unit, sizes, tuple(values[name] for values in table))
+        for name, unit in kinds.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parameters", default="1e5,1e6,1e7")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="10⁵ and 10⁶ parameters")
     parser.add_argument("--against", type=Path, help="sources of another version")
     parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -133,6 +161,7 @@ def main() -> None:
     sources = {"this": Path(__file__).resolve().parents[1] / "src"}
     if asked.against:
         sources = {"other": asked.against.resolve(), **sources}
+    asked.parameters = "1e5,1e6" if asked.quick else asked.parameters
     print("processor seconds, but for `wall`; in brackets: times the model in float32")
     print(
         f"{'parameters':>12}  {'sources':<8} {'round':>9} {'all':>9} {'beyond':>9} {'wall':>9} memory disk"
@@ -147,7 +176,7 @@ def main() -> None:
             ratios = {key: found["this"][key] / found["other"][key] for key in found["this"]}
             shown = ("round", "all", "beyond", "wall", "memory", "disk")
             print("  this / other: " + ", ".join(f"{key} {ratios[key]:.2f}" for key in shown))
-    print(json.dumps(table))
+    print(last_line(*figures([each for each in table if each["sources"] == "this"]), table=table))
 
 
 if __name__ == "__main__":
