@@ -7,7 +7,9 @@ Property tests try the same examples in every run, and no machine is too slow fo
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import gc
 import itertools
 import os
 from collections.abc import Iterator
@@ -15,9 +17,16 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from hypothesis import settings
 
-from support.small_federation import federation as federation  # a fixture of many rooms
+gc.disable()  # until all is imported and collected: of a million objects hardly one is garbage
+pytest_plugins = ("support.small_federation",)  # a fixture of many rooms
 
 _KEYS = 24  # more than one federation has parties
 
@@ -74,19 +83,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: turns[item.path])
 
 
+def pytest_collection_finish() -> None:
+    """Garbage is looked for among what tests leave, not among what they import."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+    gc.enable()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _transport_keys_from_a_stock() -> Iterator[None]:
-    """Federations are made a hundred times, and making an RSA key takes half a second: all take
-    theirs from two dozen, each of which comes again after all the others.
+def _transport_keys_from_a_stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Federations are made a hundred times, and making an RSA key takes a tenth of a second: all
+    take theirs from two dozen, which all workers share, each of which comes again after all the
+    others.
     """
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     stocks: dict[int, list[rsa.RSAPrivateKey]] = {}
     turns = itertools.count()
     fresh = rsa.generate_private_key
 
+    def shared_key(public_exponent: int, key_size: int, number: int) -> rsa.RSAPrivateKey:
+        path = folder / f"rsa-{key_size}-{number}.pem"
+        with open(folder / "rsa.lock", "a", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                key = fresh(public_exponent=public_exponent, key_size=key_size)
+                path.write_bytes(
+                    key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+                )
+        return load_pem_private_key(path.read_bytes(), password=None)
+
     def next_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
         stock = stocks.setdefault(key_size, [])
         if len(stock) < _KEYS:
-            stock.append(fresh(public_exponent=public_exponent, key_size=key_size))
+            stock.append(shared_key(public_exponent, key_size, len(stock)))
             return stock[-1]
         return stock[next(turns) % _KEYS]
 

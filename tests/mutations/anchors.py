@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Literal
 
 _LAYOUT = {
     tokenize.NL,
@@ -42,6 +43,7 @@ _CONTEXTS = (
     "{}\n case _: pass",
     "{}\ndef _(): pass",
 )
+Kind = Literal["string", "number", ""]
 _DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -55,9 +57,16 @@ class Token:
     """A token, or strings that stand side by side, from `begin` to `end` of its text."""
 
     text: str
-    key: str  # equal for two spellings of one token
     begin: int
     end: int
+    kind: Kind = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for two spellings of one token; of a whole project few are asked for."""
+        if self.kind == "string":
+            return f"string {ast.dump(ast.parse(self.text, mode='eval'))}"
+        return repr(ast.literal_eval(self.text)) if self.kind == "number" else self.text
 
 
 @dataclass(frozen=True)
@@ -247,15 +256,14 @@ def statements(text: str) -> tuple[tuple[Token, ...], ...]:
             elif kind in _ENDS:
                 begin = opened.pop()
                 if not opened:
-                    _append_string(lines[-1], Token(text[begin:end], "", begin, end))
+                    _append_string(lines[-1], Token(text[begin:end], begin, end, "string"))
             elif kind == tokenize.NEWLINE:
                 lines.append([])
             elif kind == tokenize.STRING and not opened:
-                _append_string(lines[-1], Token(spelling, "", begin, end))
+                _append_string(lines[-1], Token(spelling, begin, end, "string"))
             elif kind not in _LAYOUT and not opened:
-                number = kind == tokenize.NUMBER
-                key = repr(ast.literal_eval(spelling)) if number else spelling
-                lines[-1].append(Token(spelling, key, begin, end))
+                sort: Kind = "number" if kind == tokenize.NUMBER else ""
+                lines[-1].append(Token(spelling, begin, end, sort))
     except (tokenize.TokenError, SyntaxError) as error:
         raise AnchorError(f"no fragment of Python ({error.args[0]}): {text[:200]}") from None
     if not all(map(_is_balanced, lines)):
@@ -264,22 +272,22 @@ def statements(text: str) -> tuple[tuple[Token, ...], ...]:
 
 
 def _is_balanced(line: Sequence[Token]) -> bool:
-    depths = accumulate(_DEPTH.get(token.key, 0) for token in line)
+    depths = accumulate(_DEPTH.get(token.text, 0) for token in line)
     return min(depths, default=0) >= 0
 
 
 def _line_starts(text: str) -> list[int]:
     """Where every line begins, and the end, where `tokenize` puts a line of its own."""
-    return [0, *(place + 1 for place, sign in enumerate(text) if sign == "\n"), len(text)]
+    ends = accumulate(len(line) + 1 for line in text.split("\n")[:-1])
+    return [0, *ends, len(text)]
 
 
 def _append_string(line: list[Token], token: Token) -> None:
     """Adds a string, to the one on its left if there is one: Python joins them."""
-    if line and line[-1].key.startswith("string "):
+    if line and line[-1].kind == "string":
         left = line.pop()
-        token = Token(f"{left.text} {token.text}", "", left.begin, token.end)
-    value = ast.dump(ast.parse(token.text, mode="eval"))
-    line.append(Token(token.text, f"string {value}", token.begin, token.end))
+        token = Token(f"{left.text} {token.text}", left.begin, token.end, "string")
+    line.append(token)
 
 
 def essential(statement: tuple[Token, ...]) -> list[Token]:
@@ -308,11 +316,11 @@ def _candidates(statement: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
     opened: list[tuple[Token, bool]] = []
     for position, token in enumerate(statement):
         previous = statement[position - 1] if position else None
-        if token.key in {"(", "[", "{"}:
-            opened.append((token, token.key == "(" and not _is_called(previous)))
-        elif token.key in {")", "]", "}"}:
+        if token.text in {"(", "[", "{"}:
+            opened.append((token, token.text == "(" and not _is_called(previous)))
+        elif token.text in {")", "]", "}"}:
             opening, groups = opened.pop()
-            if previous is not None and previous.key == ",":
+            if previous is not None and previous.text == ",":
                 yield (previous,)
             if groups:
                 yield opening, token
@@ -323,8 +331,10 @@ def _is_called(token: Token | None) -> bool:
     if token is None:
         return False
     # Python 3.14 reads `except A, B:`, which older versions do not.
-    name = token.key.isidentifier() and (not keyword.iskeyword(token.key) or token.key == "except")
-    return name or token.key in {")", "]", "}"} or token.key.startswith("string ")
+    name = token.text.isidentifier() and (
+        not keyword.iskeyword(token.text) or token.text == "except"
+    )
+    return name or token.text in {")", "]", "}"} or token.kind == "string"
 
 
 def _spelling(tokens: Sequence[Token]) -> str:
