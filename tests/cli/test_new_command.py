@@ -69,7 +69,8 @@ def test_bounds_of_a_target_are_learned_by_a_plan_that_only_describes(
     monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SUMUS_STATE", str(folder / "state"))
-    write_patients(folder / "patients.csv", records=3000)  # enough for the noise of one column
+    # noise of the total: 15·√220 = 218 records; a tenth of these is more than six times as many
+    write_patients(folder / "patients.csv", records=14_000)
     target = ["--silo", "hospital", "--label", "stay_days"]
     assert main(["new", "patients.csv", *target]) == 2
     assert "Give --bounds stay_days=LOW,HIGH" in capsys.readouterr().err
