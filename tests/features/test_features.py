@@ -279,6 +279,24 @@ def test_components_are_the_strongest_directions_of_made_up_pictures() -> None:
     assert spread[:5].min() > spread[-5:].max()
 
 
+def test_components_do_not_hang_on_which_way_a_machine_turns_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An eigenvector is as good as its opposite; silos that took different ones would each learn
+    what the other unlearns.
+    """
+    pictures, eigh = made_up_pictures(5, GREY, seed=5).numpy(), torch.linalg.eigh
+    anew = feature_map.__wrapped__
+    here = anew("gabor", GREY, components=8)(pictures)
+
+    def elsewhere(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        spread, directions = eigh(matrix)
+        return spread, directions * (1.0 - 2.0 * (torch.arange(len(spread)) % 2))
+
+    monkeypatch.setattr(torch.linalg, "eigh", elsewhere)
+    np.testing.assert_allclose(anew("gabor", GREY, components=8)(pictures), here, atol=1e-6)
+
+
 def test_whitening_evens_directions_out() -> None:
     pictures = made_up_pictures(600, GREY, seed=5).numpy()
     ratios = []

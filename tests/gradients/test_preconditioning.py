@@ -155,6 +155,26 @@ def test_the_cnn_of_the_paper_is_computed_in_chunks_behind_a_map() -> None:
     assert gradients._examined.chunk_for(form, mapped)[0] > 1
 
 
+def test_where_bits_depend_on_company_behind_a_map_records_are_taken_one_by_one() -> None:
+    """A map whose sums run over the chunk, as a matrix kernel's might by its blocks: the model alone
+    keeps records apart, and must not be believed.
+    """
+
+    class Mixing:
+        def part(self, start, part):
+            for tensor in part.tensors():
+                tensor += 1e-3 * tensor.nan_to_num().sum()
+            return part
+
+        def transpose(self, released):
+            return released
+
+    gradients = PerRecordGradients(_network())
+    form = gradients._kind.form(*_records(False, 2))
+    assert gradients._examined.chunk_for(form)[0] > 1
+    assert gradients._examined.chunk_for(form, Mixing())[0] == 1
+
+
 def test_nothing_moved_means_no_map() -> None:
     """Sides without a second moment stay as they are: a layer that no gradient reaches yet."""
     blocks = blocks_of(nn.Linear(3, 2))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from sumus.gradients import StoredChunk, Tangents
+from sumus.gradients import StoredChunk, Tangents, stored_tangents
 from sumus.gradients.stored_tangents import Product, Table
 from sumus.purity import Form, InputKind
 from sumus.tasks import TASKS
@@ -141,3 +141,25 @@ def test_what_is_stored_of_a_record_has_the_same_bits_in_any_company() -> None:
                 assert np.array_equal(part.left, every.left[chosen])
             elif isinstance(part, Table) and isinstance(every, Table):
                 assert np.array_equal(part.rows, every.rows[chosen])
+
+
+@pytest.mark.parametrize("seen", ["company", "length"])
+def test_where_bounds_of_a_record_depend_on_company_records_are_taken_one_by_one(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matrix products of another library might sum otherwise in a longer chunk, or beside others."""
+    reach = stored_tangents._jacobian_reach
+
+    def mixed(gram: np.ndarray, **bounds: object) -> np.ndarray:
+        other = np.nan_to_num(gram).sum() % 1.0 if seen == "company" else float(len(gram))
+        return reach(gram, **bounds) * (1.0 + 1e-9 * other)
+
+    def chunk(width: int) -> int:
+        """Of a model that was not looked at before."""
+        model, form = nn.Sequential(nn.Linear(width, 3)), Form((width,))
+        return Tangents(model, TASKS["classification"], InputKind.of(model), form).chunk
+
+    width = 16 if seen == "company" else 48
+    assert chunk(width) > 1
+    monkeypatch.setattr(stored_tangents, "_jacobian_reach", mixed)
+    assert chunk(width + 16) == 1

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from oracles.divergences import hockey_stick, product, shifted, skellam
 from sumus.accounting import Queries, Release, epsilon_of
 from sumus.errors import GuaranteeError, PlanError
 from sumus.guarantee import (
@@ -125,6 +126,31 @@ def compare_with_dp_accounting(ratios: list[float]) -> None:
         one = dp_event.GaussianDpEvent(ratio / sensitivity(design))
         oracle.compose(dp_event.PoissonSampledDpEvent(0.1, one))
     assert account_of(design).epsilon == pytest.approx(oracle.get_epsilon(DELTA), rel=5e-3)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("kept", [(0, 1), (1,)], ids=["all", "the quiet round alone"])
+def test_no_event_of_integers_is_likelier_than_is_said(rate: float, kept: tuple[int, ...]) -> None:
+    """Two rounds with noise of their own, every pair of sums enumerated: a record moves each by the
+    whole clip norm, 16 grid steps, with the probability that it joins.
+    """
+    ratios, sigma, delta = (2.0, 0.75), 1.5, 1e-3
+    changes = {"noise__resolution_bits": 4, "training__dimension": 1, "privacy__delta": delta}
+    changes |= {"training__sampling_rate": rate, "noise__noise_multiplier": sigma}
+    design = design_of(made_plan(ratios, **SKELLAM | changes))
+    bound = spent(design, kept)
+    pairs = []
+    for number in kept:
+        law = skellam((16 * sigma * ratios[number]) ** 2, 600)
+        pairs.append((law, (1.0 - rate) * law + rate * shifted(law, [16])))
+    plain, moved = (product(laws) for laws in zip(*pairs, strict=True))
+
+    def likelier(epsilon: float) -> float:
+        alpha = math.exp(epsilon)
+        return max(hockey_stick(plain, moved, alpha), hockey_stick(moved, plain, alpha))
+
+    assert likelier(bound) <= delta
+    assert likelier(0.93 * bound) > delta, "the bound is near what can be seen"
 
 
 @settings(max_examples=20, deadline=None)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sumus.audit import gaussian_epsilon
+from sumus.gradients.parts import Outer, Rows
 from sumus.guarantee import NoiseDesign, account_of
 from sumus.paper.theorem.attacks import (
     Attack,
@@ -25,6 +26,7 @@ from sumus.paper.theorem.regression import LEAST_SQUARES, LOGISTIC, Group, Regre
 from sumus.paper.theorem.silos_code import released_by_silos
 from sumus.paper.theorem.theorem import attack_design
 from sumus.randomness import RandomSource
+from sumus.training.local import noisy_steps
 
 BOTH = pytest.mark.parametrize("regression", [LOGISTIC, LEAST_SQUARES], ids=lambda each: each.name)
 WIDTH = 6
@@ -136,6 +138,45 @@ def test_threshold_recursion_gives_the_integers_of_the_silos_code(
     )
     assert np.array_equal(by_code, _expected(attack, _same_noise(attack, rounds, 5), rounds))
     # both verdicts occur, so the switch was exercised
+    assert 0 < attack.says_in(by_code).sum() < by_code.size
+
+
+class _Reversed:
+    """A public map that turns the order of the coordinates round."""
+
+    def at(self, parameters: np.ndarray) -> _Reversed:
+        return self
+
+    def part(self, start: int, part: Outer | Rows) -> Outer | Rows:
+        return Rows(part.as_rows().flip(1))
+
+    def transpose(self, released: np.ndarray) -> np.ndarray:
+        return released[::-1].copy()
+
+
+@BOTH
+@pytest.mark.parametrize("algorithm", ["dp-sgd", "split-noise"])
+def test_a_public_map_gives_the_threshold_attack_nothing_more(
+    regression: Regression, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the map the attack has the same integers, and so the same bound, in another order:
+    what is released is mapped, and states move along the map's transpose.
+    """
+    attack, rounds = threshold_attack(_design(algorithm, silos=4, steps=3), regression, 0.2), 5
+    drawn = _same_noise(attack, rounds, 5)
+
+    def turned(noise: np.ndarray | None, axis: int) -> np.ndarray | None:
+        if noise is None:
+            return None
+        shape = (*noise.shape[:axis], rounds, WIDTH, *noise.shape[axis + 1 :])
+        return np.flip(noise.reshape(shape), axis + 1).reshape(noise.shape)
+
+    other = Draws(turned(drawn.sent, 1), turned(drawn.unsent, 1), turned(drawn.rest, 0))
+    monkeypatch.setattr(noisy_steps.Preconditioner, "of", lambda *given, **more: _Reversed())
+    by_code = released_by_silos(
+        attack, INSIDE, rounds=rounds, source=RandomSource(), sources=_bits(5)
+    )
+    assert np.array_equal(by_code[:, ::-1], _expected(attack, other, rounds))
     assert 0 < attack.says_in(by_code).sum() < by_code.size
 
 

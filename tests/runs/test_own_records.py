@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -425,6 +426,8 @@ def test_a_run_is_not_resumed_on_other_arithmetic(monkeypatch: pytest.MonkeyPatc
         "OPENBLAS_CORETYPE",
         "NUMBA_CPU_NAME",
         "NUMBA_CPU_FEATURES",
+        "OMP_NUM_THREADS",
+        "GOTO_NUM_THREADS",
     ],
 )
 def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(
@@ -435,6 +438,22 @@ def test_a_setting_that_chooses_kernels_is_part_of_the_arithmetic(
     monkeypatch.setenv(setting, "1")
     with pytest.raises(GuaranteeError, match=rf"began with {setting} not set, here it is 1: "):
         arithmetic.require_same(before, Path("runs/one"))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux says where to run")
+def test_how_many_processors_there_are_is_part_of_the_arithmetic() -> None:
+    """A tangent pass has other last bits with other threads of numpy, whatever torch is told."""
+    every = os.sched_getaffinity(0)
+    if len(every) == 1:
+        pytest.skip("there is one processor")
+    before = arithmetic.arithmetic()
+    try:
+        os.sched_setaffinity(0, {min(every)})
+        rule = rf"began with processors {len(every)}, here it is 1: "
+        with pytest.raises(GuaranteeError, match=rule):
+            arithmetic.require_same(before, Path("runs/one"))
+    finally:
+        os.sched_setaffinity(0, every)
 
 
 def test_what_decides_on_last_bits_is_part_of_the_arithmetic(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from torch import nn
 from sumus.data import Records
 from sumus.errors import PlanError
 from sumus.gradients import StoredChunk, Units
-from sumus.gradients.stored_tangents import Product
+from sumus.gradients.stored_tangents import Product, Table
 from sumus.guarantee import NoiseDesign, calibrated, tangent_bounds
 from sumus.noise import Skellam
 from sumus.plan import PublicFacts, TrainingPlan, resolve
@@ -39,6 +40,27 @@ def test_what_is_stored_of_a_record_is_within_the_bounds(seed: int, link: Link) 
         else:
             assert np.linalg.norm(table, 2) <= 1.0 + 2.0**-20
     assert np.linalg.norm(chunk.outputs, axis=1).max() <= 4096.0 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_many_outputs_are_within_the_bounds_that_rounding_rests_on(compared: bool) -> None:
+    """Sixty rows that are alike would be far longer together than the float slack allows, and
+    outputs of any length would lose their last digits.
+    """
+    rng = np.random.default_rng(7)
+    rows = 10.0 ** rng.uniform(0, 6, size=(9, 1, 1)) * rng.normal(size=(9, 60, 8))
+    outputs = 1e9 * rng.normal(size=(9, 60))
+    chunk = StoredChunk.within(
+        outputs,
+        (Table(0, rows),),
+        compared=compared,
+        jacobian_norm=1.0,
+        whole_norm=1.5,
+        outputs_norm=4096.0,
+    )
+    lengths = chunk.scales * np.linalg.norm(chunk.parts[0].rows, axis=(1, 2))
+    assert lengths.max() <= 1.5 * (1 + 2.0**-20)
+    assert np.linalg.norm(chunk.outputs, axis=1) == pytest.approx(4096.0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -247,6 +269,21 @@ def test_an_empty_silo_sends_its_noise_alone(built, monkeypatch: pytest.MonkeyPa
     design, model = built
     updater = local_updater(design, design.silos[0], records(0), model)
     assert not updater(first_of(model), RandomSource.simulation(1)).vector.any()
+
+
+def test_fixed_layers_in_front_may_be_of_either_precision(
+    built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Skellam, "sample", lambda self, size, source: np.zeros(size, np.int64))
+    design, model = built
+    sent = [
+        local_updater(design, design.silos[0], records(9), each)(
+            first_of(model), RandomSource.simulation(1)
+        ).vector
+        for each in (model, copy.deepcopy(model).double())
+    ]
+    assert sent[0].any()
+    np.testing.assert_allclose(sent[1], sent[0], atol=1e-4 * np.abs(sent[0]).max())
 
 
 def test_floats_add_little_to_the_sensitivity(built) -> None:

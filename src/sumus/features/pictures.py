@@ -100,6 +100,15 @@ def _shape(
     return inside, uniform(0.0, 1.0) + normal(0.0, 0.15) * first + striped * stripes
 
 
+def _turned(directions: torch.Tensor) -> torch.Tensor:
+    """Columns with their largest number above zero: which of two opposite eigenvectors a machine
+    finds is chance, and silos that found different ones would learn against each other.
+    """
+    largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
+    turned: torch.Tensor = directions * largest.sign()
+    return turned
+
+
 @final
 class Whitened:
     """Features of a map, centred and partly whitened by its features of made-up pictures.
@@ -131,7 +140,7 @@ class Whitened:
             damped = (spread.clamp_min(0.0) + _FLOOR * spread.mean()) ** (-degree / 2.0)
             matrix = (directions * damped) @ directions.T
             if components is not None:  # eigenvalues rise
-                matrix = (directions * damped).flip(1)[:, :components]
+                matrix = (_turned(directions) * damped).flip(1)[:, :components]
         self._width, self._kept = matrix.shape
         above, beyond = (aligned_width(side) - side for side in matrix.shape)
         self._matrix = functional.pad(matrix, (0, beyond, 0, above)).float()

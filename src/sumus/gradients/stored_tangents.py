@@ -16,7 +16,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Product", "StoredChunk", "Table"]
+__all__ = ["Measured", "Product", "StoredChunk", "Table"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -139,6 +139,48 @@ class Table:
 
 @final
 @dataclass(frozen=True)
+class Measured:
+    """z and J of a chunk's records, centred where outputs are compared and zero where they are not
+    finite, and how long they are.
+
+    Args:
+        outputs: z, (records, outputs).
+        parts: of J.
+        reach: how far a unit residual reaches through J, at most (`_jacobian_reach`).
+        length: ‖J‖_F, a hair longer.
+        outputs_length: ‖z‖.
+    """
+
+    outputs: Floats
+    parts: tuple[Product | Table, ...]
+    reach: Floats
+    length: Floats
+    outputs_length: Floats
+
+    @classmethod
+    def of(cls, outputs: Floats, parts: tuple[Product | Table, ...], *, compared: bool) -> Measured:
+        """Record by record.
+
+        Args:
+            compared: outputs count by their differences alone (softmax), so that what they have in
+                common is taken out.
+        """
+        finite = np.asarray(np.isfinite(outputs).all(axis=1))
+        for part in parts:
+            finite = finite & part.finite()
+        outputs = np.where(finite[:, None], outputs, 0.0)
+        parts = tuple(part.kept(finite, compared=compared) for part in parts)
+        if compared:
+            outputs = outputs - outputs.mean(axis=1, keepdims=True)
+        gram = sum((part.gram() for part in parts), np.zeros((1, 1, 1)))
+        size = sum(part.size for part in parts)
+        reach = _jacobian_reach(gram, numbers=size, compared=compared)
+        length = np.sqrt(np.einsum("rkk->r", gram)) * (1.0 + 2.0**-30)
+        return cls(outputs, parts, reach, length, np.linalg.norm(outputs, axis=1))
+
+
+@final
+@dataclass(frozen=True)
 class StoredChunk:
     """z_x and A_x = s_x·J_x of the records of a chunk.
 
@@ -173,25 +215,13 @@ class StoredChunk:
         Args:
             outputs: z.
             parts: of J.
-            compared: outputs count by their differences alone (softmax), so that what they have in
-                common is taken out.
+            compared: see `Measured.of`.
         """
-        finite = np.asarray(np.isfinite(outputs).all(axis=1))
-        for part in parts:
-            finite = finite & part.finite()
-        outputs = np.where(finite[:, None], outputs, 0.0)
-        parts = tuple(part.kept(finite, compared=compared) for part in parts)
-        if compared:
-            outputs = outputs - outputs.mean(axis=1, keepdims=True)
-        gram = sum((part.gram() for part in parts), np.zeros((1, 1, 1)))
-        size = sum(part.size for part in parts)
-        reach = _jacobian_reach(gram, numbers=size, compared=compared)
-        whole = np.sqrt(np.einsum("rkk->r", gram)) * (1.0 + 2.0**-30)
-        most = np.maximum(reach / jacobian_norm, whole / whole_norm)
+        whole = Measured.of(outputs, parts, compared=compared)
+        most = np.maximum(whole.reach / jacobian_norm, whole.length / whole_norm)
         scales = 1.0 / np.maximum(most, 1.0)
-        norms = np.linalg.norm(outputs, axis=1, keepdims=True)
-        outputs = outputs * np.minimum(1.0, outputs_norm / np.maximum(norms, outputs_norm))
-        return cls(outputs, scales, parts)
+        shrunk = np.minimum(1.0, outputs_norm / np.maximum(whole.outputs_length, outputs_norm))
+        return cls(whole.outputs * shrunk[:, None], scales, whole.parts)
 
     def moved(self, move: Floats, rows: slice) -> Floats:
         """z + A·u of some records."""

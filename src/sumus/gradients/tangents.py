@@ -6,8 +6,9 @@
 
 A fully connected layer's part of the Jacobian is B ⊗ [a, 1] (`Product`), B how the outputs answer
 to the layer's own outputs and a what entered it: it is kept in these factors. Everything else is
-kept as it is (`Table`). Behind a public map P every row of J is P·row (`behind`). Numbers of one record follow from that record and the parameters alone: what
-runs is recorded on made-up records and tested for isolation, or else computed record by record.
+kept as it is (`Table`). Behind a public map P every row of J is P·row (`behind`). Numbers of one
+record follow from that record and the parameters alone: what runs is recorded on made-up records and
+tested for isolation, down to what is stored of them, or else computed record by record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sumus.errors import GuaranteeError
 from sumus.gradients.losses import record_loss
 from sumus.gradients.mapped_tangents import mapped_parts, tensors_of
 from sumus.gradients.preconditioning import PublicMap
-from sumus.gradients.stored_tangents import Floats, Product, Table
+from sumus.gradients.stored_tangents import Floats, Measured, Product, Table
 from sumus.gradients.threads import one_thread_each
 from sumus.purity import (
     ChunkFunction,
@@ -43,7 +44,7 @@ from sumus.purity import (
     same_bits,
     verdict,
 )
-from sumus.tasks import Loss
+from sumus.tasks import Link, Loss
 
 __all__ = ["Tangents"]
 
@@ -72,7 +73,8 @@ class Tangents:
     def __init__(self, model: nn.Module, task: Loss, kind: InputKind, form: Form) -> None:
         refuse_mixing_layers(model)
         require_precision(model)
-        self._model, self._loss, self._kind = model, record_loss(task), kind
+        self._model, self._task, self._kind = model, task, kind
+        self._loss = record_loss(task)
         self._sizes = {
             name: parameter.numel()
             for name, parameter in model.named_parameters()
@@ -82,7 +84,7 @@ class Tangents:
         self._factored = _factored(model, form)
         self._form = form
         self._mapped: PublicMap | None = None
-        self._function = self._examined(form)
+        self._examine()
 
     @property
     def chunk(self) -> int:
@@ -98,14 +100,7 @@ class Tangents:
         if examined:
             return
         weights, x = self._made_up(self.chunk)
-
-        def compute(rows: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
-            return tensors_of(*self._numbers(weights, rows))
-
-        def apart() -> bool:
-            return is_isolated(compute, x, x, company=self._kind.company())
-
-        if not one_thread_each([apart])[0]:
+        if not self._apart(weights, x):
             self._function = self._recorded(weights, x[:1])
 
     def of(
@@ -159,37 +154,61 @@ class Tangents:
         layer = name.removesuffix(".bias")
         return before == f"{layer}.weight" and self._factored.get(layer, False)
 
-    def _examined(self, form: Form) -> ChunkFunction:
-        """Recorded on made-up records; for single records if a record's bits depend on company."""
-        outputs = self.outputs = examine(self._model, self._kind, form, self._loss)
+    def _examine(self) -> None:
+        """Record on made-up records; single ones if a record's bits depend on company."""
+        outputs = self.outputs = examine(self._model, self._kind, self._form, self._loss)
         tables = sum(self._sizes.values()) - self._in_factors()
         numbers = outputs * max(tables, 1)
         chunk = max(1, min(_LARGEST_CHUNK, _BYTES // (8 * numbers)))
         weights, x = self._made_up(chunk)
-        function = self._recorded(weights, x)
-
-        def compute(rows: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
-            return list(function(weights, rows).values())
-
-        def apart() -> bool:
-            rows = x[: function.chunk]
-            company = self._kind.company()
-            return one_thread_each([lambda: is_isolated(compute, rows, rows, company=company)])[0]
-
-        key = ("tangents", form, function.chunk)
-        if not verdict(self._model, key, apart, loss=self._loss):
-            function = self._recorded(weights, x[:1])
-        other = self._kind.records(function.chunk, form, seed=3)
+        self._function = self._recorded(weights, x)
+        x = x[: self.chunk]
+        key = ("tangents", self._form, self.chunk)
+        if not verdict(self._model, key, lambda: self._apart(weights, x), loss=self._loss):
+            self._function, x = self._recorded(weights, x[:1]), x[:1]
+        other = self._kind.records(self.chunk, self._form, seed=3)
 
         def repeatable() -> bool:
-            rows = x[: function.chunk]
-            before = [tensor.clone() for tensor in compute(rows, rows)]
-            compute(other, other)
-            return same_bits(before, compute(rows, rows))
+            before = [tensor.clone() for tensor in self._stored(weights, x)]
+            self._stored(weights, other)
+            return same_bits(before, self._stored(weights, x))
 
         if not one_thread_each([repeatable])[0]:
             raise GuaranteeError(_CHANGED)
-        return function
+
+    def _apart(self, weights: Mapping[str, torch.Tensor], x: torch.Tensor) -> bool:
+        """Whether what is stored of a record has the same bits in any place and company of a chunk,
+        and in one that is short.
+        """
+
+        def compute(rows: torch.Tensor, _: torch.Tensor) -> list[torch.Tensor]:
+            return self._stored(weights, rows)
+
+        def alike() -> bool:
+            whole = compute(x, x)
+            return all(
+                same_bits([tensor[:count] for tensor in whole], self._stored(weights, x, count))
+                for count in {1, len(x) // 2, len(x) - 1} - {0}
+            )
+
+        def isolated() -> bool:
+            return is_isolated(compute, x, x, company=self._kind.company()) and alike()
+
+        return one_thread_each([isolated])[0]
+
+    def _stored(
+        self, weights: Mapping[str, torch.Tensor], x: torch.Tensor, count: int | None = None
+    ) -> list[torch.Tensor]:
+        """All that is stored of the first records of a whole chunk follows from."""
+        outputs, parts = self._numbers(weights, x)
+        measured = Measured.of(
+            outputs[:count],
+            tuple(part.first(len(x) if count is None else count) for part in parts),
+            compared=self._task.link(self.outputs) is Link.SOFTMAX,
+        )
+        lengths = (measured.reach, measured.length, measured.outputs_length)
+        numbers = tensors_of(measured.outputs, measured.parts)
+        return [*(torch.from_numpy(each) for each in lengths), *numbers]
 
     def _made_up(self, chunk: int) -> tuple[Mapping[str, torch.Tensor], torch.Tensor]:
         """Parameters and records that examinations look at."""

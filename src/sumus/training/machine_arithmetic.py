@@ -1,5 +1,5 @@
 """What a silo's floats depend on besides plan, records and model: the processor, the threads of
-torch, the versions of what computes and the settings that choose its kernels.
+torch and of numpy, the versions of what computes and the settings that choose its kernels.
 
 A round that is repeated has the same noise again. On other arithmetic its gradients differ in their
 last bits, so the difference of two releases would be those bits without any noise. Hence a run goes
@@ -34,6 +34,7 @@ _DECIDING = (
 _SETTINGS = (  # by which kernels, their instructions and their threads are chosen
     "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA",
     "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT",
+    "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "MKL_NUM_THREADS",
 )  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def arithmetic(device: str = "cpu") -> dict[str, str]:
     packages = {name: version(name) for name in ("torch", "numpy", "numba", "llvmlite")}
     return {
         "processor": _processor(),
+        # numpy's matrix products, of which a tangent pass is made, have as many threads
+        "processors": str(_processors()),
         "device": device_facts(device),
         "torch threads": str(torch.get_num_threads()),
         "oneDNN": "on" if torch.backends.mkldnn.enabled else "off",
@@ -78,6 +81,13 @@ def require_same(begun: Mapping[str, str], run: Path, device: str = "cpu") -> No
         raise GuaranteeError(
             f"{run} began with {was}: {rule}. Resume it where it began, or start a new run."
         )
+
+
+def _processors() -> int:
+    """How many this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _processor() -> str:

@@ -79,10 +79,10 @@ class TangentPass:
             self._units = self._units.expanded(weighted)
         vocabulary = design.plan.training.vocabulary
         self._preconditioner = Preconditioner.of(design.plan, model, self._x.shape[1:])
+        kind = InputKind.of(model, vocabulary)
         front, model = split_at_training(model)
         if len(front):  # computed once: the same in every round
-            self._x, vocabulary = behind(front, self._x, InputKind.of(front, vocabulary)), None
-        kind = InputKind.of(model, vocabulary)
+            self._x, kind = behind(front, self._x, kind), InputKind.of(model)
         form = kind.form(self._x, torch.from_numpy(records.y))
         self._tangents = Tangents(model, task, kind, form)
         require_dimension(design, self._tangents.dimension)
