@@ -95,7 +95,7 @@ def test_prepare_of_what_needs_no_work():
     }
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar10-features", "income"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar10-features", "cifar10-stages", "income"])
 def test_prepare_says_what_to_fetch_and_fetches_nothing(empty_machine, name):
     with pytest.raises(DataError, match=r"[Rr]un: "):
         _run("prepare", name)

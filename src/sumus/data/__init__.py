@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     from sumus.data.object_arrays import array_of as array_of, features_of as features_of
     from sumus.data.objects import from_arrays as from_arrays
     from sumus.data.own_files import load_table as load_table
-    from sumus.data.sets.cifar10 import (
-        FEATURE_PIXELS as FEATURE_PIXELS,
-        cifar10_images as cifar10_images,
-        features_file as features_file,
+    from sumus.data.sets.cifar10 import cifar10_images as cifar10_images
+    from sumus.data.sets.cifar10_features import (
+        PREPARED_FEATURES as PREPARED_FEATURES,
+        PreparedFeatures as PreparedFeatures,
     )
     from sumus.data.silos import (
         FederatedData as FederatedData,
@@ -111,7 +111,8 @@ __getattr__, __dir__, __all__ = door(
     object_arrays="array_of features_of",
     objects="from_arrays",
     own_files="load_table",
-    sets__cifar10="FEATURE_PIXELS cifar10_images features_file",
+    sets__cifar10="cifar10_images",
+    sets__cifar10_features="PREPARED_FEATURES PreparedFeatures",
     silos="FederatedData Records SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",

@@ -25,14 +25,15 @@ from torch.nn import functional
 
 from sumus.errors import PlanError
 from sumus.features import feature_map, made_up_pictures
+from sumus.gradients import one_torch_thread
 from sumus.plan import TrainingPlan
 from sumus.purity import is_chain
 from sumus.training.models import flat_parameters
 
 __all__ = ["public_start"]
 
-_COMPONENTS: Final = 200
-_POWER: Final = 0.25  # of a component's spread that its target keeps
+_COMPONENTS: Final = 400
+_POWER: Final = 0.5  # of a component's spread that its target keeps
 _RATE: Final = 3e-3
 
 
@@ -43,12 +44,12 @@ def public_start(
     *,
     seed: int = 0,
     pictures: int = 10_000,
-    passes: int = 10,
+    passes: int = 20,
 ) -> torch.Tensor:
     """The flat parameters of the model after its public lessons.
 
     Guarantee: no record, and nothing that was computed from one, is within reach; the same
-        arguments give the same numbers on the same machine.
+        arguments give the same numbers on the same machine, on however many threads.
 
     Args:
         plan: names the features.
@@ -72,7 +73,7 @@ def public_start(
     for parameter in taught.parameters():
         parameter.requires_grad_(True)
     body = list(taught)[: trained[-2]]  # type: ignore[call-overload]
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), one_torch_thread():  # small batches: threads would wait
         torch.manual_seed(seed)
         if trained[:-2]:
             drawn = made_up_pictures(pictures, shape, seed=seed + 1)

