@@ -325,3 +325,49 @@ def served(folder: Path, federation: LocalFederation, start: str = "") -> Path:
     state = job.state()
     assert state["phase"] == "finished", state["error"]
     return Path(state["run"])
+
+
+# -- from the run of another plan, whose model is not known yet
+
+
+def test_a_plan_may_name_the_plan_whose_released_model_it_starts_from(tmp_path: Path) -> None:
+    first = trained(tmp_path)
+    earlier = RunFolder.open(first.path)
+    named = f"plan:{earlier.plan_hash}"
+    second = trained(tmp_path, {"training.start_from": named, "training.init_seed": 1})
+    run = RunFolder.open(second.path)
+    assert run.plan.training.start_from == named  # known, and approved, beforehand
+    assert run.start is not None
+    assert run.start.model == first.model_hash
+    assert (run.start.run, run.start.plan_hash) == (earlier.name, earlier.plan_hash)
+
+
+def test_a_plan_is_no_start_before_its_run_is_over(tmp_path: Path) -> None:
+    run = trained(tmp_path, {"federation.rounds": 3})
+    journal = run.path / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    wanted = TrainingPlan.from_toml(PLAN).with_overrides(
+        {"training.start_from": f"plan:{RunFolder.open(run.path).plan_hash}"}
+    )
+    assert find_start(wanted, tmp_path / "runs").hash == run.model_hash
+    assert json.loads(lines[-1])["kind"] == "summary"
+    journal.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(PlanError, match="is finished by no run below"):
+        find_start(wanted, tmp_path / "runs")
+
+
+def test_another_plans_run_is_refused_as_the_start_that_a_plan_names(tmp_path: Path) -> None:
+    first = trained(tmp_path)
+    wanted = TrainingPlan.from_toml(PLAN).with_overrides(
+        {"training.start_from": f"plan:{'0' * 64}"}
+    )
+    with pytest.raises(PlanError, match="is finished by no run below"):
+        find_start(wanted, tmp_path / "runs")
+    with pytest.raises(PlanError, match="is another model"):
+        with_start(wanted, Start.read(first.path))
+
+
+@pytest.mark.parametrize("named", ["plan:", "plan:ab", f"plan:{'G' * 64}", f"Plan:{'0' * 64}"])
+def test_a_start_is_named_by_a_whole_hash(named: str) -> None:
+    with pytest.raises(PlanError, match='must be "sha256:" or "plan:" and 64 hexadecimal digits'):
+        TrainingPlan.from_toml(PLAN).with_overrides({"training.start_from": named})

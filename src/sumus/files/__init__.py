@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         bit_count as bit_count,
         choice as choice,
         digest as digest,
+        digest_or_plan as digest_or_plan,
         flag as flag,
         name_or_place as name_or_place,
         named_choices as named_choices,
@@ -72,7 +73,8 @@ __getattr__, __dir__, __all__ = door(
     machine_code="compiled",
     named="object_at",
     rules=(
-        "bit_count choice digest flag name_or_place named_choices names number optional table text "
+        "bit_count choice digest digest_or_plan flag name_or_place named_choices names number optional "
+        "table text "
         "weights whole word_or"
     ),
     streams="receive_sized send_sized",

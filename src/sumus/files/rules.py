@@ -17,6 +17,7 @@ __all__ = [
     "bit_count",
     "choice",
     "digest",
+    "digest_or_plan",
     "flag",
     "name_or_place",
     "names",
@@ -31,6 +32,7 @@ __all__ = [
 
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_PLAN = re.compile(r"plan:[0-9a-f]{64}")
 SINGLE_QUOTES = "Write a path with backslashes in single quotes: 'C:\\data\\x.csv'."
 
 
@@ -142,6 +144,21 @@ def digest() -> Rule:
         if not isinstance(value, str) or not _DIGEST.fullmatch(value):
             rule = 'must be "sha256:" and 64 hexadecimal digits'
             raise PlanError(name, value, rule, "Copy it from the model line of the run.")
+        return value
+
+    return Rule(check)
+
+
+def digest_or_plan() -> Rule:
+    """A SHA-256 of a model, or the plan whose released model is meant, each in hexadecimal behind
+    its name.
+    """
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or not (_DIGEST.fullmatch(value) or _PLAN.fullmatch(value)):
+            rule = 'must be "sha256:" or "plan:" and 64 hexadecimal digits'
+            fix = "Copy the model line of the run, or the hash of the plan that comes before."
+            raise PlanError(name, value, rule, fix)
         return value
 
     return Rule(check)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PeerProtocolError
-from sumus.plan import TrainingPlan
+from sumus.plan import PLAN_START, TrainingPlan
 from sumus.secagg import Terms
 
 __all__ = [
@@ -101,9 +101,14 @@ def model_hash(parameters: npt.NDArray[np.float64]) -> str:
 
 
 def require_start(plan: TrainingPlan, parameters: npt.NDArray[np.float64]) -> None:
-    """Refuse a first model that is not the one which the plan starts from, where it names one."""
+    """Refuse a first model that is not the one which the plan starts from, where it names one by its
+    hash; which one the run of another plan has released is the server's word, as it is of every
+    later round's model.
+    """
     named = plan.training.start_from
-    if named is not None and (sent := model_hash(parameters)) != named:
+    if named is None or named.startswith(PLAN_START):
+        return
+    if (sent := model_hash(parameters)) != named:
         raise PeerProtocolError(
             f"the plan starts from the model {named[:15]}…, the model of round 1 is {sent[:15]}…. "
             "Give the server that model with --start-from."

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         plans_of_rates as plans_of_rates,
         rate_factor as rate_factor,
     )
-    from sumus.plan.sections import ENCODINGS as ENCODINGS
+    from sumus.plan.sections import ENCODINGS as ENCODINGS, PLAN_START as PLAN_START
     from sumus.plan.sizes import (
         CNN_CONVOLUTIONS as CNN_CONVOLUTIONS,
         CNN_HIDDEN as CNN_HIDDEN,
@@ -68,7 +68,7 @@ __getattr__, __dir__, __all__ = door(
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON UNNAMED DataPlan PrivacyPlan SiloPlan TrainingPlan",
     resolved="DEFAULT_EPSILON ResolvedPlan ResolvedSilo resolve",
     schedules="has_schedule noise_ratios plan_of_round plans_of_rates rate_factor",
-    sections="ENCODINGS",
+    sections="ENCODINGS PLAN_START",
     sizes=(
         "CNN_CONVOLUTIONS CNN_HIDDEN LINEAR_MODELS MODELS RANDOM_FILTERS RANDOM_WIDTH "
         "WHITENED_FEATURES cnn_flat_features feature_shape float_sum_terms"

@@ -13,6 +13,7 @@ from sumus.files import (
     bit_count,
     choice,
     digest,
+    digest_or_plan,
     flag,
     key,
     name_or_place,
@@ -34,6 +35,7 @@ from sumus.tasks import TASKS
 __all__ = [
     "ENCODINGS",
     "MECHANISMS",
+    "PLAN_START",
     "SECTIONS",
     "AggregationPlan",
     "DataPlan",
@@ -50,6 +52,8 @@ __all__ = [
 RATE_SCHEDULES = ("constant", "linear", "cosine")
 MECHANISMS = (*LAWS, "poisson-binomial")
 TEXTS = ("minilm", "words")
+PLAN_START = "plan:"
+"""What `training.start_from` begins with where it names a plan instead of a model."""
 ACCOUNTANTS = ("pld", "renyi", "renyi-mironov")
 
 # of text files; a codec may do anything to bytes, so these are all there are
@@ -263,8 +267,9 @@ class TrainingSectionPlan(RuledTable):
     start_hazard: float | None = key(None, optional(number(low=1e-6, high=0.5)), only=_TIMES)
     # of the first model; public: that model is no secret
     init_seed: int = key(0, whole(low=0, high=_MOST_SEED))
-    # the released model that round 1 begins with, by the hash of its parameters; omitted: a fresh one
-    start_from: str | None = key(None, optional(digest()))
+    # the released model that round 1 begins with, by the hash of its parameters, or by that of the
+    # plan whose run released it last ("plan:…", before it is known); omitted: a fresh one
+    start_from: str | None = key(None, optional(digest_or_plan()))
     # mlp: widths of the hidden layers
     hidden: tuple[int, ...] = key((64,), names(whole(low=1, high=10**9)))
 

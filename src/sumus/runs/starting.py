@@ -24,7 +24,7 @@ from sumus.errors import DataError, GuaranteeError, PlanError, StorageError, Sum
 from sumus.files import from_json, read_bytes
 from sumus.guarantee import NoiseDesign
 from sumus.parties import model_hash
-from sumus.plan import TrainingPlan
+from sumus.plan import PLAN_START, TrainingPlan
 from sumus.training import frozen_hash, released_from
 
 __all__ = ["FROZEN_START", "Start", "find_start", "with_start"]
@@ -121,6 +121,13 @@ class Start:
         """What a plan calls it."""
         return self.origin.model
 
+    def is_named_by(self, plan: TrainingPlan) -> bool:
+        """Whether a plan starts from this model, by its hash or as what another plan's run has
+        released.
+        """
+        named = plan.training.start_from
+        return named in (self.hash, f"{PLAN_START}{self.origin.plan_hash}")
+
     def to_text(self) -> str:
         """The model as an operator sends it to the server."""
         entries = {"parameters": _packed(self.parameters), "origin": asdict(self.origin)}
@@ -151,7 +158,7 @@ class Start:
             void: why the run that begins has no guarantee, if it has none.
         """
         plan, dimension = design.plan, design.resolved.dimension
-        if self.hash != plan.training.start_from:
+        if not self.is_named_by(plan):
             rule = f"is another model than the one that was given, {self.hash}"
             raise PlanError(_KEY, plan.training.start_from, rule, "Give the model of the plan.")
         if len(self.parameters) != dimension:
@@ -176,20 +183,27 @@ def find_start(plan: TrainingPlan, runs: Path) -> Start:
     Args:
         runs: with run folders in it, or with folders of run folders.
     """
+    named = plan.training.start_from or ""
+    of_plan = named.startswith(PLAN_START)
     for path in _folders(runs):
         try:
+            if of_plan and not _has_ended(path, named.removeprefix(PLAN_START)):
+                continue
             start = Start.read(path)
         except SumusError:
             continue  # another run, damaged or of another version, is none of this one's business
-        if start.hash == plan.training.start_from:
+        if start.is_named_by(plan):
             return start
-    rule = f"is released by no run below {runs}"
-    raise PlanError(_KEY, plan.training.start_from, rule, "Give it with --start-from RUN.")
+    rule = f"is {'finished' if of_plan else 'released'} by no run below {runs}"
+    fix = "Run that plan to its end first, or give" if of_plan else "Give"
+    raise PlanError(_KEY, named, rule, f"{fix} it with --start-from RUN.")
 
 
 def with_start(plan: TrainingPlan, start: Start) -> TrainingPlan:
     """The plan that says which model it starts from; refuses another one than it names already."""
     named = plan.training.start_from
+    if named is not None and start.is_named_by(plan) and start.frozen is None:
+        return plan
     if named not in (None, start.hash):
         rule = f"is another model than that of --start-from, {start.hash}"
         raise PlanError(_KEY, named, rule, "Leave one of them out.")
@@ -206,6 +220,14 @@ def with_start(plan: TrainingPlan, start: Start) -> TrainingPlan:
             "Make the start with `sumus pretrain` of this plan.",
         )
     return plan.replace("training", start_from=start.hash, frozen_layers=kept)
+
+
+def _has_ended(folder: Path, plan_hash: str) -> bool:
+    """Whether a folder holds the run of a plan, and it is over: its released model changes no
+    more.
+    """
+    run = RunFolder.open(folder)
+    return run.plan_hash == plan_hash and run.summary is not None
 
 
 def _packed(vector: npt.NDArray[np.float64]) -> str:
