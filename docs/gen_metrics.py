@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sumus.watching import LiveState
 from sumus.watching.metrics import families_of
-from sumus.watching.state import Books, Connection, Costs, Measured, Part, Promise
+from sumus.watching.state import Books, Connection, Costs, Measured, Part, Promise, Queued
 
 PAGE = Path(__file__).parent / "watching.md"
 _WORDS = {"unit": "record", "neighbours": "one record", "trust": "all silos"}
@@ -28,6 +28,7 @@ def everything(watched: str) -> LiveState:
         ),
         costs=Costs(seconds={"local": 1.0}),
         connection=Connection(up=True, since=0.0),
+        queue=(Queued(number=1, hash="", words="", state="waiting", done=0, rounds=1),),
         parts=(Part(name="vault", up=True, since=0.0),),
     )
 

@@ -219,6 +219,7 @@ PINNED = {
         "LINEAR_MODELS",
         "MODELS",
         "MomentShape",
+        "PLAN_START",
         "PrivacyPlan",
         "PublicFacts",
         "RANDOM_FILTERS",

@@ -23,12 +23,16 @@ def _commands() -> Iterator[tuple[str, Any]]:
     for name in COMMANDS:
         command = root.get_command(typer.Context(root), name)
         assert command is not None
-        nested = getattr(command, "commands", {})
-        yield from (
-            ((f"{name} {inner}", each) for inner, each in nested.items())
-            if nested
-            else [(name, command)]
-        )
+        yield from _below(name, command)
+
+
+def _below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """A command, or those of a group of commands."""
+    nested = getattr(command, "commands", {})
+    for inner, each in nested.items():
+        yield from _below(f"{name} {inner}", each)
+    if not nested:
+        yield name, command
 
 
 def test_every_command_and_every_parameter_says_what_it_is_for() -> None:

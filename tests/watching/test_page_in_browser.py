@@ -19,7 +19,7 @@ from sumus.engines import Looking
 from sumus.report.scales import as_bytes, as_seconds
 from sumus.watching import FederationWatcher, LivePage
 from sumus.watching.federation import federation_board
-from sumus.watching.state import Connection, Presence, Result
+from sumus.watching.state import Connection, Presence, Queued, Result
 from support.browser import Browser, chromium
 from support.live import TOKEN, begun, made_board, told, until
 from support.watched_federation import WatchedFederation
@@ -30,6 +30,20 @@ pytestmark = [
 ]
 
 WIDTHS = (320, 360, 768, 1280)
+QUEUE = tuple(
+    Queued(
+        number=number,
+        hash=f"{number}" * 64,
+        words=f"convex-pass, logistic, a_table_with_a_very_long_name_{number}",
+        state=state,
+        done=done,
+        rounds=40,
+        why="silo 'south' <b>refused</b> " * 8 if state == "set aside" else "",
+    )
+    for number, (state, done) in enumerate(
+        [("finished", 40), ("running", 27), ("waiting", 0), ("set aside", 0)], start=1
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +199,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePage]:
             "waiting for south",
             presences=presences,
             connection=Connection(up=False, since=0.0, why="refused", tries=3),
+            queue=QUEUE,
             result=Result(run="/srv/" + "run/" * 30, report="/srv/report.html", model="sha256:ab"),
         )
         yield page
@@ -195,7 +210,17 @@ def test_nothing_sticks_out_at_any_width(browser: Browser, full: LivePage, width
     browser.resize(width, 800)
     browser.visit(full.address)
     drawn(browser, full)
-    for name in ("guarantee", "tiles", "charts", "silos", "trouble", "plan", "result", "remarks"):
+    for name in (
+        "guarantee",
+        "tiles",
+        "charts",
+        "silos",
+        "trouble",
+        "queue",
+        "plan",
+        "result",
+        "remarks",
+    ):
         assert shown(browser, name), name
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     wide = browser.evaluate(
@@ -260,6 +285,7 @@ def test_landmarks_headings_and_names_are_there_for_a_screen_reader(
     assert roles.count("main") == roles.count("banner") == roles.count("contentinfo") == 1
     assert ("heading", "digits") in named
     assert ("heading", "Privacy spent so far") in named
+    assert ("heading", "Queue of plans") in named
     assert [name for role, name in named if role == "image" and "ε spent: from" in name]
     assert [name for role, name in named if role == "progressbar"] == ["Rounds"]
     assert "alert" in roles
@@ -275,6 +301,19 @@ def test_landmarks_headings_and_names_are_there_for_a_screen_reader(
     )
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_a_queue_is_listed_in_its_order_with_reasons_as_plain_text(
+    browser: Browser, full: LivePage
+) -> None:
+    browser.visit(full.address)
+    drawn(browser, full)
+    names = _cells(browser, "queue-rows", 0)
+    assert [name.partition(".")[0] for name in names] == ["1", "2", "3", "4"]
+    assert _cells(browser, "queue-rows", 1) == ["finished", "running", "waiting", "set aside"]
+    assert _cells(browser, "queue-rows", 2) == ["40 of 40", "27 of 40", "0 of 40", "0 of 40"]
+    assert text(browser, "queue-note") == "1 running, 1 waiting, 1 set aside, 1 finished."
+    assert "<b>refused</b>" in text(browser, "queue-rows")
 
 
 def test_a_chart_can_be_walked_by_keyboard_and_read_as_a_table(

@@ -17,6 +17,7 @@ from sumus.watching.state import (
     MEASURED_HOW,
     MOST_LISTED,
     PRESENCES,
+    QUEUED,
     STAGES,
     WATCHED,
     Books,
@@ -29,6 +30,7 @@ from sumus.watching.state import (
     PlanInWords,
     Presence,
     Promise,
+    Queued,
     Refused,
     Result,
     short,
@@ -127,6 +129,18 @@ _states = st.builds(
         )
     ),
     history=_histories(),
+    queue=_some(
+        st.builds(
+            Queued,
+            number=_counts,
+            hash=_texts,
+            words=_texts,
+            state=st.sampled_from(QUEUED),
+            done=_counts,
+            rounds=_counts,
+            why=_texts,
+        )
+    ),
     costs=st.builds(
         Costs,
         bytes_up=_counts,

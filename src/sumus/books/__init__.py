@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         state_directory as state_directory,
     )
     from sumus.books.ledger_entry import LedgerEntry as LedgerEntry
-    from sumus.books.naming import run_name as run_name
+    from sumus.books.naming import plan_words as plan_words, run_name as run_name
     from sumus.books.policy import Policy as Policy
     from sumus.books.releases import (
         DatasetTotal as DatasetTotal,
@@ -65,7 +65,7 @@ __getattr__, __dir__, __all__ = door(
     journal="RunFolder",
     ledger="Ledger dataset_of state_directory",
     ledger_entry="LedgerEntry",
-    naming="run_name",
+    naming="plan_words run_name",
     policy="Policy",
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
     reservation="Ending Reservation whole_run",

@@ -11,7 +11,7 @@ from sumus.errors import StorageError
 from sumus.files import make_directory, name_of_file
 from sumus.plan import TrainingPlan
 
-__all__ = ["fresh_directory", "run_name"]
+__all__ = ["fresh_directory", "plan_words", "run_name"]
 
 
 def run_name(
@@ -31,6 +31,16 @@ def run_name(
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
     digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
     return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"
+
+
+def plan_words(plan: TrainingPlan) -> str:
+    """What is learned from what, in a few words."""
+    where = plan.data.name or (
+        name_of_file(plan.data.path) if plan.data.path else plan.data.objects or "digits"
+    )
+    if plan.describes:
+        return f"statistics of {where}"
+    return f"{plan.training.algorithm}, {plan.training.model}, {where}"
 
 
 def fresh_directory(root: Path, name: str) -> Path:

@@ -79,7 +79,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "sumus.paper.commands",
         ),
         "federation": Command(
-            "serve a federation across machines", "sumus.cli.federation", "sumus.cli.epochs"
+            "serve a federation across machines",
+            "sumus.cli.federation",
+            "sumus.cli.epochs",
+            "sumus.cli.queue",
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "silo": Command(
@@ -153,8 +156,7 @@ class _Commands(TyperGroup):
         for other in others:
             nested.update(getattr(other, "commands", {other.name: other}))
         command.name = cmd_name
-        for described in (command, *nested.values()):
-            _restore_help_of_arguments(described)
+        _restore_help_of_arguments(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -211,6 +213,8 @@ def _restore_help_of_arguments(command: Any) -> None:
         for annotation in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
             if isinstance(annotation, typer.models.ArgumentInfo):
                 parameter.help = annotation.help
+    for nested in getattr(command, "commands", {}).values():
+        _restore_help_of_arguments(nested)
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,6 +19,7 @@ from sumus.cli.federation_watch import (
     watched_server,
     watched_training_across,
 )
+from sumus.cli.finished_run import finished_page, measured_text
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, begin_log
 from sumus.cli.options import (
     AsJson,
@@ -36,11 +36,9 @@ from sumus.engines import DEFAULT_ENGINE, ENGINES, REQUEST, TRANSPORT_KEY
 from sumus.errors import EngineError, PlanError
 
 if TYPE_CHECKING:
-    from sumus.books import RunFolder
     from sumus.engines import FederationFolder, Kit, Watch
     from sumus.parties import Agreement
     from sumus.runs import Start
-    from sumus.watching import FederationWatcher
 
 __all__ = ["federation_app"]
 
@@ -318,7 +316,7 @@ def train_command(
             path = _train_locally(
                 agreement, out, told, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
             )
-        page = _finished(path, watcher)
+        page = finished_page(path, watcher)
     run = RunFolder.open(path)
     run.verify()
     tell(TrainingEnded(rounds=run.last_round, seconds=time.monotonic() - began))
@@ -332,7 +330,7 @@ def train_command(
         print_json(summary)
         return
     console.print(f"{summary['rounds']} rounds, {summary['lost_rounds']} lost")
-    console.print(_measured_text(run, summary))
+    console.print(measured_text(run, summary))
     if "model_hash" in summary:
         console.print(f"model   {summary['model_hash']}", soft_wrap=True)
     console.print(f"run     {path}", soft_wrap=True)
@@ -361,53 +359,6 @@ def _started(
         return agreement, find_start(agreement.plan, runs)
     except PlanError:
         return agreement, None
-
-
-def _measured_text(run: RunFolder, summary: Mapping[str, Any]) -> str:
-    """The headline measure of the released model, or why it is not known."""
-    from sumus.tasks import CONFIDENCE
-
-    measure = run.plan.task.headline
-    value = summary.get(measure.name)
-    if value is not None:
-        measured = measure.text(value, summary.get(f"{measure.name}_plus_minus"))
-        return (
-            f"{measure.name} of the released model {measured} ({CONFIDENCE}; noisy count of test "
-            "records, accounted)"
-        )
-    why = (
-        "its last secure sum was lost"
-        if run.plan.evaluation.metrics == "secure"
-        else 'set evaluation.metrics = "secure"'
-    )
-    return f"{measure.name} of the released model was not measured: {why}"
-
-
-def _finished(path: Path, watcher: FederationWatcher | None) -> Path | None:
-    """The run's page, where there is one and the report extra is installed; whoever watches is told
-    where it is.
-    """
-    from sumus.books import RunFolder
-
-    run = RunFolder.open(path)
-    run.verify()
-    page = None if run.plan.describes else _report(run)
-    if watcher is not None:
-        from sumus.watching import Result
-
-        watcher.finished(Result(run=str(path), report="" if page is None else str(page)))
-    return page
-
-
-def _report(run: RunFolder) -> Path | None:
-    """The run's page, where the report extra is installed."""
-    if importlib.util.find_spec("jinja2") is None:
-        return None
-    from sumus.cli.report import evidence_of
-    from sumus.report import write_report
-
-    write_report([run], run.path / "report.html", evidence=evidence_of([run]))
-    return run.path / "report.html"
 
 
 def _agreed(plan: Path | None, set_: list[str] | None, local: int | None) -> Agreement:

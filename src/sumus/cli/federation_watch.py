@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from sumus.cli.terminal import screen
 from sumus.cli.watching import WatchPort, served
+from sumus.errors import StorageError
 
 if TYPE_CHECKING:
     from sumus.engines import Kit, Watch
@@ -28,7 +29,8 @@ def watch_command(
     """Serve a live page of the federation: runs until it is stopped, while the server comes and
     goes.
     """
-    from sumus.engines import Kit, Looking, until_stopped
+    from sumus.cli.queue_progress import listed
+    from sumus.engines import Kit, Looking, PlanQueue, until_stopped
     from sumus.parties import ROSTER, read_rosters
     from sumus.watching import FederationWatcher, federation_board
 
@@ -41,9 +43,15 @@ def watch_command(
     def say(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
+    watcher, queue = FederationWatcher(board, names=names), PlanQueue(opened.queue)
+
+    def look_at_queue() -> None:
+        with suppress(StorageError):  # `sumus federation queue list` says what is wrong with it
+            watcher.follow.change(queue=listed(queue.entries()))
+
     try:
         with until_stopped() as stopped, served(board, port=watch_port, say=say):
-            Looking(operator, FederationWatcher(board, names=names)).until(stopped)
+            Looking(operator, watcher, also=look_at_queue).until(stopped)
     finally:
         operator.close()
 

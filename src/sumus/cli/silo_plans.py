@@ -255,6 +255,7 @@ def list_plans(vault: _Vault, as_json: AsJson = False) -> None:
 
 
 def _plans(folder: Path) -> list[dict[str, Any]]:
+    from sumus.books import plan_words
     from sumus.parties import ApprovedPlans, SiloState, Site, last_sum, run_on_ledger, silo_of
 
     state, silo, ledger = SiloState(folder), silo_of(folder), Site.of_folder(folder).ledger
@@ -269,7 +270,7 @@ def _plans(folder: Path) -> list[dict[str, Any]]:
         listed.append(
             {
                 "plan": plan.hash,
-                "words": _words(plan),
+                "words": plan_words(plan),
                 "answered_up_to": 0 if last is None else last // 2 + 1,
                 "rounds": plan.federation.rounds,
                 "state": told,
@@ -278,10 +279,3 @@ def _plans(folder: Path) -> list[dict[str, Any]]:
             }
         )
     return listed
-
-
-def _words(plan: TrainingPlan) -> str:
-    from sumus.books import dataset_of
-
-    what = "statistics" if plan.describes else f"{plan.training.algorithm}, {plan.training.model}"
-    return f"{what}, {dataset_of(plan)}"

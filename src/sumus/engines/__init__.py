@@ -5,7 +5,7 @@ the folder of whoever makes kits, `kit` one of them, `transport_keys` keys and c
 of the parties. A silo is two processes (`silo_processes`): its
 vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
 and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
-`training` goes from job to job, `on_this_machine` brings up a whole federation, `processes` keeps
+`training` goes from job to job, `plan_queue` and `queue_running` from plan to plan, `on_this_machine` brings up a whole federation, `processes` keeps
 processes alive, `serving` the server's. `live_file` and `presence` are what a server's own process
 says to whoever watches it.
 """
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from sumus.engines.key_files import REQUEST as REQUEST, TRANSPORT_KEY as TRANSPORT_KEY
     from sumus.engines.kit import Kit as Kit, certificates_in as certificates_in
     from sumus.engines.on_this_machine import LocalProcesses as LocalProcesses
+    from sumus.engines.plan_queue import PlanQueue as PlanQueue, QueuedPlan as QueuedPlan
     from sumus.engines.processes import supervise as supervise, until_stopped as until_stopped
+    from sumus.engines.queue_running import QueueRunner as QueueRunner, QueueWatcher as QueueWatcher
     from sumus.engines.registry import (
         DEFAULT_ENGINE as DEFAULT_ENGINE,
         ENGINES as ENGINES,
@@ -63,7 +65,9 @@ __getattr__, __dir__, __all__ = door(
     key_files="REQUEST TRANSPORT_KEY",
     kit="Kit certificates_in",
     on_this_machine="LocalProcesses",
+    plan_queue="PlanQueue QueuedPlan",
     processes="supervise until_stopped",
+    queue_running="QueueRunner QueueWatcher",
     registry="DEFAULT_ENGINE ENGINES engine_named",
     relay="Relay",
     serving="serve_kit",

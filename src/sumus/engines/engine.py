@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 
-from sumus.errors import DataError
+from sumus.errors import DataError, EngineError
 
 if TYPE_CHECKING:
     from sumus.engines.federation_folder import FederationFolder
@@ -22,12 +22,23 @@ __all__ = [
     "Address",
     "Engine",
     "Look",
+    "NoProgressError",
     "Operator",
     "Outcome",
+    "ServerAwayError",
     "Watch",
     "told_outcome",
     "too_many_refused",
 ]
+
+
+class ServerAwayError(EngineError):
+    """The server does not answer; it may come back."""
+
+
+class NoProgressError(EngineError):
+    """Job after job ended without a new round, and not because silos refuse."""
+
 
 Watch = Callable[[Mapping[str, Any]], None]
 """Called with the news of a job: phase, new rounds, who is present, who refused, who is awaited."""

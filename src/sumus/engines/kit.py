@@ -108,6 +108,11 @@ class Kit:
         return engine_named(self.engine_name, where=str(self.path / "kit.toml"))
 
     @property
+    def queue(self) -> Path:
+        """Of an operator's kit: plans that run one after the other (`PlanQueue`)."""
+        return self.path / "queue"
+
+    @property
     def state(self) -> Path:
         """What the kit brings; a server keeps its own state there too."""
         return self.path / STATE_FOLDER

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus.engines.engine import Operator, Watch
+from sumus.engines.engine import NoProgressError, Operator, Watch
 from sumus.errors import EngineError
 from sumus.events import RoundCommitted, SiloRefused, tell
 from sumus.parties import Agreement
@@ -77,7 +77,7 @@ def train_across(
             raise EngineError(f"the silos refuse this plan. {outcome.reason}")
         idle, best = (0 if reached > best else idle + 1), reached
         if idle >= _MOST_IDLE_JOBS:
-            raise EngineError(
+            raise NoProgressError(
                 f"{idle} jobs in a row finished no round. The last one: {outcome.reason}"
             )
 

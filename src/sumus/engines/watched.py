@@ -33,6 +33,7 @@ class Looking:
     Args:
         operator: who asks.
         watcher: who is told.
+        also: called at every look, for what the operator's own folder says.
     """
 
     def __init__(
@@ -40,15 +41,18 @@ class Looking:
         operator: Operator,
         watcher: FederationWatcher,
         *,
+        also: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._operator, self._watcher, self._sleep = operator, watcher, sleep
+        self._also = also
         self._job: str | None = None
         self._told = 0
         self._pause = 1.0
 
     def once(self) -> float:
         """Look once; returns after how many seconds to look again."""
+        self._also()
         try:
             look = self._operator.look(self._job, self._told)
         except EngineError as error:

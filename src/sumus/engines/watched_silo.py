@@ -10,21 +10,23 @@ import time
 from pathlib import Path
 from typing import final
 
-from sumus.books import LedgerEntry, Policy
+from sumus.books import LedgerEntry, Policy, plan_words
 from sumus.engines.kit import Kit
 from sumus.engines.own_sockets import connects
 from sumus.engines.processes import KeptProcess, NewLines
 from sumus.engines.refusal_log import reason_of
 from sumus.errors import SumusError
-from sumus.parties import Agreement, Site, agree_on
+from sumus.parties import Agreement, ApprovedPlans, Site, agree_on
 from sumus.plan import TrainingPlan
 from sumus.watching import (
+    MOST_LISTED,
     Board,
     Connection,
     Following,
     LedgerReader,
     LiveState,
     Part,
+    Queued,
     RoundTold,
 )
 
@@ -64,6 +66,8 @@ class SiloWatch:
         self._agreements: dict[str, Agreement] = {}
         self._books: LedgerReader | None = None
         self._read, self._answered = 0, -_ANSWERING_SECONDS
+        self._approved = ApprovedPlans(vault)
+        self._reached: dict[str, int] = {}
 
     def start(self) -> None:
         """Begin to look; the thread ends with the process."""
@@ -138,10 +142,35 @@ class SiloWatch:
             self._enter(entry)
         if new and not first:
             self._answered = time.monotonic()
-        self._follow.change(books=self._books.books())
+        self._follow.change(books=self._books.books(), queue=self._approved_plans())
+
+    def _approved_plans(self) -> tuple[Queued, ...]:
+        """Every plan that this silo's people have approved, and how far it is on the ledger; the
+        latest ones, if there are too many to list.
+        """
+        shown = self._follow.state.plan
+        listed = []
+        for plan in self._approved:
+            done, rounds = self._reached.get(plan.hash, 0), plan.federation.rounds
+            current = shown is not None and plan.hash == shown.hash and done
+            state = "finished" if done >= rounds else "running" if current else "waiting"
+            listed.append(
+                Queued(
+                    number=0,
+                    hash=plan.hash,
+                    words=plan_words(plan),
+                    state=state,
+                    done=done,
+                    rounds=rounds,
+                )
+            )
+        order = ("finished", "running", "waiting")
+        return tuple(sorted(listed, key=lambda each: order.index(each.state))[-MOST_LISTED:])
 
     def _enter(self, entry: LedgerEntry) -> None:
         state = self._follow.state
+        known = self._reached.get(entry.plan_hash, 0)
+        self._reached[entry.plan_hash] = max(known, entry.round)
         shown = None if state.plan is None else state.plan.hash
         if entry.plan_hash != shown:
             path = self._vault / "plans" / f"{entry.plan_hash}.toml"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PlanWithdrawn as PlanWithdrawn,
         ProcessFailed as ProcessFailed,
         ProcessRestarted as ProcessRestarted,
+        QueueSetAside as QueueSetAside,
         Refused as Refused,
         RelayUnanswered as RelayUnanswered,
         Release as Release,
@@ -84,8 +85,8 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     catalogue=(
         "EVENTS BackupMade BackupRestored ControlRefused GateRefused JobEnded JobStarted "
-        "LedgerBegun PlanApproved PlanWithdrawn ProcessFailed ProcessRestarted Refused "
-        "RelayUnanswered Release RoundCommitted ServerServing ServerStarted ServerStopped "
+        "LedgerBegun PlanApproved PlanWithdrawn ProcessFailed ProcessRestarted QueueSetAside "
+        "Refused RelayUnanswered Release RoundCommitted ServerServing ServerStarted ServerStopped "
         "SiloConnected SiloRefused SumOpened TrainingEnded TrainingStarted VaultRetired "
         "VaultStarted VaultStopped"
     ),

@@ -296,6 +296,17 @@ class TrainingEnded(Event):
     seconds: Seconds
 
 
+@event("queue.set_aside", at="operator", level=logging.WARNING)
+class QueueSetAside(Event):
+    """A plan of the queue is not run any more: silos refuse it, or job after job ended without a
+    round.
+    """
+
+    plan: Digest
+    number: Count
+    reason: Spoken
+
+
 # -- every process
 
 
@@ -353,7 +364,7 @@ _ALL: tuple[type[Event], ...] = (
     *(VaultStarted, VaultStopped, Release, Refused, SiloConnected, RelayUnanswered),
     *(ServerStarted, ServerServing, ServerStopped, SumOpened, SiloRefused),
     *(JobStarted, JobEnded, GateRefused, ControlRefused),
-    *(RoundCommitted, TrainingStarted, TrainingEnded),
+    *(RoundCommitted, TrainingStarted, TrainingEnded, QueueSetAside),
     *(ProcessRestarted, ProcessFailed, LogLost, EventWithheld, LibrarySaid, Output),
 )
 EVENTS: Mapping[str, type[Event]] = MappingProxyType({each.name: each for each in _ALL})

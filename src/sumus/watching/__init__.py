@@ -40,10 +40,13 @@ if TYPE_CHECKING:
     from sumus.watching.following import Following as Following, RoundTold as RoundTold
     from sumus.watching.listener import LivePage as LivePage
     from sumus.watching.state import (
+        MOST_LISTED as MOST_LISTED,
         Connection as Connection,
         LiveState as LiveState,
         Part as Part,
+        Queued as Queued,
         Result as Result,
+        short as short,
     )
     from sumus.watching.training import (
         TrainingWatcher as TrainingWatcher,
@@ -58,6 +61,6 @@ __getattr__, __dir__, __all__ = door(
     federation="FederationWatcher federation_board",
     following="Following RoundTold",
     listener="LivePage",
-    state="Connection LiveState Part Result",
+    state="MOST_LISTED Connection LiveState Part Queued Result short",
     training="TrainingWatcher training_board",
 )

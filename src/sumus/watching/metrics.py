@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from sumus import __version__
 from sumus.watching.board import Board
-from sumus.watching.state import STAGES, Books, LiveState, Promise
+from sumus.watching.state import QUEUED, STAGES, Books, LiveState, Promise
 
 __all__ = ["Exposition", "families_of"]
 
@@ -90,6 +90,13 @@ def families_of(state: LiveState, *, alive: bool) -> Iterator[Metric]:
         if measured.plus_minus is not None:
             text = "Half-width of its 95 % interval."
             yield _gauge("sumus_measure_plus_minus", text, measured.plus_minus, labels)
+    if state.queue:
+        queued = GaugeMetricFamily(
+            "sumus_queue_plans", "Plans of the queue by their state, as listed.", labels=["state"]
+        )
+        for known in QUEUED:
+            queued.add_metric([known], sum(each.state == known for each in state.queue))
+        yield queued
     if state.connection is not None:
         up = "Whether the server is reached."
         yield _gauge("sumus_server_connected", up, state.connection.up)

@@ -17,6 +17,7 @@ from sumus.files import from_json, plain_json
 __all__ = [
     "ENDED",
     "MOST_LISTED",
+    "QUEUED",
     "STAGES",
     "Books",
     "Connection",
@@ -29,6 +30,7 @@ __all__ = [
     "PlanInWords",
     "Presence",
     "Promise",
+    "Queued",
     "Refused",
     "Result",
     "finite",
@@ -61,6 +63,7 @@ WATCHED = ("train", "operator", "server", "silo")
 VERDICTS = ("proved", "not proved", "void", "none")
 PRESENCES = ("connected", "waited for", "away", "refused")
 MEASURED_HOW = ("secure", "simulation-only")
+QUEUED = ("waiting", "running", "finished", "set aside")
 MOST_LISTED = 200
 """Entries of any list."""
 _MOST_CHARACTERS = 400
@@ -265,6 +268,30 @@ class Lost:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Queued:
+    """A plan of the operator's queue, or one that a silo has approved.
+
+    Args:
+        number: in the queue; 0: there is none.
+        words: what it learns from what.
+        done: the last round that ended, of `rounds`.
+        why: it was set aside.
+    """
+
+    number: int
+    hash: str
+    words: str
+    state: str
+    done: int
+    rounds: int
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        _one_of("state", self.state, QUEUED)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Connection:
     """To the server, of whoever has one.
 
@@ -321,6 +348,7 @@ class LiveState:
         round: the last one that ended; `rounds`: of the plan.
         needed: silos that a round needs; 0: not known.
         lost_rounds, refused: how many there were in all; the lists have the latest.
+        queue: plans that run one after the other.
         remarks: what whoever runs it should know.
     """
 
@@ -352,6 +380,7 @@ class LiveState:
     connection: Connection | None = None
     parts: tuple[Part, ...] = ()
     result: Result | None = None
+    queue: tuple[Queued, ...] = ()
     remarks: tuple[str, ...] = ()
     form: int = 1
 

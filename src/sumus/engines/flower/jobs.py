@@ -14,7 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from sumus.engines.engine import Look, Outcome, Watch, told_outcome, too_many_refused
+from sumus.engines.engine import (
+    Look,
+    Outcome,
+    ServerAwayError,
+    Watch,
+    told_outcome,
+    too_many_refused,
+)
 from sumus.engines.flower.kits import flwr, registered
 from sumus.engines.flower.server_app import PROGRESS
 from sumus.engines.kit import SERVER, STATE_FOLDER, Kit
@@ -187,9 +194,9 @@ class FlowerOperator:
         while True:
             try:
                 return flwr(self._kit, *arguments)
-            except EngineError:
+            except EngineError as error:
                 if time.monotonic() > until:
-                    raise
+                    raise ServerAwayError(str(error)) from None
                 time.sleep(_POLL_SECONDS)
 
     def _state_of(self, run: str) -> dict[str, Any] | None:

@@ -19,7 +19,14 @@ from typing import Any, ClassVar, final
 from nvflare.fuel.flare_api.api_spec import JobNotRunning
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from sumus.engines.engine import Look, Outcome, Watch, told_outcome, too_many_refused
+from sumus.engines.engine import (
+    Look,
+    Outcome,
+    ServerAwayError,
+    Watch,
+    told_outcome,
+    too_many_refused,
+)
 from sumus.engines.nvflare.authority import OPERATOR
 from sumus.engines.nvflare.controller import PROGRESS
 from sumus.engines.nvflare.kits import SERVER_CLASS, SILO_CLASS
@@ -307,7 +314,7 @@ class NvflareOperator:
                         "Check that `sumus federation start` runs, its log, and that this machine "
                         "reaches the address of the kit"
                     )
-                    raise EngineError(f"the server does not answer ({error}). {fix}.") from None
+                    raise ServerAwayError(f"the server does not answer ({error}). {fix}.") from None
                 time.sleep(_POLL_SECONDS)
 
 

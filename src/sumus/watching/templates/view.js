@@ -199,6 +199,24 @@ live.view = (() => {
     fill(at("result-terms"), result, () => result.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", make("code", "", value))]));
   };
 
+  const QUEUED = { "waiting": "waited-for", "running": "up", "finished": "connected", "set aside": "refused" };
+  const queue = (state) => {
+    const silo = state.watched === "silo", rows = state.queue;
+    show(at("queue"), rows.length > 0);
+    write(at("queue-title"), silo ? "Approved plans" : "Queue of plans");
+    const count = (kind) => rows.filter((each) => each.state === kind).length;
+    const told = ["running", "waiting", "set aside", "finished"].filter(count).map((kind) => `${whole(count(kind))} ${kind}`);
+    write(at("queue-note"), told.join(", ") + ".");
+    fill(at("queue-rows"), rows, () =>
+      rows.map((each) => {
+        const name = (each.number ? `${whole(each.number)}. ` : "") + each.words;
+        const heading = Object.assign(make("th", "", name, make("span", "why", each.hash.slice(0, 16))), { scope: "row" });
+        const words = make("td", "", make("span", "state " + QUEUED[each.state], each.state), ...(each.why ? [make("span", "why", each.why)] : []));
+        return make("tr", "", heading, words, make("td", "n", `${whole(each.done)} of ${whole(each.rounds)}`));
+      }),
+    );
+  };
+
   const clock = (time) => {
     if (!latest) return;
     const told = latest.brisk ? "" : latest.ended ? "since " + moment(latest.since) : "for " + lasting(time - latest.since);
@@ -206,7 +224,7 @@ live.view = (() => {
   };
 
   const render = (state) => {
-    for (const part of [masthead, now, guarantee, tiles, figures, presence, trouble, plan]) part(state);
+    for (const part of [masthead, now, guarantee, tiles, figures, presence, trouble, queue, plan]) part(state);
     latest = { since: state.since, ended: live.known.ended.includes(state.stage), brisk: brisk(state) };
   };
 
