@@ -31,7 +31,7 @@ from nvflare.private.fed.client.client_req_processors import ClientRequestProces
 from nvflare.private.privacy_manager import PrivacyManager, PrivacyService
 
 from sumus.engines.nvflare.control import KEPT_TOPICS, SiloAgent
-from sumus.engines.nvflare.job_folders import tidy_jobs
+from sumus.engines.nvflare.job_folders import tidy_jobs, tidy_server
 
 SECRET = "silo-0 ed25519-secret:0123"
 JOB = "99bcdc83-f763-40d3-89f2-801e7f0ea752"
@@ -321,6 +321,20 @@ def test_only_the_latest_jobs_are_kept_and_nothing_else_is_removed(tmp_path: Pat
     assert (elsewhere / "kept").exists()
     assert tidy_jobs(place) == []
     assert tidy_jobs(tmp_path / "none") == []
+
+
+def test_a_server_that_runs_keeps_every_job_that_has_not_ended(tmp_path: Path) -> None:
+    kept, downloads = tmp_path / "storage" / "jobs", tmp_path / "transfer"
+    names, fetched = job_folders(kept, 12), job_folders(downloads, 7)
+    told = [b'{"status": "RUNNING"}', b'{"status": "SUBMITTED"}', b"{", b"[]", b"{}"]
+    for name, text in zip(names, told + [b'{"status": "FINISHED:COMPLETED"}'] * 7, strict=True):
+        (kept / name / "meta").write_bytes(text)
+    for age, name in enumerate(names):
+        os.utime(kept / name, (age, age))
+    tidy_server(tmp_path)
+    assert sorted(path.name for path in kept.iterdir()) == [*names[:5], *names[7:]]
+    assert sorted(path.name for path in downloads.iterdir()) == fetched[2:]
+    tidy_server(tmp_path / "none")
 
 
 @pytest.mark.parametrize("kind", [SiloAgent, FedAdminAgent])

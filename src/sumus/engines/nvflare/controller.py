@@ -13,6 +13,7 @@ from nvflare.apis.signal import Signal
 
 from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.nvflare.driver import NvflareDriver
+from sumus.engines.nvflare.job_folders import tidy_server
 from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.server_job import ServerJob
 from sumus.files import replace_atomically
@@ -75,6 +76,7 @@ class ServerController(Controller):  # type: ignore[misc]
         """One job."""
         engine = fl_ctx.get_engine()
         workspace = engine.get_workspace()
+        tidy_server(Path(workspace.get_root_dir()))
 
         def stopped() -> bool:
             return bool(abort_signal.triggered)
