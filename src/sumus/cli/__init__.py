@@ -29,6 +29,7 @@ from typer.core import TyperGroup
 
 from sumus.cli.terminal import colour, speak_plainly
 from sumus.errors import SumusError
+from sumus.files import keep_what_is_loaded
 
 __all__ = ["COMMANDS", "main"]
 
@@ -252,6 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (2 bad plan or usage, 3 refused guarantee, 4 protocol,
     5 storage, 6 engine).
     """
+    if arguments is None:  # a process of its own
+        keep_what_is_loaded()
     for stream in (sys.stdout, sys.stderr):
         speak_plainly(stream)
     if "_SUMUS_COMPLETE" in os.environ:  # a shell asks, see `docs/install.md`
