@@ -63,6 +63,8 @@ class SecretLayout:
         """(index of the secret, silo that dropped out) for every pair mask that has to be taken
         off.
         """
+        if dropped.isdisjoint(self.holders):  # as a rule, and quickly told
+            return []
         return [
             (1 + place, partner)
             for place, partner in enumerate(self.partners)

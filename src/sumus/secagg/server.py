@@ -303,6 +303,11 @@ class ServerUnmasking:
         self._layouts = {
             owner: inputs.session._layout(inputs.header, owner) for owner in sorted(self._survivors)
         }
+        self._opened = {
+            owner: layout.opened(inputs.dropped, missing=self._missing)
+            for owner, layout in self._layouts.items()
+        }
+        self._counts = {owner: len(opened) for owner, opened in self._opened.items()}
         self._pads: dict[int, dict[int, bytes]] = {owner: {} for owner in self._layouts}
         self._answered: dict[int, bytes] = {}  # signed, should somebody have lied
 
@@ -323,9 +328,8 @@ class ServerUnmasking:
         )
         if silo in self._answered:
             return
-        counts = {owner: len(self._opened(owner)) for owner in self._layouts}
         topology = self._inputs.session.topology
-        for owner, pads in pads_by_owner(topology, counts, silo, given.shares):
+        for owner, pads in pads_by_owner(topology, self._counts, silo, given.shares):
             self._pads[owner][silo] = pads
         self._answered[silo] = bytes(message)
 
@@ -384,9 +388,6 @@ class ServerUnmasking:
             shares=tuple(self._answered[silo] for silo in sorted(self._answered)),
         )
 
-    def _opened(self, owner: int) -> list[int]:
-        return self._layouts[owner].opened(self._inputs.dropped, missing=self._missing)
-
     def _open(self, recovery: Recovery, owner: int) -> dict[int, bytes] | None:
         """One survivor's opened seeds by index, each checked against its tag; None if that fails."""
         pads, threshold = self._pads[owner], self._inputs.session.topology.threshold
@@ -400,7 +401,7 @@ class ServerUnmasking:
             self._layouts[owner].holders,
             pads,
             sealed=self._inputs.sealed[owner],
-            opened=self._opened(owner),
+            opened=self._opened[owner],
         )
 
 
