@@ -109,8 +109,12 @@ ROOMS: dict[str, set[str]] = {
         "plan",
         "data",
         "guarantee",
+        "purity",
         "books",
         "training",
+        "report",
+        "predicting",
+        "exporting",
     },
     "runs": {
         "errors",

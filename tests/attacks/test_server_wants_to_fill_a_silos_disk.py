@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from oracles.secagg_federation import round_id
+from sumus.errors import PeerProtocolError
 from sumus.events import read_trail
 from sumus.parties import memory as silo_state, open_party
+from sumus.parties.delivery_messages import Piece
+from sumus.parties.parcel import UnbelievedError, most_parcel_bytes, piece_bytes
 from sumus.parties.sums import pack_model
-from sumus.secagg import Message, Refusal, session_digest
+from sumus.runs import parcel_of_run
+from sumus.secagg import SERVER, Message, Refusal, session_digest
 from sumus.secagg.messages import MaskedInput
+from support.delivering import DeliveringFederation, Victim, small_plan
 from support.local_federation import LocalFederation, federation_of_folders, plan, refused
 
 VICTIM = 0
@@ -108,3 +114,49 @@ def test_by_provoking_one_refusal_of_any_length(across: LocalFederation) -> None
     state = across.parties[VICTIM]._memory
     state.log_refusal("x" * (silo_state._LOG_BYTES + 1))
     assert bytes_below(across.folder("silo-0")) < silo_state._LOG_BYTES // 10
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeliveringFederation]:
+    made = DeliveringFederation(tmp_path_factory.mktemp("delivered"), small_plan())
+    made.heard = made.delivering_to()
+    assert made.run()["phase"] == "finished"
+    for name in made.roster.names:
+        made.stop(name)
+    yield made
+    made.close()
+
+
+def test_by_handing_out_runs_without_end(
+    delivered: DeliveringFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A length is held against the plan before anything is taken in, and what is not believed
+    leaves nothing behind.
+    """
+    monkeypatch.setattr("sumus.parties.checked_run.show_run", lambda *ignored: None)
+    honest = parcel_of_run(delivered.server_run, delivered.local.server())
+    victim = Victim(delivered, tmp_path, honest)
+    most = most_parcel_bytes(delivered.agreement)
+    for size in (0, most + 1, 1 << 63):
+        with pytest.raises(PeerProtocolError, match="at most"):
+            victim.offer(honest, size=size)
+    for turn in range(5):
+        lie = replace(honest, facts=honest.facts + b" " * turn + b"x")
+        with pytest.raises(UnbelievedError):
+            victim.deliver(lie)
+    assert not any(victim.shelf.root.iterdir())
+    assert victim.offer(honest, size=most).have == 0
+    head = {"sender": SERVER, "session": victim.session, "parcel": honest.digest}
+    longest = piece_bytes(delivered.agreement)
+    with pytest.raises(PeerProtocolError, match="too long or lies beyond"):
+        victim.hear(Piece(**head, offset=0, content=bytes(longest + 1)))
+    with pytest.raises(PeerProtocolError, match="too long or lies beyond"):
+        victim.hear(Piece(**head, offset=most - 1, content=bytes(2)))
+    # the same piece again and again, and pieces from further on, take nothing
+    for offset in (0, 0, 2 * longest, 0):
+        assert victim.hear(Piece(**head, offset=offset, content=bytes(longest))).have == longest
+    assert victim.offer(honest).have == 0  # another size is another offer
+    assert victim.deliver(honest).whole
+    assert len(list(victim.shelf.root.iterdir())) == 1
+    assert bytes_below(victim.shelf.root) < 2 * len(honest.encode()) + 20_000
+    victim.state.close()

@@ -1,16 +1,28 @@
-"""A silo wants the whole federation to stop by advertising a key that every other silo must
-refuse.
+"""A silo wants the whole federation to stop: by advertising a key that every other silo must
+refuse, or by taking a run that is handed out without end.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from oracles.secagg_federation import Federation, federation, modular_sum, read, round_id, terms_for
 from sumus.errors import PeerProtocolError
-from sumus.secagg import KeyDirectory, MemoryKeyStore, MemoryRoundGuard, ServerSetup, head_of
+from sumus.parties.delivery_messages import DELIVERY, Receipt
+from sumus.secagg import (
+    KeyDirectory,
+    MemoryKeyStore,
+    MemoryRoundGuard,
+    ServerSetup,
+    decode_any,
+    head_of,
+    request_digest,
+)
 from sumus.secagg.messages import KeyAdvert
 from sumus.secagg.setup_messages import keys_digest_of
+from support.delivering import DeliveringFederation, small_plan
 
 CULPRIT = 3
 
@@ -113,3 +125,37 @@ def test_a_silo_names_the_culprit_that_a_careless_server_lets_through(world: Fed
         ).encode(world.server.identity)
         with pytest.raises(PeerProtocolError, match=named):
             world.setups[0].receive(directory)
+
+
+@pytest.mark.deep
+def test_by_taking_a_run_that_is_handed_out_without_end(tmp_path: Path) -> None:
+    """One silo says again and again that it has nothing yet, another sends receipts of something
+    else; the server gives both up after a bounded number of pieces, and the third has the run.
+    """
+    federation = DeliveringFederation(tmp_path, small_plan(**{"evaluation.metrics": "none"}))
+    sent: dict[str, int] = {}
+
+    def heard(name: str, message: bytes) -> bytes | None:
+        head = head_of(message)
+        if head.kind not in DELIVERY or name == "silo-2":
+            return federation.party(name).handle(message)
+        sent[name] = sent.get(name, 0) + 1
+        request = decode_any(message, DELIVERY)
+        parcel = request.parcel if name == "silo-0" else bytes(32)
+        return Receipt(
+            sender=federation.roster.number(name),
+            session=head.session,
+            answers=request_digest(message),
+            parcel=parcel,
+            have=0,
+            whole=name == "silo-1",
+        ).encode(federation.local.identities[name])
+
+    federation.heard = heard
+    ended = federation.run()
+    assert ended["phase"] == "finished"
+    assert ended["delivered"]["received"] == ["silo-2"]
+    assert "has 0 of" in ended["delivered"]["missing"]["silo-0"]
+    assert "another message" in ended["delivered"]["missing"]["silo-1"]
+    assert sent == {"silo-0": 2 + 2 * 4, "silo-1": 1}
+    federation.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sumus.books import RunFolder
 from sumus.cli import main
 from sumus.engines import (
     DEFAULT_ENGINE,
@@ -25,8 +26,10 @@ from sumus.engines import (
 )
 from sumus.errors import EngineError
 from sumus.parties import SecureSum, ServerParty, read_rosters
+from sumus.predicting import Model
 from sumus.randomness import RandomSource
 from sumus.secagg import Endorsement, Identity, successor
+from support.delivering import DeliveringFederation, small_plan
 from support.local_federation import QUICK, federation_of_folders
 
 HERE = Address("localhost", 8002)
@@ -235,6 +238,30 @@ def test_its_driver_gives_the_sums_of_the_in_process_one(
         assert [record.survivors for record in records] == [federation.roster.names] * 2
         models.append(server.server.parameters)
     assert np.array_equal(*models)
+
+
+@pytest.mark.deep
+def test_its_driver_hands_a_run_to_every_silos_vault(name: str, tmp_path: Path) -> None:
+    """Through relay and socket, in as many pieces as a run of this size takes and more."""
+    carrier = importlib.import_module(f"support.carriers.{name}")
+    federation = DeliveringFederation(tmp_path, small_plan())
+    driver = carrier.driver(federation.local)
+    state = federation.run(driver=driver)
+    assert state["phase"] == "finished"
+    assert state["delivered"] == {
+        "received": list(federation.roster.names),
+        "missing": {},
+        "error": None,
+    }
+    operators = federation.server_run
+    for silo in federation.roster.names:
+        place = federation.shelf(silo).held(federation.agreement.plan.hash)
+        assert place is not None
+        run = RunFolder.open(place)
+        assert run.verify() == operators.head
+        assert run.released == operators.released
+        assert Model.of_run(place).facts == Model.of_run(operators.path).facts
+    federation.close()
 
 
 @pytest.mark.parametrize("command", [["init", "f", "--silos", "a,b"], ["train", "--local", "3"]])

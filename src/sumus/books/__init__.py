@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Budget as Budget,
         BudgetFile as BudgetFile,
     )
+    from sumus.books.checkpoint import RunCheckpoint as RunCheckpoint
     from sumus.books.header import StartedFrom as StartedFrom
     from sumus.books.journal import RunFolder as RunFolder
     from sumus.books.ledger import (
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
         state_directory as state_directory,
     )
     from sumus.books.ledger_entry import LedgerEntry as LedgerEntry
-    from sumus.books.naming import plan_words as plan_words, run_name as run_name
+    from sumus.books.naming import (
+        plan_words as plan_words,
+        run_name as run_name,
+        short_name as short_name,
+    )
     from sumus.books.policy import Policy as Policy
     from sumus.books.releases import (
         DatasetTotal as DatasetTotal,
@@ -56,21 +61,26 @@ if TYPE_CHECKING:
         EVIDENCE as EVIDENCE,
         JOURNAL as JOURNAL,
         MODEL_FACTS as MODEL_FACTS,
+        RELEASED as RELEASED,
+        Released as Released,
+        digest_of as digest_of,
+        pretty as pretty,
     )
 
 __getattr__, __dir__, __all__ = door(
     __name__,
     budget="DEFAULT_MAX_EPSILON Budget BudgetFile",
+    checkpoint="RunCheckpoint",
     header="StartedFrom",
     journal="RunFolder",
     ledger="Ledger dataset_of state_directory",
     ledger_entry="LedgerEntry",
-    naming="plan_words run_name",
+    naming="plan_words run_name short_name",
     policy="Policy",
     releases="DatasetTotal EnteredOnce LedgerReleases NoLedger Releases",
     reservation="Ending Reservation whole_run",
     round="Measurement RoundEntry rounded_up",
     spending="RunSpending RunningTotal Total without_bound",
     steps="Step limit_of steps_of",
-    stored_run="EVIDENCE JOURNAL MODEL_FACTS",
+    stored_run="EVIDENCE JOURNAL MODEL_FACTS RELEASED Released digest_of pretty",
 )

@@ -26,6 +26,8 @@ from sumus.books.stored_run import (
     JOURNAL,
     MODEL_FACTS,
     ORIGIN,
+    RELEASED,
+    Released,
     StoredRun,
     digest_of,
     parsed_plan,
@@ -217,6 +219,20 @@ class RunFolder(StoredRun):
         self._writable()
         if head.lines:
             self.note("audit", asdict(head))
+
+    def release(self, model_hash: str, model_facts: bytes | None) -> None:
+        """Say which model the folder holds before the run has ended; `model.pt` is there already.
+
+        Args:
+            model_facts: see `finish`.
+        """
+        self._writable()
+        digest = None
+        if model_facts is not None:
+            replace_atomically(self.path / MODEL_FACTS, model_facts)
+            digest = hashlib.sha256(model_facts).hexdigest()
+        released = Released(round=self.last_round, model_hash=model_hash, model_facts=digest)
+        self.note(RELEASED, asdict(released))
 
     def note_data_folder(self, folder: Path | None) -> None:
         """Remember where the plan's relative `data.path` starts, so that the run goes on from

@@ -11,7 +11,7 @@ from sumus.errors import StorageError
 from sumus.files import make_directory, name_of_file
 from sumus.plan import TrainingPlan
 
-__all__ = ["fresh_directory", "plan_words", "run_name"]
+__all__ = ["fresh_directory", "plan_words", "run_name", "short_name"]
 
 
 def run_name(
@@ -23,14 +23,18 @@ def run_name(
     Ledgers tell runs apart by this name, so two runs of one plan in one second must not share it:
         that is what the nonce is for.
     """
+    digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
+    return f"{short_name(plan, name)}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"
+
+
+def short_name(plan: TrainingPlan, name: str | None = None) -> str:
+    """What a plan learns from, or the name that is given, as a part of a file's name."""
     chosen = (
         name
         or plan.data.name
         or (name_of_file(plan.data.path) if plan.data.path else plan.data.objects or "run")
     )
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
-    digits = hashlib.sha256(plan.hash.encode() + nonce).hexdigest()[:8]
-    return f"{safe}-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}-{digits}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", chosen).strip(".-")[:60] or "run"
 
 
 def plan_words(plan: TrainingPlan) -> str:

@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy.typing as npt
 
@@ -38,6 +38,8 @@ __all__ = [
     "JOURNAL",
     "MODEL_FACTS",
     "ORIGIN",
+    "RELEASED",
+    "Released",
     "StoredRun",
     "digest_of",
     "parsed_plan",
@@ -48,7 +50,25 @@ __all__ = [
 JOURNAL = "journal.jsonl"
 EVIDENCE = "evidence.jsonl"
 MODEL_FACTS = "model.json"
+RELEASED = "released"
+"""The event of a model that was handed out before the run's end."""
 ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """The model that a run's folder holds.
+
+    Args:
+        round: that released it.
+        model_hash: what `training.start_from` of a later plan calls it.
+        model_facts: SHA-256 of `model.json`; None of a run that describes.
+    """
+
+    round: int
+    model_hash: str
+    model_facts: str | None = None
 
 
 class StoredRun:
@@ -198,12 +218,27 @@ class StoredRun:
         last = self._chain.links[-1]
         return dict(last.body) if last.kind == "summary" else None
 
-    def read_model_facts(self) -> bytes | None:
-        """`model.json` of a finished run; None where the version that finished it wrote none.
+    @property
+    def released(self) -> Released | None:
+        """The model beside the journal: of a finished run, or handed out before its end."""
+        summary = self.summary
+        if summary is not None and isinstance(summary.get("model_hash"), str):
+            return Released(
+                round=self.last_round,
+                model_hash=summary["model_hash"],
+                model_facts=summary.get("model_facts"),
+            )
+        handed = [detail for event, detail in self.events if event == RELEASED]
+        return from_json(Released, handed[-1], where=str(self._chain.path)) if handed else None
 
-        Guarantee: the bytes whose SHA-256 the journal's summary holds.
+    def read_model_facts(self) -> bytes | None:
+        """`model.json` of a run that has a model; None where the version that finished it wrote
+        none.
+
+        Guarantee: the bytes whose SHA-256 the journal holds.
         """
-        known = (self.summary or {}).get("model_facts")
+        released = self.released
+        known = None if released is None else released.model_facts
         if known is None:
             return None
         file = self.path / MODEL_FACTS

@@ -87,7 +87,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "join": Command("take part in a federation as a silo", "sumus.cli.join"),
         "silo": Command(
-            "approve plans for a silo, back its vault up and restore it",
+            "approve plans for a silo, back its vault up, and see what was handed to it",
             "sumus.cli.silo",
             "sumus.cli.silo_plans",
         ),

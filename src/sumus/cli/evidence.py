@@ -97,15 +97,25 @@ def _kind_of(folder: Path) -> str:
 def _audit_run(folder: Path, roster: Sequence[Path], *, as_json: bool) -> bool:
     from sumus.books import RunFolder
     from sumus.cli.keys import read_public
-    from sumus.parties import agree_on, audit_evidence, noted_heads, rosters_of
+    from sumus.parties import (
+        Evidence,
+        agree_on,
+        audit_evidence,
+        noted_heads,
+        received_by,
+        rosters_of,
+    )
 
     stored = RunFolder.open(folder)
     rosters = [each for path in roster for each in rosters_of(read_public(path))]
     audit = audit_evidence(stored, agree_on(stored.plan), rosters)
     heads = noted_heads(stored)
+    received = received_by(folder, rosters or Evidence.rosters(folder))
     if as_json:
         noted = [asdict(head) for head in heads]
-        print_json({**asdict(audit), "passed": audit.passed, "server_trail": noted})
+        facts = {key: value for key, value in asdict(audit).items() if key != "sums"}
+        more = {"server_trail": noted, "received_by": received}
+        print_json({**facts, "passed": audit.passed, **more})
         return audit.passed
     screen = console()
     for fingerprint in audit.fingerprints:
@@ -116,6 +126,9 @@ def _audit_run(folder: Path, roster: Sequence[Path], *, as_json: bool) -> bool:
         screen.print(
             f"the server's audit trail had {head.lines} lines, the last {head.last}", soft_wrap=True
         )
+    for parcel, names in received.items():
+        line = f"received  by {', '.join(names)}, who signed for parcel {parcel[:16]}"
+        screen.print(line, markup=False, soft_wrap=True)
     for line in audit.accused:
         screen.print(f"proved  {line}", markup=False, soft_wrap=True)
     _show_findings(screen, audit.findings)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ipaddress
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from sumus.cli.federation_deliver import deliver_command, show_delivered
 from sumus.cli.federation_watch import (
     watch_command,
     watched_server,
@@ -54,6 +55,7 @@ federation_app = typer.Typer(
 
 federation_app.command("renew")(renew_command)
 federation_app.command("watch")(watch_command)
+federation_app.command("deliver")(deliver_command)
 
 
 @federation_app.command("init")
@@ -286,7 +288,7 @@ def train_command(
     if start is not None:
         start.require_fit(agreement.design, void=None)
         console.print(f"starts from {start.origin}", highlight=False, markup=False)
-    began = time.monotonic()
+    began, delivered = time.monotonic(), dict[str, Any]()
     tell(TrainingStarted(plan=agreement.plan.hash, rounds=agreement.plan.federation.rounds))
     with (
         progress(agreement, console, quiet=json_) as shown,
@@ -299,6 +301,7 @@ def train_command(
             shown=shown,
         ) as (told, watcher),
     ):
+        heard = partial(_heard, told, delivered)
         if opened is not None:
             operator = opened.engine.operator(opened.path)
             try:
@@ -306,7 +309,7 @@ def train_command(
                     operator,
                     agreement,
                     out=out,
-                    watch=told,
+                    watch=heard,
                     rounds_per_job=rounds_per_job,
                     start=start,
                 )
@@ -314,7 +317,7 @@ def train_command(
                 operator.close()
         else:
             path = _train_locally(
-                agreement, out, told, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
+                agreement, out, heard, rounds_per_job, keep, engine or DEFAULT_ENGINE, start
             )
         page = finished_page(path, watcher)
     run = RunFolder.open(path)
@@ -326,6 +329,7 @@ def train_command(
         show_run(console, run, as_json=json_)
         return
     summary = {**(run.summary or {}), "run": str(path), "void": run.void}
+    summary |= {"delivered": delivered} if delivered else {}
     if json_:
         print_json(summary)
         return
@@ -336,6 +340,13 @@ def train_command(
     console.print(f"run     {path}", soft_wrap=True)
     if page is not None:
         console.print(f"report  {page}", soft_wrap=True)
+    show_delivered(console, delivered or None)
+
+
+def _heard(watch: Watch, delivered: dict[str, Any], news: Mapping[str, Any]) -> None:
+    """Pass news on, and remember who was handed the run."""
+    delivered.update(news.get("delivered") or {})
+    watch(news)
 
 
 def _started(

@@ -71,6 +71,13 @@ def join_command(
             "ledgers."
         ),
     ] = None,
+    received: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for models and reports of runs that are handed out, readable by whoever "
+            "may read it. Omitted: in the vault."
+        ),
+    ] = None,
     user: Annotated[
         str | None,
         typer.Option(help="Unix user that runs the engine and can read neither vault nor data."),
@@ -167,7 +174,7 @@ def join_command(
         return
     from sumus.engines import silo_command, write_units  # need psutil, which `--check` does not
 
-    member.settle(source, rules, policy_text)
+    member.settle(source, rules, policy_text, received)
     if new_ledger:
         seen.forget(silo_trail(member.vault))
     member.approve(plans, site, rules, never_run=never_run)
@@ -274,7 +281,7 @@ class _Member:
             )
         return plan
 
-    def settle(self, source: str, rules: Policy, policy_text: str) -> None:
+    def settle(self, source: str, rules: Policy, policy_text: str, received: Path | None) -> None:
         """Write the vault; a key that the kit brought is in the vault only from then on."""
         from sumus.books import state_directory
         from sumus.parties import settle
@@ -287,6 +294,7 @@ class _Member:
             data=source,
             policy=rules,
             policy_text=policy_text,
+            received=received,
             key_text=self.key_text,
         )
         (self.kit.state / "identity.key").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`sumus silo`: a vault in one file, and out of it again."""
+"""`sumus silo`: a vault in one file, and out of it again; and what was handed to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sumus.cli.options import AsJson, print_json
+from sumus.cli.received import received_command
 from sumus.files import read_bytes
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["silo_app"]
 
 silo_app = typer.Typer(add_completion=False)
+silo_app.command("received")(received_command)
 
 _PassphraseFile = Annotated[
     Path | None,

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
         require_free as require_free,
         silo_command as silo_command,
     )
-    from sumus.engines.training import train_across as train_across
+    from sumus.engines.training import (
+        deliver_across as deliver_across,
+        train_across as train_across,
+    )
     from sumus.engines.transport_keys import (
         new_request as new_request,
         requests_in as requests_in,
@@ -72,7 +75,7 @@ __getattr__, __dir__, __all__ = door(
     relay="Relay",
     serving="serve_kit",
     silo_processes="require_free silo_command",
-    training="train_across",
+    training="deliver_across train_across",
     transport_keys="new_request requests_in",
     units="write_units",
     unix_user="UnixUser",

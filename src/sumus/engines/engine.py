@@ -85,12 +85,15 @@ class Outcome:
         reason: otherwise, why the job ended.
         run: the run folder as it was fetched, if the job left one.
         refused: whether so many silos refused the plan that another job would end the same way.
+        delivered: who was handed the run: `received`, `missing` with reasons, `error`; None: nobody
+            was to be.
     """
 
     finished: bool
     reason: str
     run: Path | None
     refused: bool = False
+    delivered: Mapping[str, Any] | None = None
 
 
 @final
@@ -148,7 +151,8 @@ class Operator(Protocol):
         watch: Watch,
         start: str = "",
     ) -> Outcome:
-        """Train at most `rounds` rounds of a plan in one job, going on after the last finished one.
+        """Train at most `rounds` rounds of a plan in one job, going on after the last finished one;
+        of 0 rounds hand its run out to the silos that are there.
 
         Args:
             patience: see `PATIENCE`.

@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+from sumus.books import RunFolder
 from sumus.engines.kit import SERVER_KEY
 from sumus.engines.live_file import LiveFile
-from sumus.errors import StorageError, SumusError
+from sumus.errors import EngineError, StorageError, SumusError
 from sumus.events import (
     JobEnded,
     JobStarted,
+    RunDelivered,
     Seldom,
     SiloRefused,
     SumOpened,
@@ -28,15 +30,28 @@ from sumus.files import Link, plain_json, read_bytes
 from sumus.parties import (
     Agreement,
     Driver,
+    HandedOut,
     Patience,
     SecureSum,
     ServerParty,
     agree_on,
+    hand_out,
+    keep_receipts,
     read_rosters,
+    restore,
     server_trail,
 )
 from sumus.plan import TrainingPlan
-from sumus.runs import finish, is_over, open_run, start_of
+from sumus.runs import (
+    existing_run,
+    finish,
+    is_finished,
+    is_over,
+    open_run,
+    parcel_of_run,
+    release,
+    start_of,
+)
 from sumus.secagg import Identity, RosterHistory
 
 __all__ = ["ServerJob"]
@@ -51,7 +66,7 @@ class ServerJob:
 
     Args:
         plan: TOML text of the agreed plan.
-        rounds: the most rounds that this job trains.
+        rounds: the most rounds that this job trains; 0: it hands out what there is.
         most_incomplete: the job ends after so many rounds with a silo missing. None: it goes on.
         patience: with the silos.
         start: the model to begin with, as `Start.to_text` wrote it; empty: the server finds it.
@@ -81,6 +96,7 @@ class ServerJob:
             "error": None,
             "run": None,
             "void": None,
+            "delivered": None,
         }
         self._awaited: Callable[[], Sequence[Any]] = tuple
         self._file: LiveFile | None = None
@@ -148,7 +164,15 @@ class ServerJob:
                     opened=_opening(trail, agreement),
                     stages=lambda stage: self._tell(stage=stage),
                 )
-                self._train(summing, agreement, rosters, folder / "runs", stopped)
+                deliver = partial(
+                    hand_out,
+                    agreement=agreement,
+                    roster=roster,
+                    driver=driver,
+                    identity=identity,
+                    patience=self._patience,
+                )
+                self._train(summing, agreement, rosters, folder / "runs", stopped, deliver)
             finally:
                 self._awaited = tuple
                 driver.close()
@@ -165,6 +189,7 @@ class ServerJob:
         rosters: RosterHistory,
         runs: Path,
         stopped: Callable[[], bool],
+        deliver: Callable[..., HandedOut],
     ) -> None:
         start = start_of(agreement, runs, self._start)
         party = ServerParty(
@@ -172,11 +197,11 @@ class ServerJob:
             summing,
             start=None if start is None else start.parameters,
         )
-        self._tell(phase="greeting")
-        try:
-            party.greet()
-        finally:
-            self._tell(refusals=dict(party.refusals), present=list(party.present))
+        if self._rounds == 0:
+            self._hand_out_anew(party, runs, deliver)
+            return
+        if not is_finished(agreement, runs):
+            self._greet(party)
         roster = rosters.current
         with open_run(
             agreement, roster, runs, simulated=party.simulated, start=start, rosters=rosters
@@ -201,7 +226,54 @@ class ServerJob:
                 if is_over(run):
                     run.note_trail(server_trail(runs.parent).head)
                     finish(run, party)
+            if run.summary is not None:
+                self._hand_out(run, party, deliver)
             self._tell(phase="finished" if run.summary is not None else "paused")
+
+    def _greet(self, party: ServerParty) -> None:
+        self._tell(phase="greeting")
+        try:
+            party.greet()
+        finally:
+            self._tell(refusals=dict(party.refusals), present=list(party.present))
+
+    def _hand_out_anew(
+        self, party: ServerParty, runs: Path, deliver: Callable[..., HandedOut]
+    ) -> None:
+        """Hand out the plan's run as it is: finished, or with the model of its last round."""
+        folder = existing_run(party.agreement, runs)
+        if folder is None or not (run := RunFolder.open(folder)).last_round:
+            raise EngineError("this plan has released no model yet. Train it first.")
+        if run.released is None or run.released.round != run.last_round:
+            run = RunFolder.open(folder, resume=True)
+        with run:
+            lines = [_line(record) for record in run.rounds()]
+            self._tell(phase="training", run=str(run.path), rounds=lines, void=run.void)
+            if run.summary is None:
+                restore(party.server, run)
+                release(run, party)
+            self._hand_out(run, party, deliver)
+            self._tell(phase="finished" if run.summary is not None else "paused")
+
+    def _hand_out(
+        self, run: RunFolder, party: ServerParty, deliver: Callable[..., HandedOut]
+    ) -> None:
+        """Have every silo that is there keep the run; whoever is away gets it at the next request,
+        and nothing that goes wrong here spoils what was trained.
+        """
+        self._tell(stage="delivering")
+        plan = party.agreement.plan.hash
+        try:
+            handed = deliver(parcel_of_run(run, party), likely=party.present)
+            keep_receipts(run.path, handed.parcel, handed.receipts)
+        except SumusError as error:
+            self._tell(delivered={"received": [], "missing": {}, "error": str(error)})
+            return
+        received = tuple(handed.receipts)
+        tell(RunDelivered(plan=plan, received=received, missing=tuple(handed.missing)))
+        self._tell(
+            delivered={"received": list(received), "missing": dict(handed.missing), "error": None}
+        )
 
     def _tell(self, *, line: Mapping[str, Any] | None = None, **news: Any) -> None:
         with self._lock:

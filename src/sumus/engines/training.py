@@ -1,5 +1,5 @@
 """From a plan to a finished run: job after job until every round is done, each going on where the
-last one ended.
+last one ended; and from a run to its silos.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus.engines.engine import NoProgressError, Operator, Watch
+from sumus.engines.engine import NoProgressError, Operator, Outcome, Watch
 from sumus.errors import EngineError
-from sumus.events import RoundCommitted, SiloRefused, tell
+from sumus.events import RoundCommitted, RunDelivered, SiloRefused, tell
 from sumus.parties import Agreement
 from sumus.runs import Start
 
-__all__ = ["train_across"]
+__all__ = ["deliver_across", "train_across"]
 
 _MOST_IDLE_JOBS = 3
 _LONGEST_START = 12 << 20
@@ -72,6 +72,7 @@ def train_across(
             start=sent,
         )
         if outcome.finished and outcome.run is not None:
+            _tell_delivered(agreement, outcome)
             return outcome.run
         if outcome.refused:
             raise EngineError(f"the silos refuse this plan. {outcome.reason}")
@@ -80,6 +81,39 @@ def train_across(
             raise NoProgressError(
                 f"{idle} jobs in a row finished no round. The last one: {outcome.reason}"
             )
+
+
+def deliver_across(
+    operator: Operator,
+    agreement: Agreement,
+    *,
+    out: Path,
+    watch: Watch,
+    patience: Mapping[str, float] | None = None,
+) -> Outcome:
+    """Have the server hand a plan's run to the silos that are there, finished or with the model of
+    its last round; nothing is trained, and nobody spends anything.
+    """
+    outcome = operator.run(
+        agreement,
+        rounds=0,
+        patience=operator.PATIENCE if patience is None else patience,
+        out=out,
+        watch=watch,
+    )
+    if outcome.delivered is None:
+        raise EngineError(f"nothing was handed out: {outcome.reason}")
+    if outcome.delivered["error"]:
+        raise EngineError(f"nothing was handed out: {outcome.delivered['error']}")
+    _tell_delivered(agreement, outcome)
+    return outcome
+
+
+def _tell_delivered(agreement: Agreement, outcome: Outcome) -> None:
+    said = outcome.delivered
+    if said is not None:
+        received, missing = tuple(said["received"]), tuple(said["missing"])
+        tell(RunDelivered(plan=agreement.plan.hash, received=received, missing=missing))
 
 
 def _committed(record: Mapping[str, Any]) -> RoundCommitted:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         RelayUnanswered as RelayUnanswered,
         Release as Release,
         RoundCommitted as RoundCommitted,
+        RunDelivered as RunDelivered,
+        RunReceived as RunReceived,
         ServerServing as ServerServing,
         ServerStarted as ServerStarted,
         ServerStopped as ServerStopped,
@@ -86,7 +88,8 @@ __getattr__, __dir__, __all__ = door(
     catalogue=(
         "EVENTS BackupMade BackupRestored ControlRefused GateRefused JobEnded JobStarted "
         "LedgerBegun PlanApproved PlanWithdrawn ProcessFailed ProcessRestarted QueueSetAside "
-        "Refused RelayUnanswered Release RoundCommitted ServerServing ServerStarted ServerStopped "
+        "Refused RelayUnanswered Release RoundCommitted RunDelivered RunReceived ServerServing "
+        "ServerStarted ServerStopped "
         "SiloConnected SiloRefused SumOpened TrainingEnded TrainingStarted VaultRetired "
         "VaultStarted VaultStopped"
     ),

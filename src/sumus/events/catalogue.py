@@ -280,6 +280,28 @@ class RoundCommitted(Event):
     seconds: Seconds
 
 
+@event("run.received", at="silo", audited=True)
+class RunReceived(Event):
+    """The silo was handed a run, believes it and keeps it: its last round, whether nothing follows,
+    the model's hash and that of the journal's last line.
+    """
+
+    plan: Digest
+    round: Count
+    finished: Flag
+    model: Digest
+    journal: Digest
+
+
+@event("run.delivered", at="server operator")
+class RunDelivered(Event):
+    """Silos have signed that they keep the run; the others were away, or refused it."""
+
+    plan: Digest
+    received: Names
+    missing: Names
+
+
 @event("training.started", at="operator")
 class TrainingStarted(Event):
     """A command trains a plan."""
@@ -364,7 +386,8 @@ _ALL: tuple[type[Event], ...] = (
     *(VaultStarted, VaultStopped, Release, Refused, SiloConnected, RelayUnanswered),
     *(ServerStarted, ServerServing, ServerStopped, SumOpened, SiloRefused),
     *(JobStarted, JobEnded, GateRefused, ControlRefused),
-    *(RoundCommitted, TrainingStarted, TrainingEnded, QueueSetAside),
+    *(RoundCommitted, RunDelivered, RunReceived),
+    *(TrainingStarted, TrainingEnded, QueueSetAside),
     *(ProcessRestarted, ProcessFailed, LogLost, EventWithheld, LibrarySaid, Output),
 )
 EVENTS: Mapping[str, type[Event]] = MappingProxyType({each.name: each for each in _ALL})

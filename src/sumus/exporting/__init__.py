@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING
 from sumus.files.doors import door
 
 if TYPE_CHECKING:
+    from sumus.exporting.card import model_card as model_card
     from sumus.exporting.export import (
         FORMATS as FORMATS,
         Exported as Exported,
         export_run as export_run,
     )
 
-__getattr__, __dir__, __all__ = door(__name__, export="FORMATS Exported export_run")
+__getattr__, __dir__, __all__ = door(
+    __name__, card="model_card", export="FORMATS Exported export_run"
+)

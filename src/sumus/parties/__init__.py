@@ -5,6 +5,9 @@
 between the ends, `agreement` what both compute from the plan, `memory` what a silo keeps,
 `watchers` who is told, `entries` what is written down, `site` a silo's folder, `vault` its process,
 `unlocking` what opens a protected key, `restored` what it has forgotten, `retiring` its end.
+
+A run goes back to its silos as a `parcel`: `handing_out` sends it, `inbox` takes it, `checked_run`
+says whether a silo believes it, `received` is where its people find it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     )
     from sumus.parties.driver import Driver as Driver
     from sumus.parties.entries import (
+        NO_LEDGER_HERE as NO_LEDGER_HERE,
+        PUBLIC_SEED as PUBLIC_SEED,
         restore as restore,
         summary_of as summary_of,
         write_model as write_model,
@@ -38,6 +43,11 @@ if TYPE_CHECKING:
         EvidenceAudit as EvidenceAudit,
         audit_evidence as audit_evidence,
     )
+    from sumus.parties.handing_out import (
+        HandedOut as HandedOut,
+        hand_out as hand_out,
+        parcel_of as parcel_of,
+    )
     from sumus.parties.in_process import (
         InProcess as InProcess,
         SumsInProcess as SumsInProcess,
@@ -45,6 +55,14 @@ if TYPE_CHECKING:
     )
     from sumus.parties.keyed_memory import RunSecret as RunSecret, Simulation as Simulation
     from sumus.parties.memory import SiloState as SiloState, spent_session as spent_session
+    from sumus.parties.parcel import Parcel as Parcel
+    from sumus.parties.rebuilding import weights_of as weights_of
+    from sumus.parties.receipts import (
+        RECEIPTS as RECEIPTS,
+        keep_receipts as keep_receipts,
+        received_by as received_by,
+    )
+    from sumus.parties.received import DeliveryNote as DeliveryNote, Shelf as Shelf
     from sumus.parties.restored import (
         RESTORED as RESTORED,
         Restored as Restored,
@@ -124,11 +142,16 @@ __getattr__, __dir__, __all__ = door(
     agreement="Agreement agree_on declared_facts",
     approvals="ApprovedPlans approve notice_plans replace_policy require_known withdraw",
     driver="Driver",
-    entries="restore summary_of write_model",
+    entries="NO_LEDGER_HERE PUBLIC_SEED restore summary_of write_model",
     evidence="Evidence EvidenceAudit audit_evidence",
+    handing_out="HandedOut hand_out parcel_of",
     in_process="InProcess SumsInProcess federation_in_process",
     keyed_memory="RunSecret Simulation",
     memory="SiloState spent_session",
+    parcel="Parcel",
+    rebuilding="weights_of",
+    receipts="RECEIPTS keep_receipts received_by",
+    received="DeliveryNote Shelf",
     restored="RESTORED Restored last_sum sums_of",
     retiring="require_not_retired retire",
     rosters="EPOCHS ROSTER pinned read_rosters rosters_of write_rosters",

@@ -21,8 +21,19 @@ from sumus.plan import TrainingPlan
 from sumus.tasks import Task
 from sumus.training import Server
 
-__all__ = ["entry_of", "restore", "summary_of", "write_model"]
+__all__ = [
+    "NO_LEDGER_HERE",
+    "PUBLIC_SEED",
+    "entry_of",
+    "restore",
+    "summary_of",
+    "write_model",
+]
 
+NO_LEDGER_HERE = "entered by every silo on a ledger of its own"
+"""Why a server's run is on no ledger of the server's."""
+PUBLIC_SEED = "the silos' noise comes from a public seed (simulation)"
+"""Why the guarantee of a run across machines may be void."""
 
 _METRICS = {"simulation": "simulation-only", "secure": "secure"}
 

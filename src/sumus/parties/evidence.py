@@ -14,7 +14,7 @@ import base64
 import binascii
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -27,7 +27,14 @@ from sumus.parties.blame import DISAGREED
 from sumus.parties.sums import round_identifier
 from sumus.secagg import Accusation, Roster, SetCertificate, Terms, certified
 
-__all__ = ["Evidence", "EvidenceAudit", "audit_evidence", "certificate_lines"]
+__all__ = [
+    "Evidence",
+    "EvidenceAudit",
+    "ProvedSum",
+    "audit_evidence",
+    "certificate_lines",
+    "survivors_of",
+]
 
 _Blamed = tuple[int, str, str | None]
 """Round, owner, and the holder that disagrees with it; None: the owner is a liar by itself."""
@@ -53,9 +60,14 @@ class Evidence:
     @staticmethod
     def last_roster(folder: Path) -> Roster | None:
         """Whose silos signed last in a run; None before the first sum."""
+        rosters = Evidence.rosters(folder)
+        return rosters[-1] if rosters else None
+
+    @staticmethod
+    def rosters(folder: Path) -> list[Roster]:
+        """Those under which the sums of a run were signed, in order."""
         links = Chain.read(folder / EVIDENCE, origin=_ORIGIN).links
-        texts = [str(link.body["text"]) for link in links if link.kind == "roster"]
-        return Roster.parse(texts[-1]) if texts else None
+        return [Roster.parse(str(link.body["text"])) for link in links if link.kind == "roster"]
 
     def keep(self, number: int, purpose: str, certificate: bytes) -> str:
         """Add the certificate of round `number` (from 0); a sum that is repeated word for word has
@@ -83,6 +95,24 @@ class Evidence:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ProvedSum:
+    """A secure sum whose certificate holds.
+
+    Args:
+        round: counted from 1.
+        purpose: of the sum.
+        survivors: names, in order.
+        payload: SHA-256 of the model that every silo of the sum was sent.
+    """
+
+    round: int
+    purpose: str
+    survivors: tuple[str, ...]
+    payload: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class EvidenceAudit:
     """What a run's evidence proves.
 
@@ -93,6 +123,7 @@ class EvidenceAudit:
         rounds: of the journal.
         accused: who is proved to have disagreed with whom, a line each.
         findings: what contradicts, a line each; none: everything is proved.
+        sums: that the certificates are of, by round id.
     """
 
     fingerprints: tuple[str, ...]
@@ -101,6 +132,7 @@ class EvidenceAudit:
     rounds: int
     accused: tuple[str, ...]
     findings: tuple[str, ...]
+    sums: Mapping[str, ProvedSum] = field(default_factory=dict, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -141,6 +173,7 @@ def audit_evidence(
         rounds=len(run.rounds()),
         accused=tuple(reading.accused()),
         findings=tuple(reading.findings),
+        sums=reading.proved,
     )
 
 
@@ -159,7 +192,7 @@ class _Reading:
         self._agreement, self.findings = agreement, findings
         self._trusted = {roster.digest() for roster in rosters}
         self.signing: list[Roster] = []
-        self.proved: dict[str, tuple[int, str, tuple[str, ...]]] = {}
+        self.proved: dict[str, ProvedSum] = {}
         self.signers: set[str] = set()
         self._blamed: set[_Blamed] = set()
 
@@ -216,16 +249,21 @@ class _Reading:
         if certificate.header.round_id != identifier:
             raise DataError("it is the certificate of another round.")
         self.signers |= {roster.names[silo] for silo in certificate.signatures}
-        self.proved[identifier.hex()] = (number, purpose, _survivors(certificate, roster))
+        self.proved[identifier.hex()] = ProvedSum(
+            round=number,
+            purpose=purpose,
+            survivors=survivors_of(certificate, roster),
+            payload=certificate.header.payload_digest.hex(),
+        )
 
     def compare(self, run: RunFolder) -> None:
         """The journal says what was proved, and no more."""
         spent = LiveEpsilon(self._agreement.design)
         for entry in run.rounds():
             proof = self.proved.get(entry.round_id)
-            if proof is None or proof[:2] != (entry.round, "model"):
+            if proof is None or (proof.round, proof.purpose) != (entry.round, "model"):
                 self.findings.append(f"round {entry.round} has no certificate")
-            elif proof[2] != tuple(sorted(entry.survivors)):
+            elif proof.survivors != tuple(sorted(entry.survivors)):
                 self.findings.append(
                     f"round {entry.round}: the journal names other survivors than were certified"
                 )
@@ -235,7 +273,7 @@ class _Reading:
                     f"round {entry.round}: the journal says ε = {entry.epsilon_spent:g}, the plan "
                     f"has spent {right:g}"
                 )
-        certified_sums = {proof[:2] for proof in self.proved.values()}
+        certified_sums = {(proof.round, proof.purpose) for proof in self.proved.values()}
         for measurement in run.measurements():
             if (measurement.round, "metrics") not in certified_sums:
                 self.findings.append(
@@ -264,7 +302,8 @@ def _blamed_in(run: RunFolder) -> set[_Blamed]:
     return pairs | {(int(note["round"]), name, None) for note in noted for name in note["liars"]}
 
 
-def _survivors(certificate: SetCertificate, roster: Roster) -> tuple[str, ...]:
+def survivors_of(certificate: SetCertificate, roster: Roster) -> tuple[str, ...]:
+    """Names of the silos that are in a sum, in order."""
     members = certificate.header.participants - certificate.dropped
     return tuple(sorted(roster.names[silo] for silo in members))
 

@@ -44,7 +44,15 @@ from sumus.secagg import (
     open_identity,
 )
 
-__all__ = ["Memory", "SessionMemory", "SessionNotes", "SiloState", "path_of", "spent_session"]
+__all__ = [
+    "Memory",
+    "SessionMemory",
+    "SessionNotes",
+    "SiloState",
+    "path_of",
+    "spent_session",
+    "stored_session",
+]
 
 _MAGIC = b"sumus session 2\n"
 _LOG_BYTES = 1 << 20
@@ -173,7 +181,7 @@ class SessionMemory:
         self._path, self.plan_hash = folder / "keys", plan_hash
         self.guard = FileRoundGuard(folder / "rounds.log")
         try:
-            self._ring = _stored(self._path)[1] if self._path.exists() else KeyRing()
+            self._ring = stored_session(self._path)[1] if self._path.exists() else KeyRing()
         except StorageError:
             self.guard.close()
             raise
@@ -206,7 +214,7 @@ class SessionMemory:
         self.guard.close()
 
 
-def _stored(path: Path) -> tuple[bytes, KeyRing]:
+def stored_session(path: Path) -> tuple[bytes, KeyRing]:
     """The plan's hash and the ring of a session's file."""
     content = read_bytes(path)
     start = len(_MAGIC) + 32
@@ -221,7 +229,7 @@ def spent_session(path: Path) -> bytes:
     """A session's file without anything that opens anything: its plan, and the number of the last
     sum that was claimed.
     """
-    plan_hash, ring = _stored(path)
+    plan_hash, ring = stored_session(path)
     return _MAGIC + plan_hash + ring.spent().encode()
 
 
@@ -345,7 +353,7 @@ class SiloState:
     def _read_sums(self) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
         """Of every session on the disk, its plan and the last sum that was claimed."""
         for path in (self.folder / "sessions").glob("*/keys"):
-            plan_hash, ring = _stored(path)
+            plan_hash, ring = stored_session(path)
             if ring.round is not None:
                 yield bytes.fromhex(path.parent.name), (plan_hash, ring.round.sequence)
 

@@ -32,7 +32,10 @@ from sumus.files import build_of
 from sumus.guarantee import padded, sum_length
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.asked import Asked
+from sumus.parties.delivery_messages import DELIVERY
+from sumus.parties.inbox import Inbox
 from sumus.parties.memory import Memory, SessionNotes
+from sumus.parties.parcel import UnbelievedError
 from sumus.parties.sums import last_sequence, model_bytes, require_start
 from sumus.parties.wire import pack_vector, plain, plain_body
 from sumus.parties.work import OpenWork, WatchUpdate, Work
@@ -110,6 +113,7 @@ class SiloParty:
         require_post_quantum: refuse keys of pairs that rest on X25519 alone.
         watch_update: simulation only; None: a local update never leaves the silo.
         refused: told of every refusal; must not raise.
+        inbox: takes the runs that a server hands out; None: the silo keeps none.
     """
 
     def __init__(
@@ -122,8 +126,9 @@ class SiloParty:
         require_post_quantum: bool = False,
         watch_update: WatchUpdate | None = None,
         refused: TellRefusal = lambda cause, entry: None,
+        inbox: Inbox | None = None,
     ) -> None:
-        self._refused = refused
+        self._refused, self._inbox = refused, inbox
         self._memory, self._open_work, self._open_releases = memory, work, releases
         self._agree, self._watch_update = agree, watch_update
         self._require_post_quantum = require_post_quantum
@@ -139,6 +144,9 @@ class SiloParty:
         """The answer to one message of the server."""
         try:
             return self.answer(message)
+        except UnbelievedError as error:
+            told = f"silo {self._name!r} does not believe this run. {_SEE_LOG}"
+            return self._refuse(message, told, str(error), "delivery")
         except ProtocolError as error:
             return self._refuse(message, str(error), str(error), "protocol")
         except PolicyError as error:
@@ -208,6 +216,8 @@ class SiloParty:
                 f"a message to a silo must come from the server, got sender {head.sender}. Refuse "
                 "it."
             )
+        if head.kind in DELIVERY:
+            return self._receive(message)
         if head.kind in (Greeting.kind, KeyDirectory.kind, CipherTexts.kind):
             # a transport that delivers twice must not make a silo forget what it advertised
             digest = request_digest(message)
@@ -223,6 +233,12 @@ class SiloParty:
         reply = submitted.reveal(message)[1]
         self._admitted[head.session].memory.keep_certificate(head.round_id, message)
         return reply
+
+    def _receive(self, message: bytes) -> bytes:
+        """A receipt for a part of a run that the server hands out."""
+        if self._inbox is None:
+            raise PeerProtocolError(f"silo {self._name!r} keeps no runs.")
+        return self._inbox.answer(message, self._agree)
 
     def _key_message(self, head: Head, message: bytes) -> bytes:
         """The answer to a message by which keys go round."""

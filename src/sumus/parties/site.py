@@ -8,6 +8,7 @@ go, what a data set has spent stays.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from collections.abc import Callable
@@ -18,12 +19,14 @@ from typing import final
 from sumus.books import Ledger, LedgerReleases, Policy, state_directory
 from sumus.data import FederatedData, load_silo
 from sumus.errors import DataError, StorageError
-from sumus.events import Refused, Seldom
+from sumus.events import Refused, RunReceived, Seldom
 from sumus.files import name_of_file, read_bytes, replace_atomically
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.approvals import notice_plans
+from sumus.parties.inbox import Inbox
 from sumus.parties.memory import SiloState
+from sumus.parties.received import DeliveryNote, Shelf
 from sumus.parties.retiring import require_not_retired
 from sumus.parties.rosters import ROSTER, pinned, read_rosters, write_rosters
 from sumus.parties.seen_ledger import Noted, SeenLedger, tell_releases
@@ -70,10 +73,12 @@ class Site:
         data: a file or folder of this silo's records, a file with its own query, or the name of an
             embedded data set for trials.
         ledgers: the organisation's state folder; None: as the environment says.
+        received: where the silo's people find runs that were handed out; None: in the vault.
     """
 
     data: str
     ledgers: Path | None = None
+    received: Path | None = None
 
     @classmethod
     def of_folder(cls, folder: Path) -> Site:
@@ -81,7 +86,12 @@ class Site:
         path = folder / "site.toml"
         try:
             entries = tomllib.loads(read_bytes(path).decode())
-            return cls(data=str(entries["data"]), ledgers=Path(str(entries["ledgers"])))
+            received = entries.get("received")
+            return cls(
+                data=str(entries["data"]),
+                ledgers=Path(str(entries["ledgers"])),
+                received=None if received is None else Path(str(received)),
+            )
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError):
             raise StorageError(
                 f'{path} must say data = "…" and ledgers = "…". Run `sumus join` again.'
@@ -91,8 +101,14 @@ class Site:
         """Put it into a vault."""
         ledgers = (self.ledgers or state_directory()).absolute()
         places = {"data": self.data, "ledgers": str(ledgers)}
+        if self.received is not None:
+            places["received"] = str(self.received.absolute())
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in places.items())
         replace_atomically(folder / "site.toml", lines.encode())
+
+    def shelf(self, vault: Path) -> Shelf:
+        """Where runs lie that were handed out to this silo."""
+        return Shelf(vault / "received" if self.received is None else self.received)
 
     @property
     def ledger(self) -> Ledger:
@@ -137,6 +153,7 @@ def settle(
     policy: Policy | None,
     policy_text: str,
     ledgers: Path | None = None,
+    received: Path | None = None,
     key_text: str | None = None,
 ) -> SiloState:
     """Write who this silo is, whom it trusts to be who, where its records and its ledger are and
@@ -146,6 +163,7 @@ def settle(
         to this one: a silo does not change it by accident, and goes back to no earlier one.
 
     Args:
+        received: for runs that are handed out; None: in the vault.
         key_text: what the key's file says, where that is protected by a passphrase.
     """
     state = SiloState(folder)
@@ -155,7 +173,7 @@ def settle(
     text = key_text or identity.secret_text()
     replace_atomically(folder / "identity.key", text.encode(), secret=True)
     write_rosters(folder, _history(roster))
-    Site(data=data, ledgers=ledgers).write(folder)
+    Site(data=data, ledgers=ledgers, received=received).write(folder)
     if policy is not None:
         replace_atomically(folder / "policy.toml", policy_text.encode())
     (folder / "plans").mkdir(exist_ok=True, mode=0o700)
@@ -270,6 +288,17 @@ def open_party(
     def refused(cause: str, entry: str | None) -> None:
         refusals.append(lambda count: Refused(cause=cause, entry=entry, unwritten=count))
 
+    def kept(note: DeliveryNote, place: Path) -> None:
+        told = RunReceived(
+            plan=note.plan_hash,
+            round=note.round,
+            finished=note.finished,
+            model=note.model.removeprefix("sha256:"),
+            journal=note.head,
+        )
+        with contextlib.suppress(StorageError, OSError):  # the run is there all the same
+            trail.append(told)
+
     def allowed(plan: TrainingPlan) -> Agreement:
         policy.check_imports(plan)
         return agree(plan)
@@ -286,4 +315,5 @@ def open_party(
         agree=allowed,
         require_post_quantum=policy.require_post_quantum,
         refused=refused,
+        inbox=Inbox(state, site.shelf(folder), kept=kept),
     )

@@ -37,6 +37,7 @@ from sumus.events import (
 from sumus.files import FolderLock, build_of, receive_sized, send_sized
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
+from sumus.parties.parcel import piece_bytes
 from sumus.parties.site import open_party
 from sumus.parties.trails import silo_trail
 from sumus.parties.unlocking import handed_passphrase
@@ -56,12 +57,13 @@ _DUMPABLE = 4  # PR_SET_DUMPABLE
 def most_bytes(agreement: Agreement) -> int:
     """The most bytes that a server's message of a plan has.
 
-        4·d + 4 KiB·N + 64 KiB      d numbers of the model or of the sum, whichever is longer, N silos
+        max(4·d, 1 MiB) + 4 KiB·N + 64 KiB      d numbers of the model or of the sum, N silos
 
-    The keys, ciphertexts, salts and signatures that a message has of one silo are below 4 KiB.
+    The keys, ciphertexts, salts and signatures that a message has of one silo are below 4 KiB; a
+    piece of a run that is handed out has 1 MiB, or as much as the model.
     """
-    numbers = max(agreement.design.resolved.dimension, agreement.terms.length)
-    return 4 * numbers + _SILO_BYTES * agreement.terms.silos + _AROUND_BYTES
+    most = max(4 * agreement.terms.length, piece_bytes(agreement))
+    return most + _SILO_BYTES * agreement.terms.silos + _AROUND_BYTES
 
 
 @final

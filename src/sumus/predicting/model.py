@@ -43,6 +43,7 @@ _LOCAL = (
     "at their public first value; the run's own measures are of models that silos fitted at home"
 )
 _VOID = "this run has NO GUARANTEE: {}"
+_EARLY = "the model of an unfinished run, handed out after {}"
 
 
 @final
@@ -55,16 +56,18 @@ class Model:
         plan: that trained it.
         facts: how rows become records, and what is public about labels.
         void: why the run's guarantee does not hold, if it does not.
+        early: how far the run was that released it, where it was not finished.
     """
 
     module: nn.Module
     plan: TrainingPlan
     facts: ModelFacts
     void: str | None = None
+    early: str | None = None
 
     @classmethod
     def of_run(cls, path: str | Path, module: nn.Module | str | None = None) -> Self:
-        """The model of a finished run.
+        """The model of a run that is finished, or was handed out before its end.
 
         Guarantee: weights, plan and rules are those that the run wrote, or a `StorageError`.
 
@@ -79,7 +82,7 @@ class Model:
         facts = ModelFacts.of_run(run)
         built = _module_of(run, facts, module)
         _load(built, run.path / "model.pt", facts)
-        return cls(built, run.plan, facts, run.void)
+        return cls(built, run.plan, facts, run.void, _early(run))
 
     @property
     def encoding(self) -> Encoding | None:
@@ -97,6 +100,7 @@ class Model:
         local = self.plan.training.local_parameters
         return (
             *(() if self.void is None else (_VOID.format(self.void),)),
+            *(() if self.early is None else (_EARLY.format(self.early),)),
             *(() if local is None else (_LOCAL.format(local),)),
         )
 
@@ -214,12 +218,19 @@ def _require_model(run: RunFolder) -> None:
     if run.plan.describes:
         rule = "must be a training run: this one has described records and has no model"
         raise PlanError("RUN", run.name, rule, "Use `sumus describe RUN` to read it.")
-    if run.summary is None:
+    if run.summary is None and run.released is None:
         of = f"{run.last_round} of {run.plan.federation.rounds} rounds"
         raise StorageError(
             f"{run.path} is not finished ({of}), so it has no model yet. Go on with: sumus train "
             f"--resume {run.path}"
         )
+
+
+def _early(run: RunFolder) -> str | None:
+    """How far an unfinished run was when it released its model."""
+    if run.summary is not None or run.released is None:
+        return None
+    return f"round {run.released.round} of {run.plan.federation.rounds}"
 
 
 def _module_of(run: RunFolder, facts: ModelFacts, given: nn.Module | str | None) -> nn.Module:

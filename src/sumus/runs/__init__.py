@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from sumus.runs.public_start import make_public_start as make_public_start
     from sumus.runs.run import train as train
     from sumus.runs.server_run import (
+        existing_run as existing_run,
         finish as finish,
+        is_finished as is_finished,
         is_over as is_over,
         open_run as open_run,
+        parcel_of_run as parcel_of_run,
+        release as release,
         start_of as start_of,
     )
     from sumus.runs.starting import (
@@ -40,7 +44,7 @@ __getattr__, __dir__, __all__ = door(
     plain_plan="without_noise",
     public_start="make_public_start",
     run="Simulation train",
-    server_run="finish is_over open_run start_of",
+    server_run="existing_run finish is_finished is_over open_run parcel_of_run release start_of",
     starting="Start find_start with_start",
     trained="TrainedRun",
 )

@@ -5,32 +5,58 @@ goes on with it.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sumus.books import JOURNAL, RunFolder
 from sumus.data import Encoding
 from sumus.errors import EngineError
 from sumus.parties import (
+    NO_LEDGER_HERE,
+    PUBLIC_SEED,
     Agreement,
     Evidence,
     ServerParty,
     declared_facts,
     measurement_asked,
+    parcel_of,
+    restore,
     summary_of,
+    weights_of,
+    write_model,
 )
 from sumus.runs import finishing
 from sumus.runs.starting import Start, find_start
 from sumus.secagg import Roster, RosterHistory
 from sumus.training import frozen_hash, keep_frozen
 
-__all__ = ["existing_run", "finish", "is_over", "open_run", "start_of"]
+if TYPE_CHECKING:
+    from torch import nn
 
-_VOID = "the silos' noise comes from a public seed (simulation)"
+    from sumus.parties import Parcel
+    from sumus.predicting import ModelFacts
+
+__all__ = [
+    "existing_run",
+    "finish",
+    "is_finished",
+    "is_over",
+    "open_run",
+    "parcel_of_run",
+    "release",
+    "start_of",
+]
 
 
 def existing_run(agreement: Agreement, runs: Path) -> Path | None:
     """The folder of this plan's run, if there is one."""
     folders = sorted(path.parent for path in (runs / agreement.plan.hash).glob(f"*/{JOURNAL}"))
     return folders[-1] if folders else None
+
+
+def is_finished(agreement: Agreement, runs: Path) -> bool:
+    """Whether the plan's run is there, with nothing left to train."""
+    folder = existing_run(agreement, runs)
+    return folder is not None and RunFolder.open(folder).summary is not None
 
 
 def start_of(agreement: Agreement, runs: Path, sent: str) -> Start | None:
@@ -71,7 +97,7 @@ def open_run(
         rosters: that lead to it; a run goes on under the roster that signed last, or under one that
             follows it.
     """
-    folder, void = existing_run(agreement, runs), _VOID if simulated else None
+    folder, void = existing_run(agreement, runs), PUBLIC_SEED if simulated else None
     if start is not None:
         start.require_fit(agreement.design, void=void)
     if folder is None:
@@ -81,7 +107,7 @@ def open_run(
             runs / agreement.plan.hash,
             silos=agreement.names,
             void=void,
-            no_ledger="entered by every silo on a ledger of its own",
+            no_ledger=NO_LEDGER_HERE,
             start=None if start is None else start.origin,
         )
     signed = Evidence.last_roster(folder)
@@ -121,6 +147,24 @@ def finish(run: RunFolder, party: ServerParty) -> None:
         void=run.void,
         seconds=sum(sum(entry.seconds.values()) for entry in rounds),
     )
+    module, facts = _released(run, party)
+    finishing.finish(run, module, facts, summary | {"model_hash": finishing.hash_of(module)})
+
+
+def release(run: RunFolder, party: ServerParty) -> None:
+    """Write the model of the last round into a run that is not finished, and say so in its
+    journal, unless it says so already.
+    """
+    handed = run.released
+    if handed is not None and handed.round == run.last_round:
+        return
+    module, facts = _released(run, party)
+    write_model(run, module)
+    run.release(finishing.hash_of(module), None if facts is None else facts.to_bytes())
+
+
+def _released(run: RunFolder, party: ServerParty) -> tuple[nn.Module, ModelFacts | None]:
+    """The module with the released parameters, and what predictions need beside it."""
     module = finishing.loaded_model(party)
     known = party.agreement.design.facts or declared_facts(run.plan)
     facts = finishing.facts_of(
@@ -130,4 +174,10 @@ def finish(run: RunFolder, party: ServerParty) -> None:
         shape=known.shape,
         encoding=Encoding.of_plan(run.plan.data),
     )
-    finishing.finish(run, module, facts, summary | {"model_hash": finishing.hash_of(module)})
+    return module, facts
+
+
+def parcel_of_run(run: RunFolder, party: ServerParty) -> Parcel:
+    """A run as silos receive it; the party stands where the run's last round left it."""
+    restore(party.server, run)
+    return parcel_of(run, weights_of(finishing.loaded_model(party)))

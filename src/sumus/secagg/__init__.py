@@ -18,7 +18,9 @@ if TYPE_CHECKING:
         SERVER as SERVER,
         Head as Head,
         Message as Message,
+        Reader as Reader,
         head_of as head_of,
+        size_of as size_of,
     )
     from sumus.secagg.epochs import (
         Endorsement as Endorsement,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         FileRoundGuard as FileRoundGuard,
         MemoryRoundGuard as MemoryRoundGuard,
         RoundGuard as RoundGuard,
+        claimed_rounds as claimed_rounds,
     )
     from sumus.secagg.in_process import (
         Drop as Drop,
@@ -131,9 +134,9 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     accusation="Accusation",
     certificates="certified",
-    envelope="Head Message SERVER head_of",
+    envelope="Head Message Reader SERVER head_of size_of",
     epochs="Endorsement RosterHistory changes_between quorum_of successor",
-    guard="FileRoundGuard MemoryRoundGuard RoundGuard",
+    guard="FileRoundGuard MemoryRoundGuard RoundGuard claimed_rounds",
     in_process="Drop InProcessFederation Traffic check_drop vanished",
     keyring="KeyRing KeySet KeyStore MemoryKeyStore RoundInFlight",
     keys="Identity Roster SERVER_NAME public_keys session_digest",

@@ -15,7 +15,7 @@ from typing import Protocol, final
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import Chain, FileLock, Link, sync_directory
 
-__all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard", "require_same"]
+__all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard", "claimed_rounds", "require_same"]
 
 _ORIGIN = "sumus round memory 1"
 # a backup would have forgotten what was claimed since
@@ -102,6 +102,17 @@ class FileRoundGuard:
     def close(self) -> None:
         """Let another process take over."""
         self._lock.release()
+
+
+def claimed_rounds(path: Path) -> frozenset[bytes]:
+    """The rounds that a guard's file knows, whoever holds it: nothing is claimed and nothing is
+    locked.
+    """
+    try:
+        links = Chain.read(path, origin=_ORIGIN, fix=_FIX).links
+        return frozenset(_claim_of(link)[0][0] for link in links)
+    except (KeyError, TypeError, ValueError):
+        raise StorageError(f"the round memory {path} is damaged. {_FIX}") from None
 
 
 def require_same(known: bytes | None, digest: bytes, *, round_id: bytes, step: str) -> None:

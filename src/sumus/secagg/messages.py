@@ -399,11 +399,20 @@ _KINDS: dict[int, type[Message]] = {  # in the order in which they are sent
 }
 
 
-def decode(data: bytes | memoryview, expected: type[M], *, roster: Roster) -> M:
+def decode(
+    data: bytes | memoryview,
+    expected: type[M],
+    *,
+    roster: Roster,
+    kinds: Mapping[int, type[Message]] = _KINDS,
+) -> M:
     """The message that these bytes canonically encode, if its sender signed it; anything else is a
     `PeerProtocolError`.
+
+    Args:
+        kinds: by number, where it is not of the secure sum.
     """
-    message = decode_any(data)
+    message = decode_any(data, kinds)
     if not isinstance(message, expected):
         raise PeerProtocolError(
             f"expected {expected.__name__}, got {type(message).__name__}. The sender is in another "
@@ -420,10 +429,10 @@ def verify(message: Message, data: bytes | memoryview, roster: Roster) -> None:
     roster.verify(message.sender, signature=bytes(data[end:]), message=message.signed_bytes(start))
 
 
-def decode_any(data: bytes | memoryview) -> Message:
+def decode_any(data: bytes | memoryview, kinds: Mapping[int, type[Message]] = _KINDS) -> Message:
     """A message of whatever kind; who sent it is not checked."""
     head = head_of(data)
-    kind = _KINDS.get(head.kind)
+    kind = kinds.get(head.kind)
     if kind is None:
         raise PeerProtocolError(
             "a message is of no known kind. Run the same version of Sumus everywhere."
@@ -433,7 +442,7 @@ def decode_any(data: bytes | memoryview) -> Message:
             f"only {'the server' if kind.from_server else 'a silo'} sends {kind.__name__}, got sender "
             f"{head.sender}. Refuse it."
         )
-    if kind is not Refusal and (kind in _SET_UP) != (head.round_id == NO_ROUND):
+    if kind is not Refusal and (kind in _OF_A_ROUND) != (head.round_id != NO_ROUND):
         raise PeerProtocolError(
             "a message of the set-up names a round, or one of a round does not. Refuse the sender."
         )

@@ -47,6 +47,7 @@ STAGES: Mapping[str, str] = {
     "survivors": "Survivors are agreed on",
     "unmasking": "The sum is unmasked",
     "measuring": "The model is measured",
+    "delivering": "Silos are handed the run",
     "comparing": "Models without privacy, for comparison",
     "ready": "Ready for the next round",
     "answering": "Answers the server",

@@ -115,6 +115,7 @@ class FlowerOperator:
                         reason=str(state["error"] or state["phase"]),
                         run=_copied(state["run"], out),
                         refused=too_many_refused(state, agreement),
+                        delivered=state.get("delivered"),
                     )
             if status.startswith(_ENDED):
                 reason = f"the run ended with {status} and left no result"

@@ -62,7 +62,8 @@ def write_job(
         folder / "meta.json": {
             "name": f"sumus-{plan.hash[:8]}",
             "resource_spec": {},
-            "min_clients": agreement.terms.minimum_survivors,
+            # a job that only hands out what there is begins with whoever is there
+            "min_clients": agreement.terms.minimum_survivors if rounds else 1,
             "deploy_map": {"app": ["@ALL"]},
         },
         config / "config_fed_server.json": {
@@ -119,6 +120,7 @@ class NvflareOperator:
             reason=str(ended.get("error") or ended.get("status")),
             run=_fetched(ended, out),
             refused=too_many_refused(ended, agreement),
+            delivered=ended.get("delivered"),
         )
 
     def run_job(self, job: Path, watch: Watch, *, silos: Sequence[str] = ()) -> dict[str, Any]:
