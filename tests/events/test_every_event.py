@@ -67,6 +67,8 @@ SEEN = {
     "release": _TRAIL,
     "roster.changed": _START,
     "round.committed": _JOB,
+    "run.delivered": "parties/test_delivery.py::test_it_is_in_the_logs_and_the_silos_audit_trail",
+    "run.received": "parties/test_delivery.py::test_it_is_in_the_logs_and_the_silos_audit_trail",
     "server.serving": _START,
     "server.started": _START,
     "server.stopped": _START,

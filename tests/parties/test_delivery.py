@@ -107,7 +107,14 @@ def test_a_silos_people_predict_report_and_audit_with_it(
     assert facts["model"] == (run.summary or {})["model_hash"]
 
 
-def test_it_is_in_the_silos_audit_trail(trained: DeliveringFederation) -> None:
+def test_it_is_in_the_logs_and_the_silos_audit_trail(
+    trained: DeliveringFederation, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="sumus")
+    trained.run(0)
+    (told,) = [each.happened for each in caplog.records if "run.delivered" in each.getMessage()]
+    assert told.received == trained.roster.names
+    assert told.missing == ()
     reading = read_trail(trained.folder("silo-0"))
     (line,) = [link.body for link in reading.links if link.kind == "run.received"]
     run = RunFolder.open(held(trained, "silo-0"))
