@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumus.watching import LiveState
+from sumus.watching import Health, LiveState
 from sumus.watching.metrics import families_of
 from sumus.watching.state import Books, Connection, Costs, Measured, Part, Promise, Queued
 
@@ -30,6 +30,14 @@ def everything(watched: str) -> LiveState:
         connection=Connection(up=True, since=0.0),
         queue=(Queued(number=1, hash="", words="", state="waiting", done=0, rounds=1),),
         parts=(Part(name="vault", up=True, since=0.0),),
+        health=Health(
+            disk_free=1,
+            disk_size=2,
+            certificates_end=0.0,
+            backup_made=0.0,
+            broken=(),
+            runs_received=0,
+        ),
     )
 
 

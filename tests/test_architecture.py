@@ -157,6 +157,7 @@ ROOMS: dict[str, set[str]] = {
         "report",
         "runs",
     },
+    "alerting": {"errors", "files", "events", "watching"},
     "engines": {
         "errors",
         "randomness",
@@ -168,6 +169,7 @@ ROOMS: dict[str, set[str]] = {
         "parties",
         "runs",
         "watching",
+        "alerting",
     },
     "tuning": {
         "tasks",

@@ -30,7 +30,10 @@ _TRAIN = (
     "cli/test_train_command.py::test_a_private_run_shows_how_much_of_its_bound_each_round_spends"
 )
 _SILO = "engines/test_joining.py::test_a_silo_logs_when_it_is_let_in_and_when_its_engine_dies"
+_ALERT = "alerting/test_every_alert.py::test_it_is_silent_fires_once_and_ends"
 SEEN = {
+    "alert.cleared": _ALERT,
+    "alert.raised": _ALERT,
     "backup.made": "care/test_trail_of_backups.py::test_a_backup_and_a_restore_are_in_the_trail",
     "backup.restored": "care/test_trail_of_backups.py::test_a_backup_and_a_restore_are_in_the_trail",
     "build.changed": _TRAIL,
@@ -38,6 +41,9 @@ SEEN = {
     "control.refused": "engines/test_nvflare_control.py::test_a_payload_that_is_no_request_is_refused",
     "event.withheld": "events/test_files.py::test_a_process_logs_and_prints_into_one_file",
     "gate.refused": "engines/test_nvflare_gate.py::test_a_silo_hears_the_server_and_no_other_silo",
+    "hook.failed": (
+        "alerting/test_hook.py::test_one_that_hangs_is_ended_with_everything_it_started"
+    ),
     "identity.changed": _TRAIL,
     "job.ended": _JOB,
     "job.started": _JOB,

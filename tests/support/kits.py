@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
@@ -17,7 +18,7 @@ from sumus.engines.transport_keys import key_text, new_key
 from sumus.randomness import RandomSource
 from sumus.secagg import SERVER_NAME, Identity, Roster
 
-__all__ = ["bare_kit", "made_roster"]
+__all__ = ["bare_kit", "made_certificate", "made_roster"]
 
 
 def made_roster(names: Sequence[str], me: Identity) -> Roster:
@@ -45,14 +46,25 @@ def bare_kit(path: Path, party: str, roster: Roster) -> Path:
 @functools.cache
 def _transport() -> tuple[bytes, bytes]:
     """A transport key and a certificate of nobody in particular."""
-    key, name = new_key(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
+    return made_certificate(100)
+
+
+@functools.cache
+def _key() -> RSAPrivateKey:
+    """One for all certificates: making one takes a second at times."""
+    return new_key()
+
+
+def made_certificate(days: float) -> tuple[bytes, bytes]:
+    """The same, for so many days from now."""
+    key, name = _key(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name)
     certificate = (
         builder.public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + timedelta(days=100))
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=days))
         .sign(key, SHA256())
     )
     return key_text(key), certificate.public_bytes(Encoding.PEM)

@@ -22,6 +22,7 @@ from sumus.cli.federation_watch import (
 )
 from sumus.cli.finished_run import finished_page, measured_text
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, begin_log
+from sumus.cli.notifying import Notify, NotifyWhen
 from sumus.cli.options import (
     AsJson,
     Overrides,
@@ -184,6 +185,8 @@ def start_command(
     audit_to: AuditTo = None,
     watch: Watched = False,
     watch_port: WatchPort = 0,
+    notify: Notify = None,
+    alert: NotifyWhen = None,
 ) -> None:
     """Serve: runs until it is stopped, and starts the server again when it dies."""
     from sumus.engines import Kit, serve_kit
@@ -201,7 +204,9 @@ def start_command(
         say(remark)
     begin = partial(begin_log, log, log_level, log_format, audit_to)
     place = kit.path / "server.log"
-    with watched_server(watch, port=watch_port, say=say, kit=kit) as tended:
+    with watched_server(
+        watch, port=watch_port, say=say, kit=kit, notify=notify, when=alert
+    ) as tended:
         ended = serve_kit(
             kit,
             listen=listen,
@@ -258,6 +263,8 @@ def train_command(
     log_format: LogFormat = None,
     watch: Watched = False,
     watch_port: WatchPort = 0,
+    notify: Notify = None,
+    alert: NotifyWhen = None,
     set_: Overrides = None,
     json_: AsJson = False,
 ) -> None:
@@ -299,6 +306,10 @@ def train_command(
             agreement=agreement,
             name="this machine" if opened is None else str(opened.address),
             shown=shown,
+            notify=notify,
+            when=alert,
+            kit=opened,
+            out=out,
         ) as (told, watcher),
     ):
         heard = partial(_heard, told, delivered)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sumus.cli.notifying import Notify, NotifyWhen, looked_out, wants_notices
 from sumus.cli.terminal import screen
 from sumus.cli.watching import WatchPort, served
 from sumus.errors import StorageError
@@ -25,12 +26,15 @@ __all__ = ["watch_command", "watched_server", "watched_training_across"]
 def watch_command(
     kit: Annotated[Path, typer.Option(help="The operator's kit (kits/admin).")],
     watch_port: WatchPort = 0,
+    notify: Notify = None,
+    alert: NotifyWhen = None,
 ) -> None:
     """Serve a live page of the federation: runs until it is stopped, while the server comes and
     goes.
     """
     from sumus.cli.queue_progress import listed
     from sumus.engines import Kit, Looking, PlanQueue, until_stopped
+    from sumus.engines.health import operator_health
     from sumus.parties import ROSTER, read_rosters
     from sumus.watching import FederationWatcher, federation_board
 
@@ -50,7 +54,15 @@ def watch_command(
             watcher.follow.change(queue=listed(queue.entries()))
 
     try:
-        with until_stopped() as stopped, served(board, port=watch_port, say=say):
+        told = looked_out(
+            board,
+            notify,
+            alert,
+            party="operator",
+            process="watch",
+            health=operator_health(opened, Path()),
+        )
+        with until_stopped() as stopped, served(board, port=watch_port, say=say), told:
             Looking(operator, watcher, also=look_at_queue).until(stopped)
     finally:
         operator.close()
@@ -65,6 +77,10 @@ def watched_training_across(
     agreement: Agreement,
     name: str,
     shown: Watch,
+    notify: str | None,
+    when: Sequence[str] | None,
+    kit: Kit | None,
+    out: Path,
 ) -> Iterator[tuple[Watch, FederationWatcher | None]]:
     """Who is told the news of a training across machines: `shown`, and a live page where one is
     wanted, which says in the end how it ended.
@@ -72,10 +88,13 @@ def watched_training_across(
     Args:
         say: told where the page is.
         name: of the server.
+        notify: a command that is run for alerts; `when`: they are told.
+        kit: the operator's; `out`: where run folders go.
     """
-    if not wanted:
+    if not wanted and not wants_notices(notify):
         yield shown, None
         return
+    from sumus.engines.health import operator_health
     from sumus.watching import FederationWatcher, federation_board
 
     board = federation_board("operator", name)
@@ -98,7 +117,10 @@ def watched_training_across(
                 listening.clear()
                 say(f"the live page stands still: {type(error).__name__}: {error}")
 
-    with served(board, port=port, say=say):
+    page = served(board, port=port, say=say) if wanted else nullcontext()
+    health = operator_health(kit, out)
+    alerts = looked_out(board, notify, when, party="operator", process="train", health=health)
+    with page, alerts:
         try:
             yield both, watcher
         except BaseException as error:
@@ -108,19 +130,33 @@ def watched_training_across(
 
 @contextmanager
 def watched_server(
-    wanted: bool, *, port: int, say: Callable[[str], None], kit: Kit
+    wanted: bool,
+    *,
+    port: int,
+    say: Callable[[str], None],
+    kit: Kit,
+    notify: str | None,
+    when: Sequence[str] | None,
 ) -> Iterator[Callable[[KeptProcess], None]]:
     """What is told that the server's process is looked after: a live page, where one is wanted. Its
     address stays the same when the server is started again on the same port.
+
+    Args:
+        notify: a command that is run for alerts; `when`: they are told.
     """
-    if not wanted:
+    if not wanted and not wants_notices(notify):
         yield lambda process: None
         return
+    from sumus.engines.health import server_health
     from sumus.engines.watched_server import ServerWatch, server_board
     from sumus.watching import TOKEN_FILE
 
     board = server_board(kit)
-    with served(board, port=port, say=say, kept=kit.state / TOKEN_FILE):
+    kept = kit.state / TOKEN_FILE
+    page = served(board, port=port, say=say, kept=kept) if wanted else nullcontext()
+    health = server_health(kit)
+    alerts = looked_out(board, notify, when, party="server", process="start", health=health)
+    with page, alerts:
         watch = ServerWatch(kit, board)
         watch.start()
         yield watch.tended

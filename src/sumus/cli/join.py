@@ -12,6 +12,7 @@ from rich.console import Console
 
 from sumus.cli.approving import show_plan
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, leave_log
+from sumus.cli.notifying import Notify, NotifyWhen, leave_notify
 from sumus.cli.passphrases import PassphraseFile
 from sumus.cli.terminal import screen
 from sumus.cli.watching import Watch, WatchPort
@@ -88,6 +89,8 @@ def join_command(
     ] = None,
     watch: Watch = False,
     watch_port: WatchPort = 0,
+    notify: Notify = None,
+    alert: NotifyWhen = None,
     new_ledger: Annotated[
         bool,
         typer.Option(
@@ -197,6 +200,7 @@ def join_command(
     relaying = _separated(console, user, kit, [path for path in secret if path is not None])
     console.print(f"joining; logs and refusals in {member.vault}", soft_wrap=True)
     leave_log(log, log_level, log_format, audit_to)
+    leave_notify(notify, alert)
     page = watch_port if watch else None
     command = silo_command(kit, member.vault, user=relaying, watch_port=page)
     if member.passphrase is not None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sumus.cli.logs import LogFile, LogFormat, LogLevel, begin_log
+from sumus.cli.notifying import Notify, NotifyWhen
 from sumus.cli.options import (
     AsJson,
     MaxEpsilon,
@@ -81,6 +82,8 @@ def train_command(
     report: Annotated[bool, typer.Option(help="Write report.html into the run folder.")] = True,
     watch: Watch = False,
     watch_port: WatchPort = 0,
+    notify: Notify = None,
+    alert: NotifyWhen = None,
     log: LogFile = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
@@ -149,6 +152,8 @@ def train_command(
             say=lambda line: console.print(line, highlight=False, soft_wrap=True, markup=False),
             options=options,
             simulated=seed is not None,
+            notify=notify,
+            when=alert,
         ) as watchers,
         Progress(*columns, console=console, disable=json_ or not animates(console)) as bar,
     ):

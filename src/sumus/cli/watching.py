@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sumus.cli.notifying import looked_out, wants_notices
+
 if TYPE_CHECKING:
     from sumus.runs import RunOptions
-    from sumus.watching import Board, LivePage, TrainingWatcher
+    from sumus.watching import Board, Health, LivePage, TrainingWatcher
 
 __all__ = ["Watch", "WatchPort", "served", "watched_training"]
 
@@ -60,6 +62,8 @@ def watched_training(
     say: Callable[[str], None],
     options: RunOptions,
     simulated: bool,
+    notify: str | None = None,
+    when: Sequence[str] | None = None,
 ) -> Iterator[tuple[TrainingWatcher, ...]]:
     """The callback of a run that is watched, none if nobody asks for it; its page goes with the
     block, after it has said how the run ended.
@@ -67,8 +71,9 @@ def watched_training(
     Args:
         say: told where the page is.
         simulated: the noise comes from a public seed.
+        notify: a command that is run for alerts; `when`: they are told.
     """
-    if not wanted:
+    if not wanted and not wants_notices(notify):
         yield ()
         return
     from sumus.books import RunFolder
@@ -85,9 +90,25 @@ def watched_training(
         policy=options.policy,
         before=() if stored is None else stored.rounds(),
     )
-    with served(board, port=port, say=say):
+    page = served(board, port=port, say=say) if wanted else nullcontext()
+    health = _training_health(options.root)
+    told = looked_out(board, notify, when, party="operator", process="train", health=health)
+    with page, told:
         try:
             yield (watcher,)
         except BaseException as error:
             watcher.ends(error)
             raise
+
+
+def _training_health(root: Path) -> Callable[[], Health]:
+    """Where a run in this process writes to, and whether the ledgers of its organisation hold."""
+    from sumus.books import Ledger, state_directory
+    from sumus.engines.health import MachineHealth
+
+    def ledgers() -> bool:
+        for ledger in Ledger.all():
+            ledger.verify()
+        return True
+
+    return MachineHealth(places=(root, state_directory()), books={"ledger": ledgers})

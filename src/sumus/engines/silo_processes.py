@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sumus.engines.kit import Kit
 from sumus.engines.processes import KeptProcess, NewLines, until_stopped
@@ -42,6 +43,9 @@ from sumus.events import (
 )
 from sumus.files import FolderLock
 
+if TYPE_CHECKING:
+    from sumus.watching import Board
+
 __all__ = ["keep_silo", "relay_command", "require_free", "silo_command", "vault_command"]
 
 SOCKET = "vault"
@@ -50,6 +54,8 @@ _NOT_FOR_THE_ENGINE = ("SUMUS_STATE", "SUMUS_DATA", "CREDENTIALS_DIRECTORY")
 _LONGEST_FOLDER = 100
 _LONGEST_LINE = 2000
 _WATCH = "--watch-port="
+_NOTIFY, _WHEN = "SUMUS_NOTIFY", "SUMUS_ALERT"
+"""Variables of `alerting`, for this process alone."""
 
 
 def silo_command(
@@ -200,23 +206,37 @@ def _handed(vault: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _watched(kit: Path, vault: Path, port: int | None) -> Iterator[Callable[..., None]]:
-    """A live page for the silo's own people, where one is wanted; its address stays the same when
-    the silo is started again on the same port.
+    """A live page for the silo's own people, where one is wanted, and a command that is run for
+    alerts, where there is one; the page's address stays the same when the silo is started again on
+    the same port.
     """
-    if port is None:
+    command, when = os.environ.pop(_NOTIFY, ""), os.environ.pop(_WHEN, "")
+    if port is None and not command:
         yield lambda **processes: None
         return
+    from sumus.alerting import Hook, Lookout, Thresholds, command_of
+    from sumus.engines.health import silo_health
     from sumus.engines.watched_silo import SiloWatch, silo_board
-    from sumus.watching import TOKEN_FILE, LivePage, kept_token
 
     opened = Kit.open(kit, "silo")
     board = silo_board(opened.party)
-    kept = vault / TOKEN_FILE
-    with LivePage(board, token=kept_token(kept), port=port) as page:
-        _say(f"live    {page.told_address(kept, terminal=sys.stdout.isatty())}")
+    hook = None if not command else Hook(command_of(command), party="silo", process="join")
+    limits, health = Thresholds.of_environment(when), silo_health(opened, vault)
+    page = contextlib.nullcontext() if port is None else _page(board, vault, port)
+    with page, Lookout(board, told=hook, limits=limits, health=health):
         watch = SiloWatch(opened, vault, board)
         watch.start()
         yield watch.tended
+
+
+@contextlib.contextmanager
+def _page(board: Board, vault: Path, port: int) -> Iterator[None]:
+    from sumus.watching import TOKEN_FILE, LivePage, kept_token
+
+    kept = vault / TOKEN_FILE
+    with LivePage(board, token=kept_token(kept), port=port) as page:
+        _say(f"live    {page.told_address(kept, terminal=sys.stdout.isatty())}")
+        yield
 
 
 def _say(line: str) -> None:

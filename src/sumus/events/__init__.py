@@ -27,10 +27,13 @@ from sumus.files.doors import door
 if TYPE_CHECKING:
     from sumus.events.catalogue import (
         EVENTS as EVENTS,
+        AlertCleared as AlertCleared,
+        AlertRaised as AlertRaised,
         BackupMade as BackupMade,
         BackupRestored as BackupRestored,
         ControlRefused as ControlRefused,
         GateRefused as GateRefused,
+        HookFailed as HookFailed,
         JobEnded as JobEnded,
         JobStarted as JobStarted,
         LedgerBegun as LedgerBegun,
@@ -86,10 +89,10 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     catalogue=(
-        "EVENTS BackupMade BackupRestored ControlRefused GateRefused JobEnded JobStarted "
-        "LedgerBegun PlanApproved PlanWithdrawn ProcessFailed ProcessRestarted QueueSetAside "
-        "Refused RelayUnanswered Release RoundCommitted RunDelivered RunReceived ServerServing "
-        "ServerStarted ServerStopped "
+        "EVENTS AlertCleared AlertRaised BackupMade BackupRestored ControlRefused GateRefused "
+        "HookFailed JobEnded JobStarted LedgerBegun PlanApproved PlanWithdrawn ProcessFailed "
+        "ProcessRestarted QueueSetAside Refused RelayUnanswered Release RoundCommitted "
+        "RunDelivered RunReceived ServerServing ServerStarted ServerStopped "
         "SiloConnected SiloRefused SumOpened TrainingEnded TrainingStarted VaultRetired "
         "VaultStarted VaultStopped"
     ),

@@ -329,6 +329,57 @@ class QueueSetAside(Event):
     reason: Spoken
 
 
+# -- alerts
+
+
+@event("alert.raised", at="server silo operator", level=logging.WARNING)
+class AlertRaised(Event):
+    """Something that somebody should be told of has begun, or has happened; `says` in the table of
+    alerts what it is.
+    """
+
+    alert: Word
+    severity: Level
+    plan: Digest | None = None
+    silo: Name | None = None
+    round: Count | None = None
+    stage: Word | None = None
+    part: Word | None = None
+    count: Count | None = None
+    percent: Count | None = None
+    days: Count | None = None
+    free: Count | None = None
+    seconds: Seconds | None = None
+
+
+@event("alert.cleared", at="server silo operator")
+class AlertCleared(Event):
+    """It has ended."""
+
+    alert: Word
+    severity: Level
+    plan: Digest | None = None
+    silo: Name | None = None
+    round: Count | None = None
+    stage: Word | None = None
+    part: Word | None = None
+    count: Count | None = None
+    percent: Count | None = None
+    days: Count | None = None
+    free: Count | None = None
+    seconds: Seconds | None = None
+
+
+@event("hook.failed", at="server silo operator", level=logging.WARNING)
+class HookFailed(Event):
+    """The command of `--notify` could not be run, failed, or took too long; the alert is in the
+    log.
+    """
+
+    cause: Word
+    status: Count | None = None
+
+
 # -- every process
 
 
@@ -388,6 +439,7 @@ _ALL: tuple[type[Event], ...] = (
     *(JobStarted, JobEnded, GateRefused, ControlRefused),
     *(RoundCommitted, RunDelivered, RunReceived),
     *(TrainingStarted, TrainingEnded, QueueSetAside),
+    *(AlertRaised, AlertCleared, HookFailed),
     *(ProcessRestarted, ProcessFailed, LogLost, EventWithheld, LibrarySaid, Output),
 )
 EVENTS: Mapping[str, type[Event]] = MappingProxyType({each.name: each for each in _ALL})

@@ -6,7 +6,7 @@ that shows it.
 
 | module | has |
 |---|---|
-| `state` | `LiveState`: everything that may be shown; what has no place in it cannot be |
+| `state`, `health` | `LiveState`: everything that may be shown; what has no place in it cannot be |
 | `history` | the rounds, thinned while they come |
 | `board` | where whoever runs something posts, and readers read |
 | `following` | what is told of a run, folded into the next state |
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         federation_board as federation_board,
     )
     from sumus.watching.following import Following as Following, RoundTold as RoundTold
+    from sumus.watching.health import BOOKS as BOOKS, Health as Health
     from sumus.watching.listener import LivePage as LivePage
     from sumus.watching.state import (
         MOST_LISTED as MOST_LISTED,
@@ -60,6 +61,7 @@ __getattr__, __dir__, __all__ = door(
     books="LedgerReader",
     federation="FederationWatcher federation_board",
     following="Following RoundTold",
+    health="BOOKS Health",
     listener="LivePage",
     state="MOST_LISTED Connection LiveState Part Queued Result short",
     training="TrainingWatcher training_board",

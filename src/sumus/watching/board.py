@@ -10,8 +10,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
+from sumus.watching.health import Health
 from sumus.watching.state import LiveState
 
 __all__ = ["Board"]
@@ -40,6 +42,7 @@ class Board:
     ) -> None:
         self._changed, self._encoding = threading.Condition(), threading.Lock()
         self._state, self._version = state, 1
+        self._health = state.health
         self._encoded: tuple[int, bytes] = (0, b"")
         self._closed = False
         self._patience, self._clock = patience_seconds, clock
@@ -71,12 +74,23 @@ class Board:
         self._beat = self._clock()
 
     def post(self, state: LiveState) -> None:
-        """Put the next state down."""
+        """Put the next state down; the machine's health is another poster's, and stays."""
         self.beat()
         with self._changed:
-            if state != self._state:
-                self._state, self._version = state, self._version + 1
-                self._changed.notify_all()
+            self._put(
+                state if state.health == self._health else replace(state, health=self._health)
+            )
+
+    def post_health(self, health: Health) -> None:
+        """Put down how the machine is; no sign of life of the loop that posts."""
+        with self._changed:
+            self._health = health
+            self._put(replace(self._state, health=health))
+
+    def _put(self, state: LiveState) -> None:
+        if state != self._state:
+            self._state, self._version = state, self._version + 1
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Nothing follows: readers who wait go home."""

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from sumus import __version__
 from sumus.watching.board import Board
+from sumus.watching.health import BOOKS, Health
 from sumus.watching.state import QUEUED, STAGES, Books, LiveState, Promise
 
 __all__ = ["Exposition", "families_of"]
@@ -112,6 +113,36 @@ def families_of(state: LiveState, *, alive: bool) -> Iterator[Metric]:
             again.add_metric([part.name], part.restarts)
         yield running
         yield again
+    if state.health is not None:
+        yield from _health(state.health)
+
+
+def _health(health: Health) -> Iterator[Metric]:
+    for name, text, value in (
+        ("sumus_disk_free_bytes", "Free where the party writes to.", health.disk_free),
+        ("sumus_disk_size_bytes", "Of that disk.", health.disk_size),
+        (
+            "sumus_certificates_end_timestamp_seconds",
+            "When the first of the kit's certificates ends, Unix time.",
+            health.certificates_end,
+        ),
+        (
+            "sumus_backup_made_timestamp_seconds",
+            "When the vault was backed up last, Unix time; 0: never.",
+            health.backup_made,
+        ),
+        ("sumus_runs_received", "Runs that were handed to the silo.", health.runs_received),
+    ):
+        if value is not None:
+            yield _gauge(name, text, value)
+    if health.broken is not None:
+        broken = GaugeMetricFamily(
+            "sumus_book_broken", "Whether a chain does not hold, or lacks lines.", labels=["book"]
+        )
+        for book in BOOKS:
+            broken.add_metric([book], float(book in health.broken))
+        yield broken
+    yield _counter("sumus_clock_jumps", "Times that the clock was set.", health.clock_jumps)
 
 
 def _silos(state: LiveState) -> Iterator[Metric]:

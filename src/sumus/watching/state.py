@@ -13,6 +13,7 @@ from typing import Any, final
 
 from sumus.errors import StorageError
 from sumus.files import from_json, plain_json
+from sumus.watching.health import Health
 
 __all__ = [
     "ENDED",
@@ -351,6 +352,7 @@ class LiveState:
         lost_rounds, refused: how many there were in all; the lists have the latest.
         queue: plans that run one after the other.
         remarks: what whoever runs it should know.
+        health: of the machine that it runs on.
     """
 
     watched: str
@@ -383,6 +385,7 @@ class LiveState:
     result: Result | None = None
     queue: tuple[Queued, ...] = ()
     remarks: tuple[str, ...] = ()
+    health: Health | None = None
     form: int = 1
 
     def __post_init__(self) -> None:
