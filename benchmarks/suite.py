@@ -32,6 +32,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("noise", "draws of integer noise"),
     Benchmark("accounting", "calibration of noise"),
+    Benchmark("many_silos", "accounts of silos that differ"),
     Benchmark("gradients", "clipped sums of per-record gradients"),
     Benchmark("secagg", "secure sums", full=("--full",)),
     Benchmark("federation", "one round of Fashion-MNIST"),

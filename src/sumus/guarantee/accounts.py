@@ -36,6 +36,7 @@ from sumus.guarantee.per_silo import (
     analyses_of,
     distinct_silos,
     headline,
+    headline_of,
     headlines,
     kind_of,
     participant_epsilon,
@@ -269,15 +270,17 @@ def account_of(design: NoiseDesign) -> Account:
             f'training.algorithm "{plan.training.algorithm}" adds no noise: there is no guarantee. Use "convex-pass", '
             '"split-noise" or "dp-sgd".'
         )
-    per_kind = {kind_of(silo): analyses_of(design, silo) for silo in distinct_silos(design)}
-    worst = max(per_kind.values(), key=lambda analyses: headline(analyses, plan).epsilon)
-    head = headline(worst, plan)
+    kinds = distinct_silos(design)
+    differing = kinds if len(kinds) > 1 else ()
+    epsilons = {kind_of(silo): headline_of(design, silo).epsilon for silo in differing}
+    worst = max(differing, key=lambda silo: epsilons[kind_of(silo)]) if differing else kinds[0]
+    analyses = analyses_of(design, worst)
+    head = headline(analyses, plan)
     if not math.isfinite(head.epsilon):
         raise GuaranteeError(
             f"no finite ε can be certified at δ = {plan.privacy.delta:g} with so little noise. Add "
             "noise."
         )
-    per_silo = {silo.name: headline(per_kind[kind_of(silo)], plan).epsilon for silo in design.silos}
     units = protected_units(plan)
     return Account(
         epsilon=head.epsilon,
@@ -292,8 +295,8 @@ def account_of(design: NoiseDesign) -> Account:
         neighbours=neighbours(plan),
         trust=trust_of(plan, head.name),
         releases=_releases(plan),
-        analyses=tuple(worst),
-        epsilon_per_silo=per_silo if len(per_kind) > 1 else {},
+        analyses=tuple(analyses),
+        epsilon_per_silo={silo.name: epsilons[kind_of(silo)] for silo in design.silos if differing},
         target_epsilon=plan.privacy.epsilon,
         tuning_epsilon=search_epsilon([design]) if searched else None,
         metrics_epsilon=metrics_epsilon(plan, search=searched) if measured else None,
@@ -385,7 +388,7 @@ def search_epsilon(candidates: Sequence[NoiseDesign], *, known: int = 0) -> floa
         own = design.mechanism.inexactness()
         drawn = drawn.or_worse(own)
         for silo in distinct_silos(design):
-            head = headline(analyses_of(design, silo, known=known), design.plan)
+            head = headline_of(design, silo, known=known)
             dearest = max(dearest, head.epsilon)
             curves.append(
                 renyi_values(release_of(head.name, design.setting(silo, known=known)), ORDERS)
