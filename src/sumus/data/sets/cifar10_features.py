@@ -130,6 +130,14 @@ PREPARED_FEATURES: Final = {
             levelled=_levelled,
         ),
         PreparedFeatures(
+            "cifar10-features-224",
+            "the same at 224 pixels",
+            pixels=224,
+            width=_POOLED,
+            stages=False,
+            levelled=_levelled,
+        ),
+        PreparedFeatures(
             "cifar10-stages",
             "the same at 224 pixels, with two middle stages",
             pixels=224,
