@@ -36,6 +36,7 @@ BENCHMARKS = (
     Benchmark("gradients", "clipped sums of per-record gradients"),
     Benchmark("secagg", "secure sums", full=("--full",)),
     Benchmark("federation", "one round of Fashion-MNIST"),
+    Benchmark("whole_runs", "runs from beginning to end"),
     Benchmark("cold_start", "from the command to something seen"),
     Benchmark("sizes", "parameters of a model"),
     Benchmark("tables", "rows of a table"),

@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -212,9 +213,9 @@ class TrainingPlan:
             self.as_table(), sort_keys=True, separators=(",", ":"), allow_nan=False
         ).encode()
 
-    @property
+    @cached_property
     def hash(self) -> str:
-        """SHA-256 of the canonical bytes, in hexadecimal."""
+        """SHA-256 of the canonical bytes, in hexadecimal; every message asks for it."""
         return hashlib.sha256(_HASH_DOMAIN.encode() + b"\0" + self.canonical).hexdigest()
 
     # -- derived public numbers

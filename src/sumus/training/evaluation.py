@@ -216,8 +216,9 @@ def _in_chunks(
         outputs = measured.isolated_outputs() if chunk is None else measured.plain_outputs(chunk)
         padding = -len(y) % outputs.chunk if outputs.fixed else 0
         x = kind.cast(stored)
-        x = torch.cat([x, x.new_zeros(padding, *x.shape[1:])])
-        y = torch.cat([y, y.new_zeros(padding, *y.shape[1:])])
+        if padding:
+            x = torch.cat([x, x.new_zeros(padding, *x.shape[1:])])
+            y = torch.cat([y, y.new_zeros(padding, *y.shape[1:])])
         starts = range(0, len(x), outputs.chunk)
         parts = [
             told(outputs, x[start : start + outputs.chunk], y[start : start + outputs.chunk])

@@ -46,7 +46,7 @@ __all__ = [
     "units_of",
 ]
 
-_AT_ONCE = 8192  # records whose features are in memory twice
+_AT_ONCE = 1 << 18  # numbers of records whose features are in memory twice: few enough for caches
 
 
 @final
@@ -107,7 +107,8 @@ class PublicFeatures:
     def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
         """Features of all records; besides the result, memory for a few of them at once."""
         out = np.empty((len(records), *self.shape), dtype=np.float32)
-        at_once = self.mapping.batch * max(1, _AT_ONCE // self.mapping.batch)
+        batches = _AT_ONCE // (self.mapping.batch * max(1, math.prod(self.shape)))
+        at_once = self.mapping.batch * max(1, batches)
         for start in range(0, len(records), at_once):
             x = self.mapping(records[start : start + at_once])
             if self.bound is not None:
