@@ -248,6 +248,7 @@ PINNED = {
         "with_columns",
     ],
     "sumus.errors": [
+        "AccessError",
         "DataError",
         "EngineError",
         "GuaranteeError",

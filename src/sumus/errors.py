@@ -10,6 +10,7 @@
     │   ├── PeerProtocolError     the other side sent bytes or claims that cannot be accepted
     │   └── RoundAborted          too few silos are left to finish the round safely
     ├── StorageError          a checkpoint, record or ledger cannot be read or written        (exit 5)
+    │   └── AccessError       ... because it is closed to this user, or open to another       (exit 7)
     └── EngineError           a distributed engine is missing, unreachable or misconfigured   (exit 6)
 
 A message is one line: what was given, the rule it breaks, and what to do.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "AccessError",
     "DataError",
     "EngineError",
     "GuaranteeError",
@@ -108,6 +110,12 @@ class StorageError(SumusError):
     """A file of ours cannot be read, written or trusted."""
 
     exit_code = 5
+
+
+class AccessError(StorageError):
+    """A file of ours is closed to the user of this process, or open to somebody it must not be."""
+
+    exit_code = 7
 
 
 class EngineError(SumusError):

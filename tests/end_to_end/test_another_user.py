@@ -31,8 +31,8 @@ from sumus.engines import FederationFolder
 from sumus.engines.processes import PartyProcesses, free_port
 from sumus.parties import agree_on, vault_folder
 from sumus.plan import TrainingPlan
+from support.other_users import NOBODY, open_to
 
-NOBODY = 65534
 HOSTILE = Path(__file__).parent / "hostile"
 CONSORTIUM = Path(__file__).parents[2] / "examples" / "consortium" / "plan.toml"
 GUARDED, *OTHERS = SILOS = ["Bergen", "Graz", "Leuven"]
@@ -43,39 +43,6 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of another user"),
 ]
 
-READABLE = """
-set -e
-place=$(mktemp -d)
-mount --bind {prefix} $place
-mount -t tmpfs -o mode=755 none {hidden}
-mkdir -p {prefix}
-mount --bind $place {prefix}
-exec "$@"
-"""
-
-
-def as_nobody() -> list[str]:
-    """What a command begins with so that this Python runs for every user: nothing, or, where it is
-    installed below a closed folder, a view of the disk in which the way to it is open.
-    """
-    probe = [sys.executable, "-I", "-c", "import numpy"]
-    options = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
-    try:
-        subprocess.run(probe, check=True, capture_output=True, **options)
-    except (OSError, subprocess.CalledProcessError):
-        prefix = Path(sys.base_prefix)
-        hidden = next(each for each in reversed(prefix.parents) if not each.stat().st_mode & 0o001)
-        script = READABLE.format(prefix=prefix, hidden=hidden)
-        command = ["unshare", "--mount", "sh", "-c", script, "sh"]
-        change = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-        tried = subprocess.run(
-            [*command, *change, *probe], capture_output=True, text=True, check=False
-        )
-        if tried.returncode:
-            pytest.skip(f"another user cannot run this Python ({tried.stderr.strip()[-200:]})")
-        return command
-    return []
-
 
 def sumus(*words: object) -> list[str]:
     return [sys.executable, "-m", "sumus", *map(str, words)]
@@ -85,7 +52,7 @@ class Federation:
     """Three hospitals with their own files; `GUARDED` joins with --user nobody."""
 
     def __init__(self, root: Path) -> None:
-        self.root, prefix = root, as_nobody()
+        self.root, prefix = root, open_to()
         text = CONSORTIUM.read_text().replace('"Leuven", "Oulu", "Padova"', '"Leuven"')
         text = text.replace("[2000, 2000, 2000, 2000, 2000]", "[2000, 2000, 2000]")
         text = text.replace("silos = 5", "silos = 3").replace("rounds = 12", "rounds = 6")

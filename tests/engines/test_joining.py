@@ -4,7 +4,6 @@ and what they refuse in one line.
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import os
 import pwd
@@ -24,7 +23,7 @@ pytest.importorskip("nvflare")
 from books.test_ledger import made_entry
 from sumus.books import Ledger
 from sumus.cli import main
-from sumus.engines import FederationFolder, UnixUser, train_across, write_units
+from sumus.engines import FederationFolder, UnixUser, train_across
 from sumus.engines.engine import Outcome, told_outcome
 from sumus.engines.processes import free_port
 from sumus.errors import DataError, EngineError, StorageError
@@ -33,8 +32,10 @@ from sumus.files import FolderLock
 from sumus.parties import SiloState, vault_folder
 from support.local_federation import plan
 from support.loggers import logged
+from support.service_manager import read_unit, words as unit_words
 
 SILO = "silo-0"
+PARTS = ("vault", "relay")
 
 
 @pytest.fixture
@@ -264,72 +265,64 @@ def test_attack_have_root_give_a_file_away_through_a_link_in_the_kit(tmp_path: P
 # -- units
 
 
-def test_units_separate_two_users_and_are_as_systemd_wants_them(
+def test_units_separate_two_users(
     federation: FederationFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "units"
+    folder, received = tmp_path / "units", tmp_path / "received"
     assert main(words(federation, "--units", folder)) == DataError.exit_code
     assert "--units needs --user" in capsys.readouterr().err
-    assert main(words(federation, "--units", folder, "--user", "daemon")) == 0
+    apart = ["--units", folder, "--user", "daemon", "--received", received]
+    for option in (["--watch"], ["--notify", "/bin/true"], ["--alert", "budget_percent=90"]):
+        assert main(words(federation, *apart, *option)) == 2
+        assert f"{option[0]} is for a silo that this command starts" in capsys.readouterr().err
+    assert main(words(federation, *apart)) == 0
     told = capsys.readouterr().out
     assert "systemctl enable --now sumus-vault-silo-0.service sumus-relay-silo-0.service" in told
-    units = {}
-    for path in sorted(folder.iterdir()):
-        units[path.name] = parser = configparser.ConfigParser(strict=False, interpolation=None)
-        parser.optionxform = str  # type: ignore[assignment,method-assign]
-        parser.read(path)
-    assert sorted(units) == ["sumus-relay-silo-0.service", "sumus-vault-silo-0.service"]
-    relay, guarded = (units[name]["Service"] for name in sorted(units))
-    assert relay["User"] == "daemon" != guarded["User"]
-    for service in (relay, guarded):
-        assert service["ProtectSystem"] == "strict"
-        assert service["Restart"] == "always"
-        assert service["NoNewPrivileges"] == service["PrivateTmp"] == "yes"
-        assert "CapabilityBoundingSet" in service
-    assert guarded["PrivateNetwork"] == "yes"
-    assert guarded["RestrictAddressFamilies"] == "AF_UNIX"
+    vaults, relays = (read_unit(folder / f"sumus-{part}-silo-0.service") for part in PARTS)
+    (guarded,), (relay,) = vaults["Service"]["User"], relays["Service"]["User"]
+    assert relay == "daemon" != guarded
     path = "/run/sumus-silo-0/vault"
-    assert relay["Environment"].split()[0] == f"SUMUS_VAULT={path}"
-    assert guarded["ExecStart"].split()[-2:] == [path, "daemon"]
-    assert f"-{vault(federation)}" in relay["InaccessiblePaths"].split()
-    assert str(vault(federation)) not in relay["ReadWritePaths"]
-    if shutil.which("systemd-analyze") is not None:
-        checked = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", *map(str, sorted(folder.iterdir()))],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        ours = [line for line in checked.stderr.splitlines() if "sumus-" in line]
-        assert not ours, ours
+    assert f"SUMUS_VAULT={path}" in relays["Service"]["Environment"]
+    assert vaults["Service"]["ExecStart"][0].split()[-2:] == [path, "daemon"]
+    assert f"-{vault(federation)}" in relays["Service"]["InaccessiblePaths"][0].split()
+    assert str(vault(federation)) not in relays["Service"]["ReadWritePaths"][0]
+    assert received.is_dir()
+    assert str(received) in vaults["Service"]["ReadWritePaths"][0].split()
+    assert str(received) not in relays["Service"]["ReadWritePaths"][0]
 
 
-@pytest.mark.parametrize("name", ["with space", "a%b", 'quo"te', "dollar$"])
-def test_units_name_any_folder(federation: FederationFolder, tmp_path: Path, name: str) -> None:
-    place = tmp_path / name
-    place.mkdir()
-    write_units(
-        tmp_path / "units",
-        kit=federation.kit(SILO),
-        vault=place,
-        ledgers=place,
-        records=None,
-        user="nobody",
-    )
-    text = (tmp_path / "units" / "sumus-vault-silo-0.service").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("ReadWritePaths=")]
-    assert "%b" not in line.replace("%%b", "")
-    broken = tmp_path / "a\nb"
-    broken.mkdir()
-    with pytest.raises(DataError, match="has a line break"):
-        write_units(
-            tmp_path / "units",
-            kit=federation.kit(SILO),
-            vault=broken,
-            ledgers=broken,
-            records=None,
-            user="nobody",
-        )
+def test_units_of_server_and_operator_are_written_instead_of_serving(
+    federation: FederationFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    units = ["--units", str(tmp_path / "units")]
+    start = ["federation", "start", str(federation.folder)]
+    watch = ["federation", "watch", "--kit", str(federation.kit("admin"))]
+    if os.getuid() == 0:  # who owns the kits here
+        for command in (start, [*watch, "--watch-port", "8765"]):
+            assert main([*command, *units]) == DataError.exit_code
+            assert "a service does not run as root" in capsys.readouterr().err
+    for command in (start, watch):
+        assert main([*command, "--user", "daemon"]) == 2
+        assert "--user is for --units" in capsys.readouterr().err
+    assert main([*watch, *units, "--user", "daemon"]) == 2
+    assert "--watch-port must be given with --units" in capsys.readouterr().err
+    told = ["--watch", "--watch-port", "8765", "--log-level", "debug", "--audit-to", "syslog"]
+    listen = ["--listen", "127.0.0.2"]
+    alert = ["--notify", "/bin/true 1 2", "--alert", "budget_percent=90"]
+    assert main([*start, *units, "--user", "daemon", *listen, *told, *alert]) == 0
+    page_words = [*watch, *units, "--watch-port", "8766", *alert]
+    assert main([*page_words, "--user", "sumus-nobody"]) == 0
+    said = capsys.readouterr().out
+    assert "useradd --system --no-create-home --shell /usr/sbin/nologin sumus-nobody" in said
+    assert f"chown -hR daemon {federation.kit('server').resolve()}" in said
+    server = read_unit(tmp_path / "units" / "sumus-server.service")["Service"]
+    line = unit_words(server["ExecStart"][0])
+    kit = str(federation.kit("server").resolve())
+    assert line[line.index(kit) :] == [kit, *listen, *told[3:], *told[:3], *alert]
+    page = read_unit(tmp_path / "units" / "sumus-watch.service")["Service"]
+    kept = federation.state("admin").resolve() / "watch.token"
+    assert unit_words(page["ExecStart"][0])[-6:] == ["--token-file", str(kept), *alert]
+    assert not is_held(federation.kit("server"))
 
 
 # -- the server

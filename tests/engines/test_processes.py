@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sumus.engines.processes import OwnedProcess
+from sumus.engines.processes import KeptProcess, OwnedProcess
+from sumus.events import Piped
 from support.loggers import logged
 
 CHILD = "import time; print('up', flush=True); time.sleep(60)"
@@ -90,3 +92,56 @@ def test_a_process_is_taken_down_with_what_it_started(tmp_path: Path, end: str) 
     assert not process.running
     wait_for(lambda: not alive(grandchild.pid))
     assert process.descendants() == []
+
+
+# -- one that hangs
+
+SIGNS = """
+import sys, time
+from sumus.service import Signs
+signs = Signs.of_environment()
+print('here', flush=True)
+for _ in range(int(sys.argv[1])):
+    signs.turned(ready=True)
+    time.sleep(0.01)
+time.sleep(600)
+"""
+
+
+def tended(kept: KeptProcess, seconds: float, *, until: Callable[[], bool]) -> bool:
+    """Look after a process; returns whether it came to that."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        kept.tend()
+        if until():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
+    log = Piped(logging.NullHandler())
+    kept = KeptProcess([sys.executable, "-c", SIGNS, "3"], log=log, patience_seconds=0.5)
+    try:
+        assert tended(kept, 60.0, until=lambda: kept.ready)
+        first = kept.pid
+        assert tended(kept, 60.0, until=lambda: bool(kept.why))
+        assert kept.why == "it hung"
+        assert kept.code == -signal.SIGKILL
+        assert not psutil.pid_exists(first)
+        assert tended(kept, 60.0, until=lambda: kept.restarts == 1 and kept.ready)
+    finally:
+        kept.stop()
+
+
+def test_a_process_that_never_spoke_is_left_alone(tmp_path: Path) -> None:
+    """An engine of another release may give no signs."""
+    log = Piped(logging.NullHandler())
+    kept = KeptProcess([sys.executable, "-c", SIGNS, "0"], log=log, patience_seconds=0.0)
+    try:
+        assert tended(kept, 60.0, until=lambda: bool([*log]))
+        assert not tended(kept, 0.5, until=lambda: bool(kept.why))
+        assert kept.running
+        assert not kept.ready
+    finally:
+        kept.stop()

@@ -19,7 +19,8 @@ from sumus.errors import DataError, PeerProtocolError, StorageError
 from sumus.events import read_trail
 from sumus.files import receive_sized, send_sized
 from sumus.parties import SecureSum, ServerParty, listen, open_party
-from sumus.parties.vault import most_bytes, uid_of
+from sumus.parties.vault import _LOOK_SECONDS, _MESSAGE_SECONDS, most_bytes, uid_of
+from sumus.service import PATIENCE_SECONDS
 from support.local_federation import QUICK, LocalFederation, federation_of_folders
 from support.vaults import VaultInThread
 
@@ -235,7 +236,7 @@ def test_a_folder_is_served_by_one_process_that_cannot_be_read_by_its_own_user(
             second = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=60.0
             )
-            assert second.returncode == 1
+            assert second.returncode == StorageError.exit_code
             assert second.stderr.splitlines()[-1] == (
                 f"error: {folder} is in use by another process. Wait until it ends, or stop it."
             )
@@ -280,3 +281,10 @@ def test_pieces_arrive_as_they_were_sent_and_never_above_their_bound() -> None:
         send_sized(left, b"four", seconds=1.0)
         with pytest.raises(PeerProtocolError, match="a message of 4 bytes is longer"):
             receive_sized(right, most=3, seconds=1.0)
+
+
+def test_attack_a_slow_relay_has_the_watchdog_end_the_vault() -> None:
+    """It may be as slow as the vault's patience lets it, in sending and in taking: signs of life come
+    before and after.
+    """
+    assert 2.0 * _MESSAGE_SECONDS + _LOOK_SECONDS < PATIENCE_SECONDS

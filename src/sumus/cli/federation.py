@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -11,17 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from sumus.cli.federation_deliver import deliver_command, show_delivered
-from sumus.cli.federation_watch import (
-    watch_command,
-    watched_server,
-    watched_training_across,
-)
+from sumus.cli.federation_start import start_command
+from sumus.cli.federation_watch import watch_command, watched_training_across
 from sumus.cli.finished_run import finished_page, measured_text
-from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, begin_log
+from sumus.cli.logs import LogFile, LogFormat, LogLevel, begin_log
 from sumus.cli.notifying import Notify, NotifyWhen
 from sumus.cli.options import (
     AsJson,
@@ -34,7 +29,7 @@ from sumus.cli.options import (
 from sumus.cli.renewal import renew_command
 from sumus.cli.terminal import screen
 from sumus.cli.watching import Watch as Watched, WatchPort
-from sumus.engines import DEFAULT_ENGINE, ENGINES, REQUEST, TRANSPORT_KEY
+from sumus.engines import DEFAULT_ENGINE, ENGINES, REQUEST
 from sumus.errors import EngineError, PlanError
 
 if TYPE_CHECKING:
@@ -55,6 +50,7 @@ federation_app = typer.Typer(
 
 
 federation_app.command("renew")(renew_command)
+federation_app.command("start")(start_command)
 federation_app.command("watch")(watch_command)
 federation_app.command("deliver")(deliver_command)
 
@@ -161,72 +157,6 @@ def _show_kits(
         "next: copy each kit to its party; `sumus federation start` on the server, `sumus join KIT "
         "…` at every silo"
     )
-
-
-@federation_app.command("start")
-def start_command(
-    folder: Annotated[Path, typer.Argument(help="The server's kit, or the folder of `init`.")],
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the one interface to listen on. Omitted: the loopback if the kits say "
-            "localhost, otherwise every interface."
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"server{TRANSPORT_KEY}, if server{REQUEST} was sent to the coordinator."
-        ),
-    ] = None,
-    log: LogFile = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    audit_to: AuditTo = None,
-    watch: Watched = False,
-    watch_port: WatchPort = 0,
-    notify: Notify = None,
-    alert: NotifyWhen = None,
-) -> None:
-    """Serve: runs until it is stopped, and starts the server again when it dies."""
-    from sumus.engines import Kit, serve_kit
-
-    if listen is not None:
-        _require_interface(listen)
-    within, console = folder / "kits" / "server", Console(stderr=True)
-
-    def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
-
-    kit = Kit.open(within if within.is_dir() else folder, "server")
-    remark = kit.engine.complete(kit.path, SERVER, tls_key, write=True)
-    if remark is not None:
-        say(remark)
-    begin = partial(begin_log, log, log_level, log_format, audit_to)
-    place = kit.path / "server.log"
-    with watched_server(
-        watch, port=watch_port, say=say, kit=kit, notify=notify, when=alert
-    ) as tended:
-        ended = serve_kit(
-            kit,
-            listen=listen,
-            log=lambda: begin(party="server", process="start", by_default=place)[0],
-            say=say,
-            tended=tended,
-        )
-    raise typer.Exit(ended)
-
-
-def _require_interface(address: str) -> None:
-    try:
-        ipaddress.IPv4Address(address)
-    except ValueError:
-        raise PlanError(
-            "--listen",
-            address,
-            "must be the IPv4 address of an interface of this machine",
-            "For example 127.0.0.1, or the address that the silos reach.",
-        ) from None
 
 
 @federation_app.command("train")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sumus.cli.notifying import Notify, NotifyWhen, looked_out, wants_notices
+from sumus.cli.notifying import Notify, NotifyWhen, looked_out, notify_options, wants_notices
 from sumus.cli.terminal import screen
 from sumus.cli.watching import WatchPort, served
-from sumus.errors import StorageError
+from sumus.errors import PlanError, StorageError
 
 if TYPE_CHECKING:
     from sumus.engines import Kit, Watch
@@ -28,6 +28,18 @@ def watch_command(
     watch_port: WatchPort = 0,
     notify: Notify = None,
     alert: NotifyWhen = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="Keeps the page's token, so that its address stays the same."),
+    ] = None,
+    units: Annotated[
+        Path | None,
+        typer.Option(help="Write a unit for systemd into this folder instead of serving."),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(help="With --units: Unix user of the service. Omitted: the kit's owner."),
+    ] = None,
 ) -> None:
     """Serve a live page of the federation: runs until it is stopped, while the server comes and
     goes.
@@ -36,9 +48,15 @@ def watch_command(
     from sumus.engines import Kit, Looking, PlanQueue, until_stopped
     from sumus.engines.health import operator_health
     from sumus.parties import ROSTER, read_rosters
+    from sumus.service import Signs
     from sumus.watching import FederationWatcher, federation_board
 
     opened, console = Kit.open(kit, "admin"), screen()
+    if units is not None or user is not None:
+        told_to = notify_options(notify, alert)
+        _write_unit(opened, watch_port, token_file, units, user, told_to)
+        return
+    signs = Signs.of_environment()
     there = (opened.state / ROSTER).is_file()
     names = read_rosters(opened.state).current.names if there else ()
     board = federation_board("operator", str(opened.address), patience_seconds=120.0)
@@ -62,10 +80,41 @@ def watch_command(
             process="watch",
             health=operator_health(opened, Path()),
         )
-        with until_stopped() as stopped, served(board, port=watch_port, say=say), told:
-            Looking(operator, watcher, also=look_at_queue).until(stopped)
+        with (
+            until_stopped() as stopped,
+            served(board, port=watch_port, say=say, kept=token_file) as page,
+            told,
+        ):
+            signs.turned(f"live page on port {page.port}", ready=True)
+            Looking(operator, watcher, also=look_at_queue).until(stopped, signs)
+            signs.stopping()
     finally:
         operator.close()
+
+
+def _write_unit(
+    kit: Kit,
+    port: int,
+    token_file: Path | None,
+    units: Path | None,
+    user: str | None,
+    more: Sequence[str],
+) -> None:
+    """The service of a page whose address stays the same: it needs a port and a token of its own."""
+    from sumus.engines import write_watch_unit
+    from sumus.watching import TOKEN_FILE
+
+    if units is None:
+        raise PlanError(
+            "--user", user, "is for --units", "Start it as that user: sudo -u NAME sumus …"
+        )
+    if port == 0:
+        raise PlanError(
+            "--watch-port", port, "must be given with --units", "For example --watch-port 8765."
+        )
+    kept = (token_file or kit.state / TOKEN_FILE).resolve()
+    options = ["--watch-port", str(port), "--token-file", str(kept), *more]
+    typer.echo("\n".join(write_watch_unit(units, kit=kit, user=user, options=options)))
 
 
 @contextmanager

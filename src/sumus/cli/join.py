@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sumus.cli.approving import show_plan
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, leave_log
-from sumus.cli.notifying import Notify, NotifyWhen, leave_notify
+from sumus.cli.notifying import Notify, NotifyWhen, leave_notify, refuse_notices
 from sumus.cli.passphrases import PassphraseFile
 from sumus.cli.terminal import screen
 from sumus.cli.watching import Watch, WatchPort
@@ -87,6 +87,14 @@ def join_command(
         Path | None,
         typer.Option(help="Write units for systemd into this folder instead of starting."),
     ] = None,
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare",
+            help="Write the vault, approve the plans, and end: vault and relay are started "
+            "otherwise, for example in containers.",
+        ),
+    ] = False,
     watch: Watch = False,
     watch_port: WatchPort = 0,
     notify: Notify = None,
@@ -134,6 +142,8 @@ def join_command(
     )
     from sumus.plan import TrainingPlan
 
+    if units is not None or prepare:
+        refuse_notices(watch=watch, notify=notify, alert=alert)
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault, passphrase_file)
     if not check:
         from sumus.engines import require_free
@@ -192,9 +202,13 @@ def join_command(
             ledgers=state_directory(),
             records=records,
             user=user,
+            received=received,
             protected=member.passphrase is not None,
         )
         console.print("\n".join(written), soft_wrap=True, markup=False)
+        return
+    if prepare:
+        console.print(f"prepared; the vault is {member.vault}", soft_wrap=True, markup=False)
         return
     secret = [member.vault, state_directory(), records, identity]
     relaying = _separated(console, user, kit, [path for path in secret if path is not None])

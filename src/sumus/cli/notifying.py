@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sumus.errors import PlanError
+
 if TYPE_CHECKING:
     from sumus.alerting import Lookout
     from sumus.watching import Board, Health
 
-__all__ = ["Notify", "NotifyWhen", "leave_notify", "looked_out", "wants_notices"]
+__all__ = [
+    "Notify",
+    "NotifyWhen",
+    "leave_notify",
+    "looked_out",
+    "notify_options",
+    "refuse_notices",
+    "wants_notices",
+]
 
 Notify = Annotated[
     str | None,
@@ -65,6 +75,30 @@ def looked_out(
     hook = None if not text else Hook(command_of(text), party=party, process=process)
     with Lookout(board, told=hook, limits=limits, health=health) as lookout:
         yield lookout
+
+
+def notify_options(notify: str | None, when: Sequence[str] | None) -> list[str]:
+    """The same options for a command line that is written down, checked."""
+    from sumus.alerting import VARIABLE, Thresholds, command_of
+
+    text = notify or os.environ.get(VARIABLE)
+    Thresholds.parse(when or ())
+    if text:
+        command_of(text)
+    command = ["--notify", text] if text else []
+    return [*command, *(word for limit in when or () for word in ("--alert", limit))]
+
+
+def refuse_notices(**options: object) -> None:
+    """Refuse what only a process that keeps vault and engine can do, where there will be none."""
+    for name, value in options.items():
+        if value:
+            raise PlanError(
+                f"--{name}",
+                value,
+                "is for a silo that this command starts, not for --units or --prepare",
+                "Leave it out; `sumus doctor SILO --json` is for monitors.",
+            )
 
 
 def leave_notify(notify: str | None, when: Sequence[str] | None) -> None:

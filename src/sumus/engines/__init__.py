@@ -4,8 +4,10 @@
 the folder of whoever makes kits, `kit` one of them, `transport_keys` keys and certificate requests
 of the parties. A silo is two processes (`silo_processes`): its
 vault, which no engine enters, and the engine's own (`carrier`), which relays bytes to it (`relay`)
-and may run as another user (`unix_user`, `units`). `server_job` is what the server does in one job,
-`training` goes from job to job, `plan_queue` and `queue_running` from plan to plan, `on_this_machine` brings up a whole federation, `processes` keeps
+and may run as another user (`unix_user`) or as a service of its own (`relaying`; `units` and
+`unit_file` write what systemd reads). `server_job` is what the server does in one job,
+`training` goes from job to job, `plan_queue` and `queue_running` from plan to plan,
+`on_this_machine` brings up a whole federation, `processes` keeps
 processes alive, `serving` the server's. `live_file` and `presence` are what a server's own process
 says to whoever watches it.
 """
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         engine_named as engine_named,
     )
     from sumus.engines.relay import Relay as Relay
+    from sumus.engines.relaying import relay_arguments as relay_arguments
     from sumus.engines.serving import serve_kit as serve_kit
     from sumus.engines.silo_processes import (
         require_free as require_free,
@@ -56,7 +59,11 @@ if TYPE_CHECKING:
         new_request as new_request,
         requests_in as requests_in,
     )
-    from sumus.engines.units import write_units as write_units
+    from sumus.engines.units import (
+        write_server_unit as write_server_unit,
+        write_units as write_units,
+        write_watch_unit as write_watch_unit,
+    )
     from sumus.engines.unix_user import UnixUser as UnixUser
     from sumus.engines.watched import Looking as Looking
 
@@ -73,11 +80,12 @@ __getattr__, __dir__, __all__ = door(
     queue_running="QueueRunner QueueWatcher",
     registry="DEFAULT_ENGINE ENGINES engine_named",
     relay="Relay",
+    relaying="relay_arguments",
     serving="serve_kit",
     silo_processes="require_free silo_command",
     training="deliver_across train_across",
     transport_keys="new_request requests_in",
-    units="write_units",
+    units="write_server_unit write_units write_watch_unit",
     unix_user="UnixUser",
     watched="Looking",
 )

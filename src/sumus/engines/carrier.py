@@ -30,4 +30,5 @@ if __name__ == "__main__":
     try:
         become_engine(Path(sys.argv[1]))
     except SumusError as error:
-        sys.exit(f"error: {error}")
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)

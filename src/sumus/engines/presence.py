@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import final
 
 from sumus.engines.kit import STATE_FOLDER
+from sumus.service import Signs
 
 __all__ = ["PresenceFile", "read_presence"]
 
@@ -33,10 +34,14 @@ class PresenceFile:
     Args:
         kit: the server's.
         heard: silo → Unix time of its last sign of life.
+        signs: of the process, given when `heard` has answered: it waits for the engine's own lock.
     """
 
-    def __init__(self, kit: Path, heard: Callable[[], Mapping[str, float]]) -> None:
+    def __init__(
+        self, kit: Path, heard: Callable[[], Mapping[str, float]], *, signs: Signs | None = None
+    ) -> None:
         self._path, self._heard = kit / STATE_FOLDER / _FILE, heard
+        self._signs = signs or Signs()
         self._since: dict[str, float] = {}
 
     def start(self) -> None:
@@ -45,7 +50,9 @@ class PresenceFile:
 
     def write(self, now: float) -> None:
         """Once, as it is at a moment."""
-        there = [name for name, when in self._heard().items() if now - when < _SILENT_SECONDS]
+        heard = self._heard()
+        self._signs.turned(ready=True)
+        there = [name for name, when in heard.items() if now - when < _SILENT_SECONDS]
         self._since = {name: self._since.get(name, now) for name in there}
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps({"at": now, "silos": self._since}))

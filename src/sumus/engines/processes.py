@@ -20,6 +20,7 @@ from typing import Any, Self, final
 import psutil  # type: ignore[import-untyped]
 
 from sumus.events import Piped, ProcessRestarted, tell
+from sumus.service import PATIENCE_SECONDS, Heard, Signs
 
 __all__ = [
     "KeptProcess",
@@ -62,6 +63,7 @@ class OwnedProcess:
         environment: added to this process's own.
         without: variables that it does not get.
         given: what it reads from its standard input; None: nothing.
+        heard: takes its signs of life; None: nobody does.
         options: of `subprocess.Popen`, such as the user.
     """
 
@@ -73,10 +75,14 @@ class OwnedProcess:
         environment: Mapping[str, str] | None = None,
         without: Collection[str] = (),
         given: bytes | None = None,
+        heard: Heard | None = None,
         **options: Any,
     ) -> None:
         inherited = {name: value for name, value in os.environ.items() if name not in without}
-        sealed = log.variables if isinstance(log, Piped) else {}
+        sealed = dict(log.variables) if isinstance(log, Piped) else {}
+        if heard is not None:
+            sealed |= heard.variables
+            options["pass_fds"] = heard.inherited
         with contextlib.ExitStack() as opened:
             self._process = subprocess.Popen(
                 list(command),
@@ -90,6 +96,8 @@ class OwnedProcess:
                 preexec_fn=end_with_parent,
                 **options,
             )
+        if heard is not None:
+            heard.begun()
         if isinstance(log, Piped) and self._process.stdout is not None:
             log.drain(self._process.stdout)
         if given is not None and self._process.stdin is not None:
@@ -103,6 +111,11 @@ class OwnedProcess:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        """With which it ended, minus the signal that ended it; None while it runs."""
+        return self._process.poll()
 
     def descendants(self) -> list[psutil.Process]:
         """Everything it has started that still runs."""
@@ -178,18 +191,30 @@ class PartyProcesses:
 
 @final
 class KeptProcess:
-    """A process that is started again when it dies, after a pause that grows to half a minute while
-    it dies early.
+    """A process that is started again when it dies or hangs, after a pause that grows to half a
+    minute while it dies early.
 
     Args:
         command: what to run.
         log: takes in what it prints.
+        patience_seconds: one that has given signs of life, and then none for so long, hangs.
         options: of `OwnedProcess`.
     """
 
-    def __init__(self, command: Sequence[str], *, log: Piped, **options: Any) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Piped,
+        patience_seconds: float = PATIENCE_SECONDS,
+        **options: Any,
+    ) -> None:
         self._command, self._log, self._options = command, log, options
+        self._patience = patience_seconds
         self._child: OwnedProcess | None = None
+        self._heard: Heard | None = None
+        self.why = ""
+        self.code: int | None = None
         self._began = self._not_before = 0.0
         self._pause = 1.0
         self._starts, self._changed = 0, time.time()
@@ -214,22 +239,37 @@ class KeptProcess:
         """How often it was started again."""
         return max(0, self._starts - 1)
 
+    @property
+    def ready(self) -> bool:
+        """Whether it runs and has said that it can do its work."""
+        return self.running and self._heard is not None and self._heard.ready
+
     def tend(self) -> bool:
-        """Start it if it is not running and its pause is over; returns whether it has just
-        ended.
+        """Start it if it is not running and its pause is over; returns whether it has just ended:
+        `why` says by what, `code` with which code.
         """
-        if self._child is not None and self._child.running:
+        hangs = self._hangs()
+        if self._child is not None and self._child.running and not hangs:
             return False
         now, ended = time.monotonic(), self._child is not None
         if self._child is not None:
+            if hangs:
+                self._child.kill()
             self._child.stop()  # what it has started
+            self.code = self._child.code
+            self.why = "it hung" if hangs else self._log.last
             self._child, self._changed = None, time.time()
             self._pause = 1.0 if now - self._began > _LONG_SECONDS else min(2 * self._pause, 30.0)
             self._not_before = now + self._pause
         elif now >= self._not_before:
             self._began = now
             self._starts, self._changed = self._starts + 1, time.time()
-            self._child = OwnedProcess(self._command, log=self._log, **self._options)
+            if self._heard is not None:
+                self._heard.close()
+            self._heard = Heard()
+            self._child = OwnedProcess(
+                self._command, log=self._log, heard=self._heard, **self._options
+            )
         return ended
 
     def stop(self) -> None:
@@ -237,6 +277,15 @@ class KeptProcess:
         if self._child is not None:
             self._child.stop()
             self._child = None
+        if self._heard is not None:
+            self._heard.close()
+            self._heard = None
+
+    def _hangs(self) -> bool:
+        if self._child is None or self._heard is None:
+            return False
+        silent = self._heard.silent_seconds()
+        return silent is not None and silent > self._patience
 
 
 @final
@@ -290,13 +339,15 @@ def supervise(
     log: Piped,
     told: Callable[[str], None] = lambda line: None,
     watch: Callable[[KeptProcess], None] = lambda process: None,
+    signs: Signs | None = None,
 ) -> int:
-    """Run a command until this process is asked to stop, and start it again when it dies.
+    """Run a command until this process is asked to stop, and start it again when it dies or hangs.
 
     Args:
         log: takes in what it prints.
         told: called with every line that it prints.
         watch: called several times a second with the process that is kept.
+        signs: of this process; `watch` gives them.
     """
     kept = KeptProcess(command, log=log)
     with until_stopped() as stopped:
@@ -309,5 +360,7 @@ def supervise(
                 for line in log:
                     told(line)
         finally:
+            if signs is not None:
+                signs.stopping()
             kept.stop()
     return 0

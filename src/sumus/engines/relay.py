@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import final
 
 from sumus.errors import EngineError, PeerProtocolError
@@ -51,6 +52,11 @@ class Relay:
                 "`sumus join`."
             )
         return cls(path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the vault's socket is where it should be; nobody is asked."""
+        return Path(self._path).is_socket()
 
     def handle(self, message: bytes) -> bytes | None:
         """The vault's answer to one message of the server."""

@@ -14,6 +14,7 @@ from sumus.events import Piped, ServerServing, ServerStarted, ServerStopped, tel
 from sumus.files import FolderLock, build_of, read_bytes
 from sumus.parties import notice_server, server_trail
 from sumus.secagg import Identity
+from sumus.service import Signs
 
 __all__ = ["serve_kit"]
 
@@ -38,6 +39,7 @@ def serve_kit(
         say: told what whoever started it should know.
         tended: told several times a second that the server's process is looked after.
     """
+    signs = Signs.of_environment()
     with FolderLock(kit.path):
         hosts = {"127.0.0.1", kit.address.host, *([] if listen is None else [listen])}
         if _is_open(hosts, kit.address.port):
@@ -55,10 +57,16 @@ def serve_kit(
                 serving.append(True)
                 tell(ServerServing())
                 say(f"serving at {kit.address}")
+            if not process.running and process.why:
+                signs.turned("the engine ended and is started again", ready=False)
+            elif serving:
+                signs.turned(f"serving at {kit.address}", ready=True)
+            else:
+                signs.turned()
 
         lines = log()
         with _in_the_trail(kit):
-            return supervise(command, log=Piped(lines), watch=watch)
+            return supervise(command, log=Piped(lines), watch=watch, signs=signs)
 
 
 @contextlib.contextmanager

@@ -42,11 +42,19 @@ from sumus.events import (
     tell,
 )
 from sumus.files import FolderLock
+from sumus.service import Signs, exit_code_of
 
 if TYPE_CHECKING:
     from sumus.watching import Board
 
-__all__ = ["keep_silo", "relay_command", "require_free", "silo_command", "vault_command"]
+__all__ = [
+    "keep_silo",
+    "relay_command",
+    "relay_service_command",
+    "require_free",
+    "silo_command",
+    "vault_command",
+]
 
 SOCKET = "vault"
 _NOT_FOR_THE_ENGINE = ("SUMUS_STATE", "SUMUS_DATA", "CREDENTIALS_DIRECTORY")
@@ -88,6 +96,13 @@ def relay_command(kit: Path) -> list[str]:
     return _python("sumus.engines.carrier", str(kit.resolve()))
 
 
+def relay_service_command(kit: Path) -> list[str]:
+    """The command line of the service that keeps the engine's process where the vault is a service
+    of its own.
+    """
+    return _python("sumus.engines.relaying", str(kit.resolve()))
+
+
 def _python(module: str, *arguments: str) -> list[str]:
     # -P: no module is looked for in the working directory, which may be somebody else's
     return [sys.executable, "-P", "-u", "-m", module, *arguments]
@@ -124,7 +139,7 @@ def keep_silo(
         "engine": log_file(vault / "engine.log", party="relay", process="engine"),
     }
     guards, carries = Piped(files["vault"]), Piped(files["engine"])
-    refusals = NewLines(vault / "refusals.log")
+    refusals, signs = NewLines(vault / "refusals.log"), Signs.of_environment()
     with until_stopped() as stopped, _runtime_folder(user) as runtime:
         path = runtime / SOCKET
         guarded = KeptProcess(vault_command(vault, path, user=name), log=guards, given=passphrase)
@@ -141,7 +156,7 @@ def keep_silo(
             while not stopped():
                 if guarded.tend():
                     tell(ProcessRestarted(child="vault"))
-                    say(f"the vault ended ({guards.last}) and is started again")
+                    say(f"the vault ended ({guarded.why}) and is started again")
                 begun = begun or _answers(path)
                 for line in carries:
                     if engine.CONNECTED in line:
@@ -149,12 +164,15 @@ def keep_silo(
                         say("connected to the server")
                 if begun and relaying.tend():
                     tell(ProcessRestarted(child="engine"))
-                    say(f"the engine ended ({carries.last}) and is started again")
+                    say(f"the engine ended ({relaying.why}) and is started again")
                 for line in refusals:
                     say(f"refused: {_reason(line)}")
                 tended(vault=guarded, relay=relaying)
+                both = guarded.ready and relaying.ready
+                signs.turned("vault and engine run" if both else "starting", ready=both)
                 time.sleep(0.2)
         finally:
+            signs.stopping()
             relaying.stop()
             guarded.stop()
             for file in files.values():
@@ -196,7 +214,8 @@ def _handed(vault: Path) -> bytes | None:
     """The passphrase that `sumus join` asked for; this process keeps it for the vault's next
     start, and its memory from others.
     """
-    from sumus.parties import handed_passphrase, needs_passphrase, seal_process
+    from sumus.parties import handed_passphrase, needs_passphrase
+    from sumus.service import seal_process
 
     if not needs_passphrase(vault):
         return None
@@ -266,4 +285,5 @@ if __name__ == "__main__":
         with _watched(*places, wanted[0] if wanted else None) as told:
             sys.exit(keep_silo(*places, user=account, passphrase=passphrase, say=_say, tended=told))
     except SumusError as error:
-        sys.exit(f"error: {error}")
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(exit_code_of(error))

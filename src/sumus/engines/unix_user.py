@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from sumus.errors import DataError, EngineError, StorageError
+from sumus.errors import AccessError, DataError, EngineError, StorageError
 
 __all__ = ["UnixUser"]
 
@@ -83,7 +83,7 @@ class UnixUser:
     def require_blind(self, paths: Sequence[Path]) -> None:
         """Refuse to go on if this user can read or enter any of these."""
         for path in self.readable(paths):
-            raise StorageError(
+            raise AccessError(
                 f"{path} is readable for user {self.name}, who runs the engine. Run: chmod -R "
                 f"go-rwx {path}"
             )
@@ -104,7 +104,7 @@ class UnixUser:
                 os.chown(name, self.uid, self.gid, dir_fd=descriptor, follow_symlinks=False)
             os.chown(descriptor, self.uid, self.gid)
         if not self.readable([kit / "kit.toml"]):
-            raise StorageError(
+            raise AccessError(
                 f"user {self.name}, who runs the engine, cannot reach {kit}. Move the kit to a "
                 f"folder that others may enter, for example /srv/sumus/{kit.name}."
             )

@@ -12,6 +12,7 @@ from sumus.engines.engine import Look, Operator
 from sumus.errors import EngineError, SumusError
 from sumus.parties import agree_on
 from sumus.plan import TrainingPlan
+from sumus.service import Signs
 
 if TYPE_CHECKING:
     from sumus.watching import FederationWatcher
@@ -64,12 +65,19 @@ class Looking:
         self._hear(look)
         return _LOOK_SECONDS if look.running else _IDLE_SECONDS
 
-    def until(self, stopped: Callable[[], bool]) -> None:
-        """Look until somebody says stop."""
+    def until(self, stopped: Callable[[], bool], signs: Signs | None = None) -> None:
+        """Look until somebody says stop.
+
+        Args:
+            signs: of the process, given by this loop.
+        """
+        signs = signs or Signs()
         while not stopped():
+            signs.turned()
             due = time.monotonic() + self.once()
             while not stopped() and time.monotonic() < due:
                 self._sleep(0.1)
+                signs.turned()
 
     def _hear(self, look: Look) -> None:
         news = look.news

@@ -383,7 +383,7 @@ class HookFailed(Event):
 # -- every process
 
 
-@event("process.restarted", at="server silo", level=logging.WARNING)
+@event("process.restarted", at="server silo relay", level=logging.WARNING)
 class ProcessRestarted(Event):
     """A process that this one keeps alive ended, and is started again."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FileLock as FileLock,
         FolderLock as FolderLock,
         append_durably as append_durably,
+        kind_of_failure as kind_of_failure,
         make_directory as make_directory,
         name_of_file as name_of_file,
         read_bytes as read_bytes,
@@ -64,8 +65,8 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     arrays="decode_arrays encode_arrays",
     atomic=(
-        "FileLock FolderLock append_durably make_directory name_of_file read_bytes "
-        "replace_atomically sync_directory"
+        "FileLock FolderLock append_durably kind_of_failure make_directory name_of_file "
+        "read_bytes replace_atomically sync_directory"
     ),
     build="build_of files_digest",
     chain="Chain Link",

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
-from sumus.errors import StorageError
+from sumus.errors import AccessError, StorageError
 
 __all__ = [
     "FileLock",
     "FolderLock",
     "append_durably",
+    "kind_of_failure",
     "name_of_file",
     "read_bytes",
     "replace_atomically",
@@ -30,6 +31,7 @@ __all__ = [
 _PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def write_failure(path: Path, error: OSError, *, kept: str) -> StorageError:
@@ -39,10 +41,15 @@ def write_failure(path: Path, error: OSError, *, kept: str) -> StorageError:
             f"{path} cannot be written: no space left for it ({error.strerror}). {kept} Free some "
             "space and try again."
         )
-    return StorageError(
+    return kind_of_failure(error)(
         f"{path} cannot be written: {error.strerror or error}. {kept} Check the path and its "
         "permissions."
     )
+
+
+def kind_of_failure(error: OSError) -> type[StorageError]:
+    """Whether a file is closed to this user, or something else is the matter."""
+    return AccessError if error.errno in _CLOSED else StorageError
 
 
 def read_bytes(path: Path, *, after: int = 0) -> bytes:
@@ -52,7 +59,7 @@ def read_bytes(path: Path, *, after: int = 0) -> bytes:
             file.seek(after)
             return file.read()
     except OSError as error:
-        raise StorageError(
+        raise kind_of_failure(error)(
             f"{path} cannot be read: {error.strerror or error}. Check the path and its permissions."
         ) from None
 
@@ -137,10 +144,13 @@ def make_directory(path: Path, *, fresh: bool = False) -> None:
     """Create a directory and its parents, durably; with `fresh` it must not exist yet
     (FileExistsError).
     """
+    there = path.is_dir()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(exist_ok=not fresh)
-        sync_directory(path.parent)
+        # what somebody else has made may lie in a folder that can be passed and not read
+        with contextlib.suppress(*([PermissionError] if there else [])):
+            sync_directory(path.parent)
     except FileExistsError:
         if fresh and path.parent.is_dir():
             raise
@@ -223,7 +233,7 @@ class FolderLock:
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise StorageError(
+            raise kind_of_failure(error)(
                 f"{self.path} cannot be opened: {error.strerror}. Check the path and its "
                 "permissions."
             ) from None

@@ -132,7 +132,7 @@ if TYPE_CHECKING:
         Vault as Vault,
         listen as listen,
         most_bytes as most_bytes,
-        seal_process as seal_process,
+        vault_arguments as vault_arguments,
     )
     from sumus.parties.watchers import SimulationMetrics as SimulationMetrics, Telling as Telling
     from sumus.parties.work import work_on as work_on
@@ -170,6 +170,6 @@ __getattr__, __dir__, __all__ = door(
     trail_audit="TrailAudit audit_server audit_vault noted_heads",
     trails="digest_of notice_server notice_vault server_trail silo_trail vault_memory",
     vanishing="DropOuts",
-    vault="Vault listen most_bytes seal_process",
+    vault="Vault listen most_bytes vault_arguments",
     watchers="SimulationMetrics Telling",
 )

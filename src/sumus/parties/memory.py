@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, final
 
-from sumus.errors import PeerProtocolError, StorageError
-from sumus.files import append_durably, read_bytes, replace_atomically
+from sumus.errors import AccessError, PeerProtocolError, StorageError
+from sumus.files import append_durably, kind_of_failure, read_bytes, replace_atomically
 from sumus.parties.approvals import ApprovedPlans
 from sumus.parties.restored import Restored
 from sumus.plan import TrainingPlan
@@ -412,11 +412,11 @@ def _private_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         mode = folder.stat().st_mode & 0o777
     except OSError as error:
-        raise StorageError(
+        raise kind_of_failure(error)(
             f"{folder} cannot be made: {error.strerror}. Check the path and its permissions."
         ) from None
     if mode & 0o077:
-        raise StorageError(
+        raise AccessError(
             f"{folder} must be closed to others (mode 700), has mode {mode:o}. Run: chmod 700 "
             f"{folder}"
         )

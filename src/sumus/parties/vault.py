@@ -11,21 +11,21 @@ SOCKET [RELAY]`.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import ctypes
 import os
 import pwd
-import resource
 import signal
 import socket
 import struct
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
 from sumus.books import Policy
-from sumus.errors import DataError, PeerProtocolError, StorageError, SumusError
+from sumus.errors import DataError, PeerProtocolError, SumusError
 from sumus.events import (
     LogChoice,
     ProcessFailed,
@@ -34,7 +34,13 @@ from sumus.events import (
     configure,
     tell,
 )
-from sumus.files import FolderLock, build_of, receive_sized, send_sized
+from sumus.files import (
+    FolderLock,
+    build_of,
+    kind_of_failure,
+    receive_sized,
+    send_sized,
+)
 from sumus.parties.agreement import Agreement, agree_on
 from sumus.parties.memory import SiloState
 from sumus.parties.parcel import piece_bytes
@@ -42,8 +48,9 @@ from sumus.parties.site import open_party
 from sumus.parties.trails import silo_trail
 from sumus.parties.unlocking import handed_passphrase
 from sumus.plan import TrainingPlan
+from sumus.service import Signs, exit_code_of, seal_process
 
-__all__ = ["Vault", "listen", "most_bytes", "seal_process", "serve_folder", "uid_of"]
+__all__ = ["Vault", "listen", "most_bytes", "serve_folder", "uid_of", "vault_arguments"]
 
 _MESSAGE_SECONDS = 60.0
 _WAITING = 64
@@ -51,7 +58,7 @@ _AROUND_BYTES = 64 << 10
 _SILO_BYTES = 4 << 10
 _LONGEST_PATH = 107
 """The most bytes that the path of a Unix socket may have."""
-_DUMPABLE = 4  # PR_SET_DUMPABLE
+_LOOK_SECONDS = 1.0
 
 
 def most_bytes(agreement: Agreement) -> int:
@@ -98,14 +105,26 @@ class Vault:
         self._policy = Policy.load(folder / "policy.toml")
         self._party = open_party(folder, agree=self._agreed, passphrase=passphrase)
 
-    def serve(self, listener: socket.socket) -> None:
-        """Answer one connection after the other until the listener is closed."""
+    def serve(self, listener: socket.socket, signs: Signs | None = None) -> None:
+        """Answer one connection after the other until the listener is closed.
+
+        Args:
+            signs: of the process, given by this very loop.
+        """
+        signs = signs or Signs()
+        listener.settimeout(_LOOK_SECONDS)
+        signs.turned("waits for the relay", ready=True)
         while True:
             try:
                 connection, _ = listener.accept()
+            except TimeoutError:
+                if listener.fileno() < 0:
+                    return
+                signs.turned()
+                continue
             except OSError:
                 return
-            with connection:
+            with connection, signs.working("answers a message"):
                 self._answer(connection)
 
     def close(self) -> None:
@@ -194,7 +213,7 @@ def listen(path: Path, *, uids: frozenset[int]) -> socket.socket:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise StorageError(
+        raise kind_of_failure(error)(
             f"{path} cannot be made: {error.strerror}. Check the folder and its permissions."
         ) from None
     finally:
@@ -206,15 +225,6 @@ def listen(path: Path, *, uids: frozenset[int]) -> socket.socket:
         path.chmod(0o666)  # who may speak is decided by the kernel's word on every connection
     listener.listen(_WAITING)
     return listener
-
-
-def seal_process() -> None:
-    """Keep this process's memory from others of the same user: no dump, no debugger, no /proc/…/mem
-    (Linux; elsewhere no dump).
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_DUMPABLE, 0, 0, 0, 0):
-        raise StorageError("this process cannot be closed to others. Check the kernel's settings.")
 
 
 def uid_of(user: str) -> int:
@@ -236,29 +246,50 @@ def serve_folder(folder: Path, path: Path, *, relay: str | None = None) -> None:
         path: of the socket.
         relay: Unix user of the engine's process; None: this one's.
     """
+    signs = Signs.of_environment()
     seal_process()
     passphrase = handed_passphrase(folder)
     uids = frozenset({os.getuid(), os.getuid() if relay is None else uid_of(relay)})
     with FolderLock(folder):
         vault, trail = Vault(folder, uids=uids, passphrase=passphrase), silo_trail(folder)
-        vault.most_bytes()  # agrees to the plans before anybody waits
+        with signs.working("agrees to its plans"):
+            vault.most_bytes()  # before anybody waits
         with listen(path, uids=uids) as listener:
             # whoever is asked to stop finishes the message that it answers
             signal.signal(signal.SIGTERM, lambda number, frame: listener.close())
             trail.append(VaultStarted(build=build_of()))
-            vault.serve(listener)
+            vault.serve(listener, signs)
+            signs.stopping()
+            path.unlink(missing_ok=True)
             trail.append(VaultStopped())
 
 
-if __name__ == "__main__":
+def vault_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """What the vault's command line says: `folder`, `socket` and `relay`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sumus.parties.vault", description="A silo's vault, as a process."
+    )
+    parser.add_argument("folder", type=Path, help="as `sumus join` wrote it")
+    parser.add_argument("socket", type=Path, help="where it listens")
+    parser.add_argument("relay", nargs="?", help="Unix user of the relay, by name or number")
+    return parser.parse_args(words)
+
+
+def _main(words: Sequence[str]) -> int:
+    given = vault_arguments(words)
     configure(LogChoice.of_environment(), party="silo", process="vault", by_default=True)
-    place = Path(sys.argv[1])
     try:
-        serve_folder(place, Path(sys.argv[2]), relay=next(iter(sys.argv[3:]), None))
-    except SumusError as error:
+        serve_folder(given.folder, given.socket, relay=given.relay)
+        return 0
+    except Exception as error:
         tell(ProcessFailed(cause=type(error).__name__))
-        sys.exit(f"error: {error}")
-    except Exception as error:  # its words may be a record's, and are for the silo's people only
-        tell(ProcessFailed(cause=type(error).__name__))
-        SiloState(place).log_refusal(traceback.format_exc())
-        sys.exit(f"error: the vault failed by {type(error).__name__}, see refusals.log.")
+        said = str(error)
+        if not isinstance(error, SumusError):  # its words may be a record's
+            SiloState(given.folder).log_refusal(traceback.format_exc())
+            said = f"the vault failed by {type(error).__name__}, see refusals.log."
+        sys.stderr.write(f"error: {said}\n")
+        return exit_code_of(error)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

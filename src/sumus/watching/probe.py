@@ -1,20 +1,28 @@
-"""Asks a live page whether it is well, for service managers: `python -m sumus.watching.probe
-http://127.0.0.1:PORT/readyz` ends with 0 if the answer is yes, else with 1.
+"""Asks whether a process is well, for service managers and containers:
+
+    python -m sumus.watching.probe http://127.0.0.1:PORT/readyz    a live page
+    python -m sumus.watching.probe FILE [readyz]                   a process with SUMUS_HEALTH=FILE
+
+It ends with 0 if the answer is yes, else with 1.
 """
 
 from __future__ import annotations
 
 import http.client
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["probe"]
+from sumus.service import is_well
+
+__all__ = ["main", "probe"]
 
 _SECONDS = 5.0
+_QUESTIONS = ("healthz", "readyz")
 
 
 def probe(address: str) -> int:
-    """0 if the answer is 200, 1 if it is another one or none."""
+    """0 if the answer of a live page is 200, 1 if it is another one or none."""
     parts = urlsplit(address)
     try:
         connection = http.client.HTTPConnection(
@@ -26,5 +34,17 @@ def probe(address: str) -> int:
         return 1
 
 
+def main(words: list[str]) -> int:
+    """Ask as the command line says; 2 if it says something else."""
+    match words:
+        case [address] if address.startswith("http://"):
+            return probe(address)
+        case [file] | [file, *_] if len(words) <= 2 and {*words[1:]} <= {*_QUESTIONS}:
+            return 0 if is_well(Path(file), ready="readyz" in words[1:]) else 1
+        case _:
+            sys.stderr.write(f"{__doc__}\n")
+            return 2
+
+
 if __name__ == "__main__":
-    sys.exit(probe(sys.argv[1]) if len(sys.argv) == 2 else 2)
+    sys.exit(main(sys.argv[1:]))

@@ -18,6 +18,7 @@ from sumus.engines.kit import Kit
 from sumus.engines.processes import end_with_parent, free_port
 from sumus.errors import EngineError
 from sumus.files import replace_atomically
+from sumus.service import Signs
 
 __all__ = ["run_server", "run_silo"]
 
@@ -33,7 +34,7 @@ def run_server(path: Path) -> int:
         *("--ssl-keyfile", str(path / "server.key"), "--enable-supernode-auth"),
         *("--database", str(path / "state.db"), "--disable-runtime-dependency-installation"),
     ]
-    process = _started(command, path)
+    signs, process = Signs.of_environment(), _started(command, path)
     nodes = registered(kit.state)
     for key in sorted((path / "nodes").glob("*.pub")):
         while key.stem not in nodes.values() and process.poll() is None:
@@ -43,7 +44,7 @@ def run_server(path: Path) -> int:
                 replace_atomically(kit.state / NODES, json.dumps(nodes).encode())
                 break
             time.sleep(_PAUSE_SECONDS)
-    return process.wait()
+    return _ended(process, signs)
 
 
 def run_silo(path: Path) -> int:
@@ -54,9 +55,18 @@ def run_silo(path: Path) -> int:
         *("--root-certificates", str(path / "ca.crt")),
         *("--auth-supernode-private-key", str(path / "node"), "--port"),
     ]
+    signs = Signs.of_environment()
     while True:
-        _started([*command, str(free_port())], path).wait()
+        _ended(_started([*command, str(free_port())], path), signs)
         time.sleep(_PAUSE_SECONDS)
+
+
+def _ended(process: subprocess.Popen[bytes], signs: Signs) -> int:
+    """Wait for a process; returns its code."""
+    while True:
+        signs.turned(ready=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=_PAUSE_SECONDS)
 
 
 def _started(command: list[str], kit: Path) -> subprocess.Popen[bytes]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, final
 from nvflare.private.fed.server.client_manager import ClientManager
 
 from sumus.engines.presence import PresenceFile
+from sumus.service import Signs
 
 __all__ = ["WatchedClients"]
 
@@ -19,10 +20,13 @@ class WatchedClients(ClientManager):  # type: ignore[misc]
     kit: ClassVar[Path | None] = None
     """The server's; None: nobody is told."""
 
+    signs: ClassVar[Signs | None] = None
+    """Of the server's process."""
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         if self.kit is not None:
-            PresenceFile(self.kit, self._heard).start()
+            PresenceFile(self.kit, self._heard, signs=self.signs).start()
 
     def _heard(self) -> dict[str, float]:
         with self.lock:

@@ -48,6 +48,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 
 from sumus.engines.nvflare.executor import TOPIC
 from sumus.events import GateRefused, tell
+from sumus.service import Signs
 
 __all__ = ["GatedCell", "Route", "on_interface", "takes"]
 
@@ -222,12 +223,24 @@ class GatedCell(Cell):  # type: ignore[misc]
     members: ClassVar[frozenset[str] | None] = None
     """The silos of the server's roster, who alone may connect to it."""
 
+    signs: ClassVar[Signs] = Signs()
+    """Of a silo's process: its engine asks the server for something every ten seconds, and whoever
+    waits for an answer in vain is alive too.
+    """
+
     def __init__(self, *args: Any, **options: Any) -> None:
         if self.interface is not None:
             options["root_url"] = [on_interface(url, self.interface) for url in options["root_url"]]
         super().__init__(*args, **options)
         self.core_cell.set_message_interceptor(self._refusal)
         self.core_cell.add_incoming_filter(channel="*", topic="*", cb=_uninvite)
+
+    def send_request(self, *args: Any, **options: Any) -> Any:
+        """See the engine, which finds this method by its name when it is called."""
+        try:
+            return self.__getattr__("send_request")(*args, **options)
+        finally:
+            self.signs.turned(ready=True)
 
     def _refusal(self, message: Any) -> Any:
         header = message.get_header

@@ -22,6 +22,7 @@ from sumus.engines.nvflare.gate import GatedCell
 from sumus.engines.nvflare.unaudited import NoAuditFile
 from sumus.errors import EngineError
 from sumus.events import PROCESS
+from sumus.service import Signs
 
 __all__ = ["SERVER", "SERVER_JOB", "SILO", "SILO_JOB", "stand_before"]
 
@@ -61,6 +62,7 @@ def stand_before(program: str) -> str:
 if __name__ == "__main__":
     name = sys.argv.pop(1)
     os.environ[PROCESS] = name  # in the lines of its log
+    GatedCell.signs = WatchedClients.signs = Signs.of_environment()
     if name == SERVER:
         from sumus.parties import read_rosters  # a silo's relay knows no party
 
