@@ -24,6 +24,7 @@ from typing import final
 
 from sumus.engines.engine import Address
 from sumus.engines.kit import ADMIN, SERVER, SERVER_KEY, STATE_FOLDER, write_kit_file
+from sumus.engines.kit_readme import write_readme
 from sumus.engines.registry import engine_named
 from sumus.errors import DataError, EngineError
 from sumus.files import make_directory
@@ -169,3 +170,4 @@ def finish_kit(
         path.touch(mode=0o600)
         path.write_text(identity.secret_text())
         os.chmod(path, 0o600)
+    write_readme(kit, party=party, engine=engine, address=address, roster=roster)

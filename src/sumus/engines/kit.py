@@ -2,7 +2,7 @@
 
 KIT/
   kit.toml            engine, party, address of the server
-  readme.txt          what to do with it
+  readme.txt          what is in it, what to do with it (`kit_readme`)
   sumus/              roster, proposed plan; in a trial the silo's key, until it joins; the server's
                       own key; mode 700
 
@@ -23,6 +23,7 @@ from sumus.files import parse_toml, toml_value
 
 __all__ = [
     "ADMIN",
+    "README",
     "SERVER",
     "SERVER_KEY",
     "STATE_FOLDER",
@@ -36,31 +37,14 @@ SERVER_KEY = "server.key"
 """The key that the server signs with, in its own state."""
 STATE_FOLDER = "sumus"
 """What a kit brings, and a server's own state; fixed, so that no message can name another."""
-_README = {
-    SERVER: "Serve it:\n\n    sumus federation start {kit}\n",
-    ADMIN: (
-        "See who is connected, train, and watch:\n\n    sumus federation status --kit {kit}\n"
-        "    sumus federation train PLAN --kit {kit}\n"
-        "    sumus federation watch --kit {kit}\n"
-    ),
-}
-_SILO_README = (
-    "Look at what it asks for, then join; the silo's key and records are never put in here:\n\n"
-    "    sumus join {kit} --data FILE --policy FILE --plan FILE --check\n"
-    "    sumus join {kit} --data FILE --policy FILE --plan FILE\n"
-)
+README = "readme.txt"
 
 
 def write_kit_file(kit: Path, *, engine: str, party: str, address: Address) -> None:
-    """Say whose kit it is, for which engine and server, and what to do with it."""
+    """Say whose kit it is, for which engine and server."""
     entries = {"engine": engine, "party": party, "server": str(address)}
     (kit / "kit.toml").write_text(
         "".join(f"{key} = {toml_value(value)}\n" for key, value in entries.items())
-    )
-    advice = _README.get(party, _SILO_README).format(kit=kit.name)
-    (kit / "readme.txt").write_text(
-        f"Kit of {party} in a federation of Sumus, server {address}.\n\n{advice}\n"
-        "Do not start it in any other way: scripts of the engine in this folder leave it open.\n"
     )
 
 
