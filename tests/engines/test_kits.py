@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ from sumus.engines.nvflare.kits import (
     server_command,
 )
 from sumus.engines.nvflare.launcher import GatedServerLauncher, RestartingLauncher
+from sumus.engines.nvflare.orphans import PARENT
 from sumus.errors import DataError, PlanError
 from sumus.parties import SiloState, Site, agree_on
 from sumus.parties.agreement import declared_facts
@@ -165,7 +167,10 @@ def test_a_partys_processes_speak_to_each_other_with_mutual_tls(
     }
 
 
-def test_a_party_is_started_with_the_gate_before_it(federation: FederationFolder) -> None:
+def test_a_party_is_started_with_the_gate_before_it(
+    federation: FederationFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PARENT, "")
     for command, program in (
         (client_command(federation.kit("silo-0")), "silo"),
         (server_command(federation.kit("server")), "server"),
@@ -178,6 +183,7 @@ def test_a_party_is_started_with_the_gate_before_it(federation: FederationFolder
     )
     words = RestartingLauncher().get_command({}, context).split()
     assert words[1:] == ["-m", "sumus.engines.nvflare.start", "silo-job", "-n", "1"]
+    assert os.environ[PARENT] == str(os.getpid())  # with whom the job's process ends
     words = GatedServerLauncher().get_command({}, context).split()
     assert words[1:] == ["-m", "sumus.engines.nvflare.start", "server-job", "-n", "1"]
     components = read(federation.kit("server") / "local" / "resources.json")["components"]

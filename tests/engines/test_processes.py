@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -145,3 +146,35 @@ def test_a_process_that_never_spoke_is_left_alone(tmp_path: Path) -> None:
         assert not kept.ready
     finally:
         kept.stop()
+
+
+def job_process(parent: int) -> subprocess.Popen[str]:
+    """A job's process of the engine, told who has started it."""
+    script = (
+        "from sumus.engines.nvflare.orphans import end_with_parent\n"
+        "end_with_parent()\n"
+        "print('begun', flush=True)\n"
+        "import time\n"
+        "time.sleep(120)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=os.environ | {"SUMUS_PARENT": str(parent)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_job_process_whose_site_died_before_it_began_does_not_hold_the_kit_for_ever() -> None:
+    """It has inherited the lock of the kit, so a silo that is started again would find it held."""
+    orphan, kept = job_process(parent=1), job_process(parent=os.getpid())
+    try:
+        assert orphan.wait(timeout=120.0) == 1
+        assert kept.stdout is not None
+        assert kept.stdout.readline() == "begun\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            kept.wait(timeout=1.2)  # the control: whose site lives goes on
+    finally:
+        for process in (orphan, kept):
+            process.kill()
+            process.communicate()

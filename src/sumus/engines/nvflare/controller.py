@@ -14,7 +14,6 @@ from nvflare.apis.signal import Signal
 from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.nvflare.driver import NvflareDriver
 from sumus.engines.nvflare.job_folders import tidy_server
-from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.server_job import ServerJob
 from sumus.files import replace_atomically
 from sumus.parties import Patience
@@ -61,7 +60,6 @@ class ServerController(Controller):  # type: ignore[misc]
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Answer questions about the progress from now on."""
-        end_with_parent()
         fl_ctx.get_engine().register_app_command(PROGRESS, self._progress)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:

@@ -13,7 +13,6 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.relay import Relay
 
 __all__ = ["BODY", "TOPIC", "SiloExecutor"]
@@ -33,7 +32,6 @@ class SiloExecutor(Executor):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Listen while the job runs."""
         if event_type == EventType.START_RUN:
-            end_with_parent()
             fl_ctx.get_engine().register_aux_message_handler(
                 topic=TOPIC, message_handle_func=self._handle
             )

@@ -7,6 +7,7 @@ round.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, final
 
@@ -16,6 +17,7 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 
 from sumus.engines.nvflare import start
+from sumus.engines.nvflare.orphans import PARENT
 
 __all__ = ["GatedServerLauncher", "RestartingHandle", "RestartingLauncher"]
 
@@ -86,3 +88,4 @@ class GatedServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
 def _run_ours(program: str, fl_ctx: Any) -> None:
     arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
     arguments[JobProcessArgs.EXE_MODULE] = ("-m", f"{start.__name__} {program}")
+    os.environ[PARENT] = str(os.getpid())

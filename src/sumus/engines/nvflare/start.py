@@ -19,6 +19,7 @@ from sumus.engines.kit import STATE_FOLDER
 from sumus.engines.nvflare.clients import WatchedClients
 from sumus.engines.nvflare.control import SiloAgent
 from sumus.engines.nvflare.gate import GatedCell
+from sumus.engines.nvflare.orphans import end_with_parent
 from sumus.engines.nvflare.unaudited import NoAuditFile
 from sumus.errors import EngineError
 from sumus.events import PROCESS
@@ -63,6 +64,8 @@ if __name__ == "__main__":
     name = sys.argv.pop(1)
     os.environ[PROCESS] = name  # in the lines of its log
     GatedCell.signs = WatchedClients.signs = Signs.of_environment()
+    if name in (SERVER_JOB, SILO_JOB):
+        end_with_parent()  # before the engine begins: it would wait for its site for ever
     if name == SERVER:
         from sumus.parties import read_rosters  # a silo's relay knows no party
 
