@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 from collections.abc import Mapping
@@ -103,9 +104,13 @@ def software_versions() -> dict[str, str]:
         "platform": f"{platform.system()} {platform.machine()}",
         "sumus": __version__,
     }
-    for name in _VERSIONED:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    found = {name: _installed(name) for name in _VERSIONED}
+    return versions | {name: number for name, number in found.items() if number is not None}
+
+
+@functools.cache  # of a process: its packages are loaded once
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

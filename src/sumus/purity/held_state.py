@@ -6,7 +6,8 @@
 
 Walked are the attributes of all submodules, hooks, what functions close over and take by default,
 the globals that their code names, attributes of user-defined classes, and whatever these contain.
-The code of torch, numpy and the standard library is not entered.
+The code of torch, numpy, the standard library and this package is not entered: what it keeps
+between calls, it keeps in its objects.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch import nn
 __all__ = ["changed", "generator_states", "held"]
 
 _LIBRARIES = frozenset(
-    {*sys.stdlib_module_names, "torch", "numpy", "scipy", "functorch"} - {"__main__"}
+    {*sys.stdlib_module_names, "torch", "numpy", "scipy", "functorch", "sumus"} - {"__main__"}
 )
 _OPAQUE = ("torch._", "logging")  # compilers, operators and loggers count their own calls
 _ALIASES = ("_flat_weights", "_flat_weight_refs")  # of recurrent layers: their parameters once more

@@ -104,9 +104,13 @@ def record(function: Callable[..., Any], *examples: Any, what: str = "model") ->
     Args:
         what: the function's name in messages.
     """
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    with operators_only(), torch.no_grad():
+    # shapes are noted by this one; otherwise every operator makes its own, with a stack trace
+    shapes = tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
+    with operators_only(), torch.no_grad(), shapes:
         try:
             graph = make_fx(function)(*examples)
         except Exception as error:

@@ -8,6 +8,7 @@ on only on the arithmetic that it began with.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -45,7 +46,6 @@ def arithmetic(device: str = "cpu") -> dict[str, str]:
     Args:
         device: `training.device` of the plan.
     """
-    packages = {name: version(name) for name in ("torch", "numpy", "numba", "llvmlite")}
     return {
         "processor": _processor(),
         # numpy's matrix products, of which a tangent pass is made, have as many threads
@@ -53,7 +53,7 @@ def arithmetic(device: str = "cpu") -> dict[str, str]:
         "device": device_facts(device),
         "torch threads": str(torch.get_num_threads()),
         "oneDNN": "on" if torch.backends.mkldnn.enabled else "off",
-        **packages,
+        **_packages(),
         "sumus": __version__,
         **{name: os.environ.get(name, "not set") for name in _SETTINGS},
     }
@@ -88,6 +88,11 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@functools.cache  # of a process: its packages are loaded once
+def _packages() -> dict[str, str]:
+    return {name: version(name) for name in ("torch", "numpy", "numba", "llvmlite")}
 
 
 def _processor() -> str:
