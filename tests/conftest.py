@@ -10,13 +10,17 @@ from __future__ import annotations
 import fcntl
 import functools
 import gc
+import hashlib
 import itertools
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -24,6 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from hypothesis import settings
+
+from support.provisioning import EngineCommands
 
 gc.disable()  # until all is imported and collected: of a million objects hardly one is garbage
 pytest_plugins = ("support.small_federation",)  # a fixture of many rooms
@@ -122,6 +128,40 @@ def _transport_keys_from_a_stock(tmp_path_factory: pytest.TempPathFactory) -> It
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rsa, "generate_private_key", next_key)
+        yield
+
+
+class _KeyThatRemembers:
+    """An Ed25519 key that verifies a signature once: what it refused it looks at again."""
+
+    _verified: ClassVar[set[bytes]] = set()
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    @classmethod
+    def from_public_bytes(cls, raw: bytes) -> Self:
+        return cls(raw)
+
+    def verify(self, signature: bytes, message: bytes) -> None:
+        asked = hashlib.blake2b(struct.pack("<2Q", len(self._raw), len(signature)))
+        for part in (self._raw, signature, message):
+            asked.update(part)
+        if (digest := asked.digest()) not in self._verified:
+            Ed25519PublicKey.from_public_bytes(self._raw).verify(signature, message)
+            self._verified.add(digest)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_every_party_of_a_process_does_is_done_once() -> Iterator[None]:
+    """All parties of a test verify the same messages; the engine that makes kits is imported once;
+    and no test pulls the plug, so files need not be on the disk. Processes that tests start do all
+    of it as ever.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sumus.secagg.keys.Ed25519PublicKey", _KeyThatRemembers)
+        patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)
+        patch.setattr("sumus.engines.nvflare.kits.subprocess", EngineCommands())
         yield
 
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.scripts import run_script
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.mark.parametrize("page", ["training-code.md", "estimators.md"])
-def test_python_blocks_run_in_order(page: str, tmp_path: Path) -> None:
+def test_python_blocks_run_in_order(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.S)
     assert len(blocks) >= 3
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
-    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
-    done = subprocess.run(
-        [sys.executable, script.name],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "proved (" in done.stdout
+    said = run_script(script, folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    assert "proved (" in said
     if page == "training-code.md":
-        assert "loss changes seen in its forward pass" in done.stdout
-        assert "promised" in done.stdout
+        assert "loss changes seen in its forward pass" in said
+        assert "promised" in said

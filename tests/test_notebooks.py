@@ -1,18 +1,17 @@
 """The notebooks run from top to bottom, and what they show was kept.
 
-They run as scripts, one process each, by the same runner that keeps their outputs: no Jupyter.
+They run as scripts, by the same runner that keeps their outputs: no Jupyter.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.scripts import run_script
 
 FOLDER = Path(__file__).parents[1] / "examples" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -51,14 +50,16 @@ def test_outputs_were_kept_and_tell_nothing_of_the_machine(path: Path) -> None:
         for path in NOTEBOOKS
     ],
 )
-def test_no_cell_raises(path: Path, tmp_path: Path) -> None:
+def test_no_cell_raises(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     pytest.importorskip("torch")
     if path.stem == "consortium":
         pytest.importorskip("nvflare")
-    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
-    command = [sys.executable, str(FOLDER / "run.py"), path.name]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
+    runner = FOLDER / "run.py"
+    assert path.name in run_script(
+        runner, path.name, folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys
     )
-    assert done.returncode == 0, done.stderr
-    assert path.name in done.stdout

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.scripts import run_script
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.deep
-def test_python_blocks_run_in_order(tmp_path: Path) -> None:
+def test_python_blocks_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     assert len(blocks) >= 2
     script = tmp_path / "readme.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
     (tmp_path / "plans").symlink_to(ROOT / "plans")
-    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
-    done = subprocess.run(
-        [sys.executable, script.name],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "proved (convex-pass)" in done.stdout
+    said = run_script(script, folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    assert "proved (convex-pass)" in said
 
 
 @pytest.mark.deep
@@ -43,22 +35,30 @@ def test_python_blocks_run_in_order(tmp_path: Path) -> None:
         pytest.param("images.py", "accuracy ", marks=pytest.mark.long),
     ],
 )
-def test_examples_run(example: str, measure: str, tmp_path: Path) -> None:
-    environment = os.environ | {"SUMUS_STATE": str(tmp_path / "state")}
+def test_examples_run(
+    example: str,
+    measure: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     script, *options = example.split()
-    command = [sys.executable, str(ROOT / "examples" / script), *options]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800
-    )
-    if "no table, no example" in done.stderr:  # the package is fetched by pip
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    assert "proved (" in done.stdout
-    assert measure in done.stdout
+    path = ROOT / "examples" / script
+    try:
+        said = run_script(path, *options, folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    except SystemExit as end:  # the package is fetched by pip
+        code, error = end.code, capsys.readouterr().err
+    else:
+        code, error = 0, ""
+    if "no table, no example" in error:
+        assert code == 2
+        assert error.count("\n") == 1
+        pytest.skip(error)
+    assert code == 0, error
+    assert "proved (" in said
+    assert measure in said
     if script == "hospitals.py":
-        assert "joining brings +" in done.stdout
+        assert "joining brings +" in said
         assert (tmp_path / "hospitals" / "joining.png").is_file()
 
 

@@ -162,7 +162,8 @@ def test_every_record_is_in_exactly_one_part_of_one_silo(named: NamedSet) -> Non
 def test_the_deal_is_a_function_of_the_plan_and_a_silo_loads_its_own_part(named: NamedSet) -> None:
     at_hand(named)
     plan = plan_of(named)
-    whole, again = load(plan), load_silo(plan, load(plan).silos[-1].name)
+    whole = load(plan)
+    again = load_silo(plan, whole.silos[-1].name)
     assert len(again.silos) == 1
     for mine, theirs in zip(parts(again), list(parts(whole))[-3:], strict=True):
         assert np.array_equal(mine.x, theirs.x)
