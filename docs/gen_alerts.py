@@ -17,6 +17,7 @@ NOTICED = {
     "run-finished": "the stage of the run becomes `finished`",
     "run-failed": "the stage becomes `failed`, `refused` or `stopped`",
     "run-paused": "the last job has ended and rounds are left",
+    "plan-set-aside": "the queue: silos refuse it, or job after job ended without a round",
     "run-received": "a run more lies in the silo's folder",
     "round-lost": "a round number is passed over, or was given up",
     "refused": "a refusal that a silo signed; at the silo a line in `refusals.log`",

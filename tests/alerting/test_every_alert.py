@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from sumus.alerting import ALERTS
-from sumus.engines import Address, Kit
+from sumus.books import plan_words
+from sumus.cli.queue_progress import listed
+from sumus.engines import Address, Kit, PlanQueue
 from sumus.engines.health import MachineHealth, operator_health, server_health, silo_health
 from sumus.engines.watched_server import ServerWatch, server_board
 from sumus.engines.watched_silo import SiloWatch, silo_board
@@ -94,6 +96,21 @@ def run_paused(place: Place) -> Iterator[Observed]:
     yield operated.observed
     operated.hear()
     yield operated.observed
+
+
+def plan_set_aside(place: Place) -> Iterator[Observed]:
+    operated, queue = Operated(place), PlanQueue(place.folder / "queue")
+    (entry,) = queue.add(small_plan(), words=plan_words)
+
+    def look() -> Observed:
+        operated.watcher.follow.change(queue=listed(queue.entries()))
+        return operated.observed
+
+    yield look()
+    queue.set_aside(entry.number, "silo 'Graz' refuses it")
+    yield look()
+    queue.remove(entry.number)
+    yield look()
 
 
 def round_lost(place: Place) -> Iterator[Observed]:
@@ -399,6 +416,7 @@ SCENARIOS: Mapping[str, tuple[Scenario, ...]] = {
     "run-finished": (run_finished,),
     "run-failed": (run_failed,),
     "run-paused": (run_paused,),
+    "plan-set-aside": (plan_set_aside,),
     "run-received": (run_received,),
     "round-lost": (round_lost,),
     "refused": (refused, refused_by_this_silo),

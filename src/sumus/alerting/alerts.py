@@ -126,6 +126,12 @@ def _refused(seen: Seen) -> Iterator[Condition]:
         yield Condition({"count": more, **({"silo": seen.state.refusals[-1].who} if named else {})})
 
 
+def _set_aside(seen: Seen) -> Iterator[Condition]:
+    for queued in seen.state.queue:
+        if queued.state == "set aside":
+            yield Condition({"plan": queued.hash}, queued.hash)
+
+
 # -- who is there
 
 
@@ -243,6 +249,14 @@ ALERTS: tuple[Alert, ...] = (
         looks=_paused,
         minutes=lambda limits: limits.paused_minutes,
         rule='sumus_stage{stage="paused"} == 1',
+    ),
+    Alert(
+        name="plan-set-aside",
+        says="A plan of the queue is not run any more",
+        watched=frozenset({"operator"}),
+        severity="warning",
+        looks=_set_aside,
+        rule='sumus_queue_plans{state="set aside"} > 0',
     ),
     Alert(
         name="run-received",
